@@ -1,0 +1,244 @@
+"""Clauses: the values that constructs take, checked when they are made.
+
+``depend`` clauses evaluate their list items at once, since an array's storage is fixed when the clause is
+written; only items written as strings wait for the call, whose arguments they name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.data.maptypes import MapType
+from offload.errors import ClauseError, DependError
+from offload.items import Token, is_device_array, label, locator, parse_item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from offload.storage import Section
+
+
+class Dependence:
+    """One ``depend`` clause: a dependence type and its list items.
+
+    Attributes
+    ----------
+    writes : bool
+        False for ``in``, true for ``out`` and ``inout``, which order alike.
+    keys : tuple
+        The storage locations named; empty while ``is_symbolic``.
+    items : tuple
+        The list items as given, which keeps their storage alive.
+    """
+
+    __slots__ = ("is_symbolic", "items", "keys", "kind", "writes")
+
+    def __init__(self, kind: str, items: tuple[Any, ...]) -> None:
+        if not items:
+            raise DependError(f"depend({kind}) names no list item; name at least one")
+        self.kind = kind
+        self.writes = kind != "in"
+        self.items = items
+        self.is_symbolic = any(isinstance(item, str) for item in items)
+        self.keys: tuple[Section | Token, ...] = () if self.is_symbolic else tuple(map(_nonempty_locator, items))
+
+    def resolved(self, names: Mapping[str, Any]) -> Dependence:
+        """Return the clause with its string items evaluated."""
+        values = tuple(parse_item(item).resolve(names) if isinstance(item, str) else item for item in self.items)
+        return Dependence(self.kind, tuple(Token(value) if isinstance(value, str) else value for value in values))
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({', '.join(map(label, self.items))})"
+
+
+def _nonempty_locator(item: Any) -> Section | Token:
+    key = item if isinstance(item, Token) else locator(item)
+    if not isinstance(key, Token) and not key.run_nbytes:
+        raise DependError(f"depend item {label(item)} has no elements; an array section in depend cannot be empty")
+    return key
+
+
+def in_(*items: Any) -> Dependence:
+    """Make a ``depend(in: …)`` clause: the task runs after every earlier sibling that writes one of the items.
+
+    Raises
+    ------
+    DependError
+        No item, or one that has no elements.
+    ClauseError
+        An item is neither an array, a section, a string nor hashable.
+
+    Notes
+    -----
+    OpenMP 5.2, 15.9.5 "depend Clause".
+    """
+    return Dependence("in", items)
+
+
+def out(*items: Any) -> Dependence:
+    """Make a ``depend(out: …)`` clause: the task runs after every earlier sibling that names one of the items.
+
+    Raises and source: as `in_`.
+    """
+    return Dependence("out", items)
+
+
+def inout(*items: Any) -> Dependence:
+    """Make a ``depend(inout: …)`` clause; it orders as ``out`` does.
+
+    Raises and source: as `in_`.
+    """
+    return Dependence("inout", items)
+
+
+class MapClause:
+    """One ``map`` clause: a map type, its modifiers and its list items."""
+
+    __slots__ = ("always", "close", "items", "map_type", "present")
+
+    def __init__(self, map_type: MapType, items: tuple[Any, ...], *, always: bool, present: bool, close: bool) -> None:
+        name = map_type.name.lower()
+        if not items:
+            raise ClauseError(f"map({name}) names no list item; name at least one")
+        for item in items:
+            if isinstance(item, str):
+                parse_item(item)
+            else:
+                check_map_item(item, name)
+        self.map_type = map_type
+        self.items = items
+        self.always = always
+        self.present = present
+        self.close = close
+
+    def __repr__(self) -> str:
+        return f"{self.map_type.name.lower()}({', '.join(map(label, self.items))})"
+
+
+def check_map_item(item: Any, what: str) -> None:
+    """Raise `ClauseError` unless ``item`` is a host array that can be mapped."""
+    if is_device_array(item):
+        raise ClauseError(f"map({what}): {label(item)} is a device array already; pass it as an argument, without a map")
+    if not isinstance(item, np.ndarray):
+        raise ClauseError(f"map({what}): {type(item).__name__} {item!r:.60} is not an array; map arrays, views or section(…)")
+    if item.dtype.hasobject:
+        raise ClauseError(f"map({what}): an array of dtype {item.dtype} holds Python objects, which mean nothing on a device")
+
+
+def to(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+    """Make a ``map(to: …)`` clause: copied to the device on entry if not yet present (``always``: in any case).
+
+    Raises
+    ------
+    ClauseError
+        No item, or one that is not a host array of a numeric or structured dtype.
+
+    Notes
+    -----
+    OpenMP 5.2, 5.8.3 "map Clause". ``close`` is a hint and changes nothing.
+    """
+    return MapClause(MapType.TO, items, always=always, present=present, close=close)
+
+
+def from_(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+    """Make a ``map(from: …)`` clause: copied back on exit when nothing else maps it. Raises and source: as `to`."""
+    return MapClause(MapType.FROM, items, always=always, present=present, close=close)
+
+
+def tofrom(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+    """Make a ``map(tofrom: …)`` clause: `to` on entry and `from_` on exit. Raises and source: as `to`."""
+    return MapClause(MapType.TOFROM, items, always=always, present=present, close=close)
+
+
+def alloc(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+    """Make a ``map(alloc: …)`` clause: uninitialised storage, no copies. Raises and source: as `to`."""
+    return MapClause(MapType.ALLOC, items, always=always, present=present, close=close)
+
+
+def release(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+    """Make a ``map(release: …)`` clause of exit data: count down, copy nothing. Raises and source: as `to`."""
+    return MapClause(MapType.RELEASE, items, always=always, present=present, close=close)
+
+
+def delete(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+    """Make a ``map(delete: …)`` clause of exit data: remove whatever the count. Raises and source: as `to`."""
+    return MapClause(MapType.DELETE, items, always=always, present=present, close=close)
+
+
+# -- clauses of a construct, by name ---------------------------------------------------------------
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Return the values of a list clause; one value stands for a list of one."""
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def check_depend(value: Any) -> tuple[Dependence, ...]:
+    """Return the dependences of a ``depend=`` argument."""
+    dependences = as_tuple(value)
+    for dependence in dependences:
+        if not isinstance(dependence, Dependence):
+            raise DependError(
+                f"depend: {type(dependence).__name__} {dependence!r:.60} is no dependence; write in_(…), out(…) or inout(…)"
+            )
+    return dependences
+
+
+def check_map(value: Any) -> tuple[Any, ...]:
+    """Return the items of a ``map=`` argument: clauses, and bare arrays or strings for the construct's default type."""
+    clauses = as_tuple(value)
+    for clause in clauses:
+        if isinstance(clause, str):
+            parse_item(clause)
+        elif not isinstance(clause, MapClause):
+            check_map_item(clause, "…")
+    return clauses
+
+
+def check_device(value: Any) -> int | None:
+    """Return a device number; whether it exists is checked against the runtime at the call."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ClauseError(f"device: {value!r} is not a device number; use an int, or None for the default device")
+    return int(value)
+
+
+def check_priority(value: Any) -> int:
+    """Return a task priority: an int of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ClauseError(f"priority: {value!r} is not allowed; use a number of at least 0")
+    return int(value)
+
+
+def check_name(value: Any) -> str | None:
+    """Return a label for graphs and errors."""
+    if value is not None and not isinstance(value, str):
+        raise ClauseError(f"name: {value!r} is not a string")
+    return value
+
+
+def check_clauses(construct: str, given: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """Return the clauses of a construct, each passed through its check.
+
+    Raises
+    ------
+    ClauseError
+        The construct has no such clause, or a value is wrong.
+    """
+    unknown = sorted(given.keys() - checks.keys())
+    if unknown:
+        raise ClauseError(f"{construct} has no clause {unknown[0]!r}; it takes {', '.join(sorted(checks))}")
+    return {name: checks[name](value) for name, value in given.items()}
+
+
+def symbolic(clauses: Iterable[Any]) -> bool:
+    """Tell whether any clause waits for the call to learn what its items are."""
+    return any(
+        isinstance(clause, str)
+        or (isinstance(clause, Dependence) and clause.is_symbolic)
+        or (isinstance(clause, MapClause) and any(isinstance(item, str) for item in clause.items))
+        for clause in clauses
+    )

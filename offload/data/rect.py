@@ -1,0 +1,208 @@
+"""The plan of a strided copy: the fewest, longest rows that move it.
+
+Theory of operation
+-------------------
+An element-wise copy between two strided arrays of one shape does not care in which order elements move, as long as
+both sides agree. So axes may be dropped (one element), turned round (on both sides), reordered, and merged
+where they continue each other on both sides. `collapse` does all four and leaves a `Box`: rows of bytes that are
+contiguous on both sides, and the axes over which rows repeat. One axis is a native 2-D copy, two a 3-D copy.
+The order is the destination's, because scattered writes cost more than scattered reads.
+
+`resolve_rect` turns the arguments of ``target_memcpy_rect`` into complete, checked ones. The C routine
+checks nothing but null pointers; here whatever would touch an element outside an array is refused.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from operator import index
+from typing import TYPE_CHECKING, NamedTuple
+
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Box(NamedTuple):
+    """A strided copy as rows.
+
+    Attributes
+    ----------
+    dst_offset_nbytes, src_offset_nbytes : int
+        Where the first row begins, from element ``(0, …, 0)`` of the array: 0 or negative.
+    row_nbytes : int
+        Bytes of a row, contiguous on both sides; 0 if there is nothing to copy.
+    dims : tuple of (int, int, int)
+        ``(count, dst_stride_nbytes, src_stride_nbytes)``, outermost first; every count > 1. A stride is negative
+        only where the other side's is positive.
+    """
+
+    dst_offset_nbytes: int
+    src_offset_nbytes: int
+    row_nbytes: int
+    dims: tuple[tuple[int, int, int], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the number of bytes that are copied."""
+        return self.row_nbytes * prod([count for count, _, _ in self.dims])
+
+
+class RectArgs(NamedTuple):
+    """Complete arguments of a rectangular copy, in elements, slowest axis first, all of one length."""
+
+    volume: tuple[int, ...]
+    dst_offsets: tuple[int, ...]
+    src_offsets: tuple[int, ...]
+    dst_dimensions: tuple[int, ...]
+    src_dimensions: tuple[int, ...]
+
+
+def collapse(shape: Sequence[int], dst_strides: Sequence[int], src_strides: Sequence[int], itemsize: int) -> Box:
+    """Reduce a copy between two arrays of one shape.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Elements in each axis, each >= 0.
+    dst_strides, src_strides : sequence of int
+        Bytes, any sign, as long as ``shape``.
+    itemsize : int
+        Bytes of an element, the same on both sides.
+    """
+    if not itemsize or 0 in shape:
+        return Box(0, 0, 0, ())
+    dst_offset = src_offset = 0
+    axes = []
+    for count, dst, src in zip(shape, dst_strides, src_strides, strict=True):
+        if count == 1:
+            continue
+        if dst <= 0 and src <= 0:
+            dst_offset += (count - 1) * dst
+            src_offset += (count - 1) * src
+            axes.append((count, -dst, -src))
+        else:
+            axes.append((count, dst, src))
+    axes.sort(key=_by_stride, reverse=True)
+    dims: list[tuple[int, int, int]] = []
+    for count, dst, src in axes:
+        if dims and dims[-1][1] == count * dst and dims[-1][2] == count * src:
+            dims[-1] = (dims[-1][0] * count, dst, src)
+        else:
+            dims.append((count, dst, src))
+    row = itemsize
+    if dims and dims[-1][1] == dims[-1][2] == itemsize:
+        row *= dims.pop()[0]
+    return Box(dst_offset, src_offset, row, tuple(dims))
+
+
+def resolve_rect(
+    dst_shape: Sequence[int],
+    src_shape: Sequence[int],
+    volume: Sequence[int] | None = None,
+    dst_offsets: Sequence[int] | None = None,
+    src_offsets: Sequence[int] | None = None,
+    dst_dimensions: Sequence[int] | None = None,
+    src_dimensions: Sequence[int] | None = None,
+) -> RectArgs:
+    """Fill in and check the arguments of ``target_memcpy_rect``; units are elements.
+
+    The number of dimensions is the length of ``volume``, else of the destination's dimensions. Dimensions default to
+    the arrays' shapes, offsets to 0, the volume to the smaller of what both leave. Entries beyond that number are
+    ignored in every argument that was given.
+
+    Returns
+    -------
+    RectArgs
+        A volume with a 0 in it copies nothing.
+
+    Raises
+    ------
+    ClauseError
+        An argument is too short, negative or not integral; the two sides differ in their number of dimensions;
+        dimensions are larger than the array; offset and volume reach beyond the dimensions.
+    """
+    dst_dims = _numbers("dst_dimensions", dst_dimensions, dst_shape)
+    src_dims = _numbers("src_dimensions", src_dimensions, src_shape)
+    wanted = None if volume is None else _numbers("volume", volume, ())
+    ndim = len(dst_dims if wanted is None else wanted)
+    if ndim < 1:
+        msg = "a rectangular copy has no dimensions; it needs at least 1; pass volume and dimensions, or reshape(1)"
+        raise ClauseError(msg)
+    if wanted is None and len(src_dims) != ndim:
+        msg = (
+            f"the destination has {ndim} dimensions {dst_dims}, the source {len(src_dims)} {src_dims}; "
+            "both need the same number; pass volume, dst_dimensions and src_dimensions"
+        )
+        raise ClauseError(msg)
+    dst_dims = _side("dst", dst_dims, dst_shape, ndim, is_given=dst_dimensions is not None)
+    src_dims = _side("src", src_dims, src_shape, ndim, is_given=src_dimensions is not None)
+    zeros = (0,) * ndim
+    dst_offs = _at_least("dst_offsets", _numbers("dst_offsets", dst_offsets, zeros), ndim)
+    src_offs = _at_least("src_offsets", _numbers("src_offsets", src_offsets, zeros), ndim)
+    if wanted is None:
+        sides = zip(dst_dims, dst_offs, src_dims, src_offs, strict=True)
+        # An offset beyond its dimension leaves nothing; _check_fits then names it.
+        wanted = tuple([max(0, min(dst - dst_off, src - src_off)) for dst, dst_off, src, src_off in sides])
+    _check_fits("dst", wanted, dst_offs, dst_dims)
+    _check_fits("src", wanted, src_offs, src_dims)
+    return RectArgs(wanted, dst_offs, src_offs, dst_dims, src_dims)
+
+
+def _by_stride(axis: tuple[int, int, int]) -> tuple[int, int]:
+    return abs(axis[1]), abs(axis[2])
+
+
+def _numbers(name: str, values: Sequence[int] | None, default: Sequence[int]) -> tuple[int, ...]:
+    """Return ``values`` as Python ints >= 0."""
+    if values is None:
+        return tuple(default)
+    try:
+        numbers = tuple([index(value) for value in values])
+    except TypeError:
+        msg = f"{name} is {values!r}; it must be a sequence of integers, one a dimension, in elements"
+        raise ClauseError(msg) from None
+    if numbers and min(numbers) < 0:
+        msg = f"{name} is {numbers}; every entry must be 0 or more, in elements; count from the first element"
+        raise ClauseError(msg)
+    return numbers
+
+
+def _at_least(name: str, numbers: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Cut ``numbers`` to ``ndim`` entries."""
+    if len(numbers) < ndim:
+        msg = f"{name} is {numbers}, {len(numbers)} entries; the copy has {ndim} dimensions; give one entry for each"
+        raise ClauseError(msg)
+    return numbers[:ndim]
+
+
+def _side(side: str, dims: tuple[int, ...], shape: Sequence[int], ndim: int, *, is_given: bool) -> tuple[int, ...]:
+    """Check the dimensions of one side."""
+    if not is_given:
+        if len(dims) != ndim:
+            msg = (
+                f"volume has {ndim} entries, but the {side} array {len(dims)} dimensions {dims}; "
+                f"both need the same number; pass {side}_dimensions to see the array otherwise"
+            )
+            raise ClauseError(msg)
+        return dims
+    dims = _at_least(f"{side}_dimensions", dims, ndim)
+    if prod(dims) > prod(shape):
+        msg = (
+            f"{side}_dimensions {dims} hold {prod(dims)} elements; the array has {prod(shape)}; "
+            "give dimensions that fit into it, in elements and not in bytes"
+        )
+        raise ClauseError(msg)
+    return dims
+
+
+def _check_fits(side: str, volume: tuple[int, ...], offsets: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    """Refuse a box that reaches beyond the dimensions of its side."""
+    for axis, (count, offset, size) in enumerate(zip(volume, offsets, dims, strict=True)):
+        if offset + count > size:
+            msg = (
+                f"{side}_offsets[{axis}] + volume[{axis}] is {offset} + {count}; "
+                f"dimension {axis} of {side} has {size} elements; copy less or begin earlier"
+            )
+            raise ClauseError(msg)

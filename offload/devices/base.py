@@ -1,0 +1,142 @@
+"""The contract between the runtime and a device.
+
+A device owns memory, streams and the arrays that live in its memory. It decides nothing: the runtime
+tells it what to allocate, what to copy and what to wait for, and on which stream.
+
+Streams and events are *native* objects, so that a body may hand ``current_stream()`` to any library:
+`cupy.cuda.Stream` and `cupy.cuda.Event` on CUDA, objects with the same methods on the simulated device.
+
+Work on a stream runs in the order in which it was enqueued; two streams know nothing of each other until
+one waits for an event of the other. Every method here that takes a stream only enqueues and returns; it
+never waits for the device. Errors of the device are sticky: after one, ``passed`` raises
+`DeviceLostError` for every event that had not passed, and whatever was enqueued does not run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import ModuleType
+
+    import numpy as np
+
+    from offload.events.wakeup import Wakeup
+    from offload.storage import Section
+
+
+@runtime_checkable
+class Event(Protocol):
+    """A point in a stream. ``done`` is true once the stream has passed it."""
+
+    @property
+    def done(self) -> bool: ...
+    def synchronize(self) -> None: ...
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """The part of `cupy.cuda.Stream` that every native stream has."""
+
+    @property
+    def done(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def record(self, event: Any = None) -> Any: ...
+    def wait_event(self, event: Any) -> None: ...
+    def launch_host_func(self, callback: Any, arg: Any) -> None: ...
+
+
+class Device(Protocol):
+    """What the runtime asks of a device.
+
+    Attributes
+    ----------
+    number : int
+        Device number within its runtime, ``0 … n-1``.
+    kind : str
+        ``"cuda"``, ``"sim"`` or ``"null"``.
+    name : str
+        For people: ``"sim:0"``, ``"NVIDIA H200"``.
+    space : object
+        Hashable; names the device's address space in a `Section`. Two devices never share one.
+    bodies_block : bool
+        True where array operations in a body run on the thread of the body (the simulated device): a body
+        must then start only when its stream has reached it, and never inside a ``nowait`` call.
+    """
+
+    number: int
+    kind: str
+    name: str
+    space: object
+    bodies_block: bool
+
+    # -- streams ---------------------------------------------------------------------------------
+    def new_stream(self) -> Any:
+        """Make a stream that is not ordered with any other."""
+
+    def owns_stream(self, stream: object) -> bool:
+        """Tell whether ``stream`` is a native stream of this device."""
+
+    def record(self, stream: Any) -> Any:
+        """Record and return an event at the tail of ``stream``."""
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """Hold what is enqueued on ``stream`` from now on until ``event`` has passed; ``event`` may be another device's of the same kind."""
+
+    def passed(self, event: Any) -> bool:
+        """Tell whether the stream has passed ``event``; raise `DeviceLostError` if it never will."""
+
+    def wake(self, stream: Any, wakeup: Wakeup) -> None:
+        """Post ``wakeup`` once when ``stream`` gets here. No Python runs in a thread of a driver."""
+
+    def using(self, stream: Any) -> AbstractContextManager[Any]:
+        """Make ``stream`` the one that array operations of this thread go to."""
+
+    def caller_event(self) -> Any | None:
+        """Record an event on the stream that the calling thread uses by itself; None if it holds nothing."""
+
+    # -- memory ----------------------------------------------------------------------------------
+    def memory_info(self) -> tuple[int, int]:
+        """Return (free, total) memory in bytes."""
+
+    def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return an uninitialised C-ordered device array; its memory goes back when the last reference does.
+
+        Raises
+        ------
+        DeviceMemoryError
+            There is not enough memory.
+        """
+
+    def view(self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a device array over part of ``buffer``: element 0 at ``offset_nbytes`` from its first byte, ``strides`` in bytes, of any sign."""
+
+    def copy(self, dst: Any, src: Any, stream: Any) -> None:
+        """Enqueue an element-wise copy between two arrays of the same shape and dtype, any strides.
+
+        Each is a host array or a device array of this kind of device; at least one is on this device.
+        The host array must stay alive until the copy is done; the caller sees to it.
+        """
+
+    def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
+        """Tell whether a copy to or from this host array returns before it is done (pinned memory on CUDA)."""
+
+    def is_array(self, value: object) -> bool:
+        """Tell whether ``value`` is a device array of this very device."""
+
+    def section(self, array: Any) -> Section:
+        """Return the storage of a device array of this device."""
+
+    def namespace(self) -> ModuleType | Any:
+        """Return the module whose functions make arrays on this device."""
+
+    # -- life ------------------------------------------------------------------------------------
+    def synchronize(self) -> None:
+        """Block until every stream of the device is idle; raise `DeviceLostError` if one failed."""
+
+    def live_nbytes(self) -> int:
+        """Return the bytes allocated through `alloc` and not yet freed."""
+
+    def close(self) -> None:
+        """Drain the streams and stop the threads. Idempotent."""

@@ -1,0 +1,41 @@
+"""The host as a device: what users may ask of it. Target regions on the host map nothing and copy nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+
+class Host:
+    """The initial device.
+
+    Attributes
+    ----------
+    number : int
+        Its device number, the number of non-host devices.
+    kind : str
+        ``"host"``.
+    name : str
+        The machine's.
+    """
+
+    __slots__ = ("kind", "name", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.kind = "host"
+        self.name = platform.node() or "host"
+
+    def synchronize(self) -> None:
+        """Do nothing: the host has no streams."""
+
+    def memory_info(self) -> tuple[int, int]:
+        """Return (free, total) physical memory in bytes; zeros where the platform does not say."""
+        try:
+            page_nbytes = os.sysconf("SC_PAGE_SIZE")
+            return os.sysconf("SC_AVPHYS_PAGES") * page_nbytes, os.sysconf("SC_PHYS_PAGES") * page_nbytes
+        except (AttributeError, ValueError, OSError):
+            return 0, 0
+
+    def __repr__(self) -> str:
+        return f"<Host {self.name!r}, device {self.number}>"

@@ -1,0 +1,67 @@
+"""The memory account of a simulated device: how many bytes its arrays hold.
+
+A block stands for one allocation. Every array over it holds the block, and the block gives its bytes back
+when the last of them dies. That may be inside a garbage collection, on any thread, while any lock is held:
+so giving back only appends to a deque, and whoever next looks at the account takes the deque in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from offload.errors import DeviceMemoryError
+
+
+class MemoryAccount:
+    """Counts the bytes in use on one device of ``total_nbytes`` bytes."""
+
+    __slots__ = ("_lock", "_name", "_returned", "_used_nbytes", "total_nbytes")
+
+    def __init__(self, name: str, total_nbytes: int) -> None:
+        self.total_nbytes = total_nbytes
+        self._name = name
+        self._used_nbytes = 0
+        self._returned: deque[int] = deque()
+        self._lock = threading.RLock()  # reentrant: a finaliser run inside it may ask for the account
+
+    def take(self, nbytes: int) -> Block:
+        """Charge ``nbytes`` bytes and return the block that stands for them.
+
+        Raises
+        ------
+        DeviceMemoryError
+            Fewer bytes are free. Nothing was charged.
+        """
+        with self._lock:
+            free_nbytes = self.total_nbytes - self.used_nbytes()
+            if nbytes > free_nbytes:
+                raise DeviceMemoryError(
+                    f"cannot allocate {nbytes} bytes on {self._name}: "
+                    f"{free_nbytes} of {self.total_nbytes} bytes are free; release device arrays or map less at a time",
+                    nbytes,
+                    free_nbytes,
+                )
+            self._used_nbytes += nbytes
+        return Block(self._returned, nbytes)
+
+    def used_nbytes(self) -> int:
+        """Return the bytes held by the blocks alive."""
+        with self._lock:
+            while self._returned:
+                nbytes = self._returned.popleft()
+                self._used_nbytes -= nbytes
+            return self._used_nbytes
+
+
+class Block:
+    """One allocation; its bytes go back when it dies."""
+
+    __slots__ = ("_returned", "nbytes")
+
+    def __init__(self, returned: deque[int], nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._returned = returned
+
+    def __del__(self) -> None:
+        self._returned.append(self.nbytes)

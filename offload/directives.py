@@ -1,0 +1,274 @@
+"""Data constructs and constructs that wait."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from offload.clauses import Dependence, check_clauses, check_depend, check_device, check_map, symbolic
+from offload.data.maptypes import Construct
+from offload.errors import ClauseError
+from offload.launch import device_maker
+from offload.regions import EnterDataWork, ExitDataWork, map_items
+from offload.runtime import here
+from offload.tasks.task import Site, Task, TaskSet, raise_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from offload.data.present import MapItem
+    from offload.launch import DevicePlace
+    from offload.runtime import Runtime
+    from offload.tasks.engine import Scope
+    from offload.tasks.task import Frame
+
+_CHECKS = {"map": check_map, "depend": check_depend, "device": check_device, "nowait": bool, "if_": bool}
+
+
+_FRONT = frozenset({"offload.directives", "offload.routines", "contextlib"})
+
+
+def call_site(directive: str, runtime: Runtime) -> Site:
+    """Return the construct that a user's line encounters: the nearest caller outside of the front modules."""
+    caller = sys._getframe(1)  # noqa: SLF001  # what `inspect` and `logging` use
+    while caller.f_globals.get("__name__") in _FRONT and caller.f_back is not None:
+        caller = caller.f_back
+    return Site(directive, directive, f"{caller.f_code.co_filename}:{caller.f_lineno}", runtime)
+
+
+class _DataConstruct:
+    """The clauses of a data construct, checked, at the place where it is encountered."""
+
+    def __init__(self, construct: Construct, clauses: dict[str, Any]) -> None:
+        name = construct.value
+        checked = check_clauses(name, clauses, _CHECKS)
+        if symbolic((*checked["map"], *checked["depend"])):
+            raise ClauseError(f"{name}: list items written as strings belong to decorators; name the array itself")
+        self.scope: Scope = here()
+        runtime = self.scope.runtime
+        self.runtime: Runtime = runtime
+        self.frame: Frame = self.scope.frame(name)
+        self.items: list[MapItem] = map_items(construct, checked["map"])
+        self.place: DevicePlace | None = runtime.place(self.frame, checked["device"]) if checked["if_"] else None
+        self.depend: tuple[Dependence, ...] = checked["depend"]
+        self.deferred: bool = checked["nowait"]
+        self.site = call_site(name.replace("_", " "), runtime)
+
+    def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
+        """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold."""
+        site = self.site
+        if self.place is None:
+
+            def make(frame: Frame) -> Task:
+                return Task(site, _nothing, (), None, frame)
+        else:
+            make = device_maker(site, None, self.place, work(items))  # type: ignore[assignment]  # a DeviceTask is a Task
+        return self.runtime.encounter(self.scope, self.frame, make, self.depend, deferred=self.deferred)
+
+
+def _nothing() -> None:
+    """Do nothing: the body of a construct whose device is the host."""
+
+
+def target_enter_data(
+    map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
+) -> Task | None:
+    """Map items to a device until they are unmapped by `target_exit_data`.
+
+    Parameters
+    ----------
+    map : list of map clauses
+        `to` or `alloc`; a bare array is ``to``, and ``tofrom`` means the same here.
+    depend, nowait, device : as for `target`
+    if_ : bool
+        False: nothing is mapped, dependences hold.
+
+    Returns
+    -------
+    Task or None
+        The task, with ``nowait``.
+
+    Raises
+    ------
+    ClauseError, DependError
+        Wrong clauses.
+    MapError, DeviceMemoryError
+        An item is present in part, or does not fit; with ``nowait`` from ``result()``.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until the copies are done. *Costs* a copy of each item that is not present.
+    OpenMP 5.2, 13.6 "target enter data Construct".
+    """
+    construct = _DataConstruct(
+        Construct.TARGET_ENTER_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    )
+    task = construct.run(EnterDataWork, construct.items)
+    return task if nowait else None
+
+
+def target_exit_data(
+    map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
+) -> Task | None:
+    """Unmap items from a device; `from_` copies back where nothing else maps them, as does a bare array.
+
+    Parameters, returns and errors as for `target_enter_data`; the map types are `from_`, `release`, `delete`. Items
+    that are absent, or present in part, are ignored.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until the copies are done. OpenMP 5.2, 13.7 "target exit data Construct".
+    """
+    construct = _DataConstruct(
+        Construct.TARGET_EXIT_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    )
+    task = construct.run(ExitDataWork, construct.items)
+    return task if nowait else None
+
+
+@contextmanager
+def target_data(
+    map: Any,
+    *,
+    device: int | None = None,
+    if_: bool = True,
+    nowait: bool = False,
+    depend: Any = (),
+    nogroup: bool = False,
+) -> Iterator[None]:
+    """Map items to a device for the time of a block.
+
+    The end of the block waits for the tasks generated in it, and their descendants (with ``nogroup`` it does not), then
+    copies back and releases; also if the block raised, whose exception goes on, with later failures as notes.
+
+    Parameters
+    ----------
+    map : list of map clauses
+        `to`, `from_`, `tofrom`, `alloc`; a bare array is ``tofrom``.
+    device, if_, nowait, depend
+        As for `target_enter_data`; with ``nowait`` entry and exit are deferred tasks with these dependences.
+
+    Raises
+    ------
+    ClauseError, DependError, MapError, DeviceMemoryError
+        As for `target_enter_data`.
+    ExceptionGroup
+        Tasks generated in the block failed, and nobody has seen it.
+
+    Notes
+    -----
+    *Blocks* at the end. List items are evaluated at the entry. OpenMP 5.2, 13.5 "target data Construct"; 6.0 makes
+    it the composite of tasks in a taskgroup that it is here.
+    """
+    construct = _DataConstruct(
+        Construct.TARGET_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    )
+    construct.run(EnterDataWork, construct.items)
+    group = None if nogroup else _Group(construct.scope, construct.frame, "the end of target data")
+    failure: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001  # goes on below, after the exit
+        failure = error
+    for step in (group.end if group is not None else _nothing, lambda: construct.run(ExitDataWork, construct.items)):
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001  # the first failure goes on, with this one as a note
+            if failure is None:
+                failure = error
+            elif error is not failure:
+                failure.add_note(f"then, at the end of target data: {error!r}")
+    if failure is not None:
+        raise failure
+
+
+class _Group:
+    """A taskgroup region: from its making to `end`, what its frame generates belongs to it."""
+
+    __slots__ = ("_frame", "_outer", "_scope", "_tasks", "_where")
+
+    def __init__(self, scope: Scope, frame: Frame, where: str) -> None:
+        self._scope = scope
+        self._frame = frame
+        self._where = where
+        self._outer = frame.group
+        self._tasks = frame.group = TaskSet()
+        if frame.recorder is not None:
+            frame.recorder.begin_group()
+
+    def end(self) -> None:
+        """Wait for the tasks of the group and their descendants, and raise what failed among them."""
+        frame, tasks = self._frame, self._tasks
+        frame.group = self._outer
+        if frame.recorder is not None:
+            frame.recorder.end_group(call_site("taskgroup", self._scope.runtime))
+        if tasks.live:
+            self._scope.runtime.engine.wait(self._scope, lambda: not tasks.live, (tasks,), self._where)
+        raise_failures(tasks.failures, self._where)
+
+
+@contextmanager
+def taskgroup() -> Iterator[None]:
+    """Wait, at the end of the block, for the tasks generated in it and all their descendants.
+
+    Raises
+    ------
+    ExceptionGroup
+        Tasks of the group failed, and nobody has seen it. If the block raised, its exception goes on and the group
+        is added to it as a note.
+
+    Notes
+    -----
+    *Blocks* at the end; the waiting thread may run other tasks. OpenMP 5.2, 15.4 "taskgroup Construct".
+    """
+    scope = here()
+    group = _Group(scope, scope.frame("taskgroup"), "the end of the taskgroup")
+    try:
+        yield
+    except BaseException as error:
+        try:
+            group.end()
+        except BaseException as later:  # noqa: BLE001  # becomes a note of the first
+            error.add_note(f"then, at the end of the taskgroup: {later!r}")
+        raise
+    group.end()
+
+
+def taskwait(depend: Any = ()) -> None:
+    """Wait for the tasks that the current task, or host thread, has generated.
+
+    Parameters
+    ----------
+    depend : list of dependences, optional
+        Wait only for the tasks that one with these dependences would follow.
+
+    Raises
+    ------
+    ExceptionGroup
+        Tasks that were waited for failed, and nobody has seen it.
+
+    Notes
+    -----
+    *Blocks*; the waiting thread may run other tasks, so hold no lock. Does not wait for descendants.
+    OpenMP 5.2, 15.5 "taskwait Construct".
+    """
+    scope = here()
+    runtime = scope.runtime
+    frame = scope.frame("taskwait")
+    dependences: Sequence[Dependence] = check_depend(depend)
+    if symbolic(dependences):
+        raise ClauseError("taskwait: list items written as strings belong to decorators; name the array itself")
+    if frame.recorder is not None:
+        frame.recorder.add_wait(call_site("taskwait", runtime), dependences)
+        if not frame.recorder.executes:
+            return
+    if not dependences:
+        runtime.wait_for_children(scope, frame, "taskwait")
+        return
+    waited = [task for task in frame.tracker.latest(dependences) if not task.past]
+    for task in waited:
+        task.watch()
+        task.add_done_callback(lambda _: scope.parker.unpark())
+    runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait")
+    raise_failures([task for task in waited if task.failure is not None], "taskwait")

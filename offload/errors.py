@@ -1,0 +1,112 @@
+"""The exceptions and warnings of `offload`.
+
+Every class can be raised through the public interface and pickled. A user's own exception is never
+wrapped in one of these: it arrives as it was raised, with a note that names the task.
+"""
+
+from __future__ import annotations
+
+
+class OffloadError(Exception):
+    """Base of every error that `offload` raises itself."""
+
+
+class DirectiveError(OffloadError, ValueError):
+    """A construct was written wrongly: what it asks for cannot mean anything."""
+
+
+class ClauseError(DirectiveError):
+    """A clause, its type, its value or a combination of clauses is not allowed."""
+
+
+class DependError(DirectiveError):
+    """A ``depend`` clause is wrong, or a task did not run because one that it depends on failed.
+
+    In the second case ``__cause__`` is the failure of the task where it began.
+    """
+
+
+class MapError(DirectiveError):
+    """A list item cannot be mapped as asked."""
+
+
+class NotPresentError(MapError, LookupError):
+    """An item with the ``present`` modifier is not present on the device."""
+
+
+class ExtensionError(MapError):
+    """A list item is present in part only, and storage on a device cannot be extended."""
+
+
+class EventError(DirectiveError):
+    """An event was fulfilled twice, attached twice, or given a source that cannot fulfil it."""
+
+
+class UsageError(OffloadError, RuntimeError):
+    """A construct or routine was called where it must not be."""
+
+
+class RuntimeClosedError(UsageError):
+    """The runtime that would do this has been closed."""
+
+
+class RegionClosedError(UsageError):
+    """The region that this belongs to has ended."""
+
+
+class LeakError(UsageError):
+    """A runtime opened with ``check=True`` was closed while something of it was still mapped or allocated."""
+
+
+class UnsupportedError(OffloadError, NotImplementedError):
+    """A lawful request that this version, or this platform, cannot carry out."""
+
+
+class DeviceError(OffloadError, RuntimeError):
+    """A device could not do what was asked."""
+
+
+class DeviceUnavailableError(DeviceError):
+    """A device that was asked for does not exist here."""
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device has not enough memory.
+
+    Attributes
+    ----------
+    asked_nbytes, free_nbytes : int or None
+        What was asked for and what was free, in bytes; None where the device does not say.
+    """
+
+    def __init__(self, message: str, asked_nbytes: int | None = None, free_nbytes: int | None = None) -> None:
+        super().__init__(message, asked_nbytes, free_nbytes)
+        self.asked_nbytes = asked_nbytes
+        self.free_nbytes = free_nbytes
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DeviceLostError(DeviceError):
+    """Work on a device failed; nothing enqueued there after it has run, nor will run."""
+
+
+class TransportError(DeviceError):
+    """A transfer between processes failed."""
+
+
+class InternalError(OffloadError):
+    """An invariant of `offload` itself does not hold. Please report it."""
+
+
+class OffloadWarning(UserWarning):
+    """Base of the warnings that `offload` gives."""
+
+
+class CleanupWarning(OffloadWarning, ResourceWarning):
+    """Something was left over, or went wrong, where nothing can be raised any more."""
+
+
+class HostFallbackWarning(OffloadWarning):
+    """A target region runs on the host because there is no device."""

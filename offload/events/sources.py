@@ -1,0 +1,23 @@
+"""What can fulfil an event: today, the streams of the devices of a runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+current_runtime: Callable[[], Any]
+"""Set by `offload.runtime`, which builds on events."""
+
+
+def find_stream(task: Any, source: Any) -> tuple[Any, Any]:
+    """Return the gate and the lane of a stream, in the runtime of ``task`` or else the current one.
+
+    Raises
+    ------
+    EventError
+        ``source`` is not a stream of a device of that runtime.
+    """
+    runtime = current_runtime() if task is None else task.construct.runtime
+    return runtime.gate, runtime.lane_of(source)

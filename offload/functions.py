@@ -1,0 +1,268 @@
+"""Task functions and target functions: what the decorators ``task`` and ``target`` make of a function."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from offload.clauses import (
+    Dependence,
+    MapClause,
+    check_clauses,
+    check_depend,
+    check_device,
+    check_map,
+    check_name,
+    check_priority,
+    symbolic,
+)
+from offload.data.maptypes import Construct
+from offload.errors import ClauseError
+from offload.items import VisibleNames, parse_item
+from offload.launch import device_maker
+from offload.regions import TargetWork, map_items
+from offload.runtime import here
+from offload.tasks.task import Site, Task, check_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Self
+
+    from offload.runtime import Runtime
+    from offload.tasks.engine import Scope
+    from offload.tasks.task import Frame
+
+
+class DirectiveFunction:
+    """A function under a directive, with its clauses. Calling it encounters the construct."""
+
+    _directive = ""
+    _checks: Mapping[str, Callable[[Any], Any]] = {}
+
+    def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
+        if not callable(function):
+            raise ClauseError(f"{self._directive} decorates a function, not {type(function).__name__} {function!r:.60}")
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._clauses = clauses
+        self._depend: tuple[Dependence, ...] = clauses.get("depend", ())
+        self._label: str | None = clauses.get("name")
+        self._undeferred_if: Any = clauses.get("if_", True)
+        code = getattr(function, "__code__", None)
+        self._name = getattr(function, "__name__", type(function).__name__)
+        self._location = f"{code.co_filename}:{code.co_firstlineno}" if code else "a callable without source"
+        self._names = VisibleNames(function) if symbolic((*self._depend, *clauses.get("map", ()))) else None
+        self._site: Site | None = None
+
+    def options(self, **clauses: Any) -> Self:
+        """Return a copy with these clauses replaced.
+
+        Raises
+        ------
+        ClauseError
+            The construct has no such clause, or a value is wrong.
+        """
+        return type(self)(self._function, {**self._clauses, **check_clauses(self._directive, clauses, self._checks)})
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Bind like a function: under a method, ``self`` is the first argument."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self._directive} function {self._name}>"
+
+    def _site_in(self, runtime: Runtime) -> Site:
+        site = self._site
+        if site is None or site.runtime is not runtime:
+            site = self._site = Site(self._directive, self._name, self._location, runtime)
+        return site
+
+    def _dependences(self, names: Mapping[str, Any]) -> tuple[Dependence, ...]:
+        return tuple(dependence.resolved(names) if dependence.is_symbolic else dependence for dependence in self._depend)
+
+
+class TaskFunction(DirectiveFunction):
+    """A function whose calls are tasks on the host."""
+
+    _directive = "task"
+    _checks = {  # noqa: RUF012  # a table, never changed
+        "depend": check_depend,
+        "detach": check_event,
+        "if_": lambda value: value,
+        "priority": check_priority,
+        "name": check_name,
+    }
+
+    def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
+        super().__init__(function, clauses)
+        self._event = clauses.get("detach")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Task:
+        """Encounter the construct: return its `Task`, which runs as soon as its dependences allow."""
+        scope = here()
+        runtime = scope.runtime
+        site = self._site
+        if site is None or site.runtime is not runtime:
+            site = self._site_in(runtime)
+        frame = scope._frame or scope.frame("task")  # noqa: SLF001  # the usual case, without a call
+        depend = self._depend if self._names is None else self._dependences(self._names.at_call(args, kwargs))
+        if frame.recorder is not None or self._event is not None or not self._undeferred_if:
+            return self._encounter(scope, frame, depend, args, kwargs)
+        task = Task(site, self._function, args, kwargs, frame, self._label)
+        engine = runtime.engine
+        if engine.submit(task, depend):
+            engine.make_ready(task)
+        return task
+
+    def _encounter(
+        self, scope: Scope, frame: Frame, depend: tuple[Dependence, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Task:
+        runtime = scope.runtime
+        site = self._site_in(runtime)
+
+        def make(frame: Frame) -> Task:
+            task = Task(site, self._function, args, kwargs, frame, self._label)
+            if self._event is not None:
+                self._event.attach(task)
+                task.event = self._event
+                task.early = []
+            return task
+
+        return runtime.encounter(  # type: ignore[no-any-return]  # Scope does not know Runtime
+            scope, frame, make, depend, deferred=bool(self._undeferred_if)
+        )
+
+
+class TargetFunction(DirectiveFunction):
+    """A function whose calls are target regions: its array arguments are device arrays there."""
+
+    _directive = "target"
+    _checks = {  # noqa: RUF012  # a table, never changed
+        "map": check_map,
+        "depend": check_depend,
+        "nowait": bool,
+        "device": check_device,
+        "if_": lambda value: value,
+        "priority": check_priority,
+        "name": check_name,
+    }
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Encounter the construct: return what the body returns, or with ``nowait`` the `Task`."""
+        scope = here()
+        runtime = scope.runtime
+        frame = scope.frame("target")
+        clauses = self._clauses
+        deferred = bool(clauses.get("nowait"))
+        place = runtime.place(frame, clauses.get("device"))
+        if not self._undeferred_if:
+            place = None
+        names = self._names.at_call(args, kwargs) if self._names is not None else {}
+        depend = self._dependences(names) if self._names is not None else self._depend
+        site = self._site_in(runtime)
+        items = map_items(Construct.TARGET, clauses.get("map", ()), names)
+        sections = self._sections(names, args, kwargs)
+        if place is None:
+
+            def make(frame: Frame) -> Task:
+                replaced = [sections.get(slot, value) for slot, value in enumerate(args)]
+                named = {name: sections.get(name, value) for name, value in kwargs.items()}
+                return Task(site, self._function, tuple(replaced), named, frame, self._label)
+        else:
+            make = device_maker(site, self._label, place, TargetWork(self._function, args, kwargs, items, sections))
+
+        task = runtime.encounter(scope, frame, make, depend, deferred=deferred)
+        if deferred:
+            return task
+        return task.value
+
+    def _sections(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[int | str, Any]:
+        """Return the arguments of which a string names a section: the body receives the array of that section."""
+        if self._names is None:
+            return {}
+        positions = {name: number for number, name in enumerate(self._names.parameters)}
+        found: dict[int | str, Any] = {}
+        for clause in self._clauses.get("map", ()):
+            for item in clause.items if isinstance(clause, MapClause) else (clause,):
+                if isinstance(item, str) and (parsed := parse_item(item)).dims and parsed.name in positions:
+                    slot = parsed.name if parsed.name in kwargs else positions[parsed.name]
+                    found[slot] = parsed.resolve(names)
+        return found
+
+
+def _decorator(kind: type[DirectiveFunction], function: Callable[..., Any] | None, clauses: Mapping[str, Any]) -> Any:
+    checked = check_clauses(kind._directive, clauses, kind._checks)  # noqa: SLF001  # same module
+    if function is None:
+        return lambda function: kind(function, checked)
+    return kind(function, checked)
+
+
+def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make a function a task function: each call generates a task that runs the body on the host.
+
+    Parameters
+    ----------
+    depend : list of dependences
+        `in_`, `out`, `inout` of list items; the task runs after the earlier siblings that they name.
+    detach : Event
+        The task is complete when its body has finished and the event is fulfilled.
+    if_ : bool
+        False: undeferred, the call returns when the body has run; dependences hold all the same.
+    priority : int
+        At least 0; a hint.
+    name : str
+        A label for graphs, traces and errors.
+
+    Returns
+    -------
+    TaskFunction
+        Calling it returns a `Task`; ``.options(…)`` returns a copy with clauses replaced.
+
+    Raises
+    ------
+    ClauseError, DependError, EventError
+        A clause that the construct does not have, or a wrong value.
+
+    Notes
+    -----
+    *Blocks* only with ``if_=False``. OpenMP 5.2, 12.5 "task Construct".
+    """
+    return _decorator(TaskFunction, function, clauses)
+
+
+def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make a function a target function: each call runs the body with its array arguments on a device.
+
+    Parameters
+    ----------
+    map : list of map clauses
+        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause are ``tofrom`` as
+        well, or ``to`` where they are read-only.
+    depend : list of dependences
+        The region runs after the earlier siblings that they name.
+    nowait : bool
+        True: deferred, the call returns its `Task`.
+    device : int
+        A device number; None is the default device.
+    if_ : bool
+        False: the region runs with the host as its device.
+    priority, name
+        As for `task`.
+
+    Returns
+    -------
+    TargetFunction
+        Calling it returns what the body returns, or a `Task`; ``.options(…)`` as for `task`.
+
+    Raises
+    ------
+    ClauseError, DependError, MapError
+        At the call or before: wrong clauses, types, names or device numbers. In the task: presence, overlap, memory.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until copies back are done. *Costs* a copy of each item to the device if it is not
+    present, and back. OpenMP 5.2, 13.8 "target Construct"; deviations: items may be non-contiguous, a body that
+    fails copies nothing back.
+    """
+    return _decorator(TargetFunction, function, clauses)

@@ -1,0 +1,302 @@
+"""Recording: the graph of what a region generates, to look at and to run again."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from offload.errors import UsageError
+from offload.items import label
+from offload.runtime import here
+from offload.tasks.depend import Tracker
+from offload.tasks.graph import Graph, Node
+from offload.tasks.task import Frame, Task
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from offload.clauses import Dependence
+    from offload.runtime import Runtime
+    from offload.tasks.task import Site
+
+
+class _Clock:
+    """When a task ran, in seconds of `time.perf_counter`."""
+
+    __slots__ = ("end_s", "start_s")
+
+    def __init__(self) -> None:
+        self.start_s: float | None = None
+        self.end_s: float | None = None
+
+    def start(self) -> None:
+        self.start_s = time.perf_counter()
+
+    def end(self) -> None:
+        self.end_s = time.perf_counter()
+
+
+class _Run:
+    """What a node shows of its task."""
+
+    __slots__ = ("_clock", "_task")
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._clock = task.run = _Clock()
+
+    @property
+    def state(self) -> str:
+        return str(self._task.state)
+
+    @property
+    def start_s(self) -> float | None:
+        return self._clock.start_s
+
+    @property
+    def end_s(self) -> float | None:
+        return self._clock.end_s
+
+
+class TaskGraph(Graph):
+    """The tasks and dependences that `record` saw: a Dask collection.
+
+    Attributes
+    ----------
+    tasks : list of Node
+        One for each directive, in the order of generation, with ``name``, ``key``, ``directive``, ``device_num``, ``state``,
+        ``duration_s``.
+    edges : list of Edge
+        ``source``, ``target``, ``kind`` (``"flow"``, ``"anti"``, ``"output"``, or ``"wait"`` for the order that a wait or an
+        undeferred construct imposes) and ``item``.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self.runtime = runtime
+        self._is_computing = False
+
+    @property
+    def tasks(self) -> list[Node]:
+        return self.nodes
+
+    # -- running again -------------------------------------------------------------------------------
+    def compute(self, scheduler: Any = "threads", **kwargs: Any) -> dict[str, Any]:
+        """Run the graph through Dask: every directive a node, every dependence an edge.
+
+        A node with a detach event or device work completes when the event is fulfilled or the stream has got there;
+        meanwhile it holds no worker.
+
+        Parameters
+        ----------
+        scheduler : {"synchronous", "threads"} or distributed.Client
+            A scheduler in this process; a client must have its workers in this process too.
+        **kwargs
+            For the scheduler, for example ``num_workers``.
+
+        Returns
+        -------
+        dict
+            What each task's body returned, by key.
+
+        Raises
+        ------
+        UnsupportedError
+            A scheduler in another process.
+        UsageError
+            The graph is being computed already.
+        BaseException
+            The failure of a task, as its body raised it.
+        """
+        from offload.tasks.dask import compute  # noqa: PLC0415  # imports Dask
+
+        with self.running():
+            return compute(self, scheduler, kwargs)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Hold the graph for one computation, since its events serve one at a time."""
+        if self._is_computing:
+            raise UsageError("the graph is being computed already; its events serve one computation at a time")
+        self._is_computing = True
+        try:
+            yield
+        finally:
+            self._is_computing = False
+
+    def start(self, node: Node) -> Future[Any] | None:
+        """Run a node now, whose predecessors the caller has seen complete; None for one that does nothing.
+
+        Returns
+        -------
+        Future
+            Done when the task is complete: its body, its event and its device work.
+        """
+        make: Callable[[Frame], Task] | None = node.spec
+        if make is None:
+            return None
+        task = make(Frame(None, 0))
+        node.run = _Run(task)
+        future = task.as_future()
+        scope = self.runtime.scope()
+        if self.runtime.engine.submit(task, ()):
+            if task.launches_inline:
+                self.runtime.engine.launch(task, scope)
+            else:
+                self.runtime.engine.execute(task, scope)
+        return future
+
+    # -- Dask's protocol -----------------------------------------------------------------------------
+    def __dask_graph__(self) -> Mapping[str, Any]:
+        from offload.tasks.dask import dask_graph  # noqa: PLC0415  # imports Dask
+
+        return dask_graph(self)
+
+    def __dask_keys__(self) -> list[str]:
+        return [node.key for node in self.nodes]
+
+    def __dask_tokenize__(self) -> object:
+        return ("offload.TaskGraph", id(self))
+
+    def __dask_postcompute__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._by_key, ()
+
+    def _by_key(self, values: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.__dask_keys__(), values, strict=True))
+
+    @property
+    def __dask_scheduler__(self) -> Callable[..., Any]:
+        from offload.tasks.dask import get_threaded  # noqa: PLC0415  # imports Dask
+
+        return get_threaded
+
+    # -- views ---------------------------------------------------------------------------------------
+    def __rich__(self) -> Any:
+        from offload.views.terminal import render  # noqa: PLC0415  # imports Rich
+
+        return render(self)
+
+    def visualize(self, path: str | os.PathLike[str]) -> None:
+        """Write a picture of the graph: ``.svg`` or ``.dot`` (Graphviz).
+
+        Raises
+        ------
+        UnsupportedError
+            Another suffix.
+        OSError
+            The file cannot be written; an existing one is as it was.
+        """
+        from offload.views import visualize  # noqa: PLC0415  # only for those who look
+
+        visualize(self, path)
+
+
+class Recorder:
+    """Builds the graph of what one region generates."""
+
+    def __init__(self, graph: TaskGraph, *, executes: bool) -> None:
+        self.graph = graph
+        self.executes = executes
+        self._tracker = Tracker(forgets=False)
+        self._node_of: dict[Task, Node] = {}
+        self._fence: Node | None = None  # everything generated from now on comes after it
+        self._groups: list[list[Node]] = [[]]  # what the next wait of each open group waits for
+
+    def add(self, task: Task, make: Callable[[Frame], Task], dependences: Sequence[Dependence], *, deferred: bool) -> None:
+        """Add the node of a task and the edges of its dependences."""
+        event = task.event
+
+        def again(frame: Frame) -> Task:
+            if event is not None:
+                event.rearm()
+            return make(frame)
+
+        site = task.construct
+        node = Node(
+            task.key, task.name, site.directive, device_num=task.device_num, location=site.location, detach=event is not None, spec=again
+        )
+        node.run = _Run(task)
+        self._node_of[task] = node
+        self._insert(node, dependences)
+        if not deferred:
+            self._fence = node
+
+    def _insert(self, node: Node, dependences: Sequence[Dependence]) -> None:
+        graph = self.graph
+        graph.add_node(node)
+        edges: list[tuple[Any, str, Any]] = []
+        self._tracker.add(node, dependences, edges)
+        names = {key: label(item) for access in dependences for key, item in zip(access.keys, access.items, strict=True)}
+        for source, kind, key in edges:
+            graph.add_edge(source, node, kind, names[key])  # type: ignore[arg-type]  # the tracker's kinds are edge kinds
+        if self._fence is not None:
+            graph.add_edge(self._fence, node, "wait")
+        for group in self._groups:
+            group.append(node)
+
+    def begin_group(self) -> None:
+        self._groups.append([])
+
+    def end_group(self, site: Site) -> None:
+        self._wait(site, self._groups.pop())
+
+    def add_wait(self, site: Site, dependences: Sequence[Dependence]) -> None:
+        """Add the node of a taskwait: everything so far is before it, everything to come after."""
+        if dependences:
+            self._wait(site, list(self._tracker.latest(dependences)))
+        else:
+            self._wait(site, self._groups[0])
+            self._groups[0] = []
+
+    def note_wait(self, task: Task) -> None:
+        """Note that the recorded code waited for one task: what follows comes after it."""
+        node = self._node_of.get(task)
+        if node is not None:
+            self._wait(task.construct, [node], name="result")
+
+    def _wait(self, site: Site, nodes: list[Node], name: str | None = None) -> None:
+        if not nodes:
+            return
+        graph = self.graph
+        node = Node(f"{name or site.directive}-wait-{len(graph.nodes)}", name or site.directive, "taskwait", location=site.location)
+        inner = {edge.source for edge in graph.edges}
+        self._insert(node, ())
+        for source in nodes:
+            if source not in inner:  # what has successors is waited for through them
+                graph.add_edge(source, node, "wait")
+        self._fence = node
+
+
+@contextmanager
+def record(*, execute: bool = True) -> Iterator[TaskGraph]:
+    """Keep the graph of the tasks that the block generates.
+
+    Parameters
+    ----------
+    execute : bool
+        False: only build it. Waits then do nothing, undeferred constructs return None, and ``result()`` of a task is a
+        `UsageError`; `TaskGraph.compute` runs the graph.
+
+    Yields
+    ------
+    TaskGraph
+        It grows while the block runs. Tasks that recorded tasks generate belong to those, and are no nodes.
+
+    Raises
+    ------
+    UsageError
+        The region records already.
+    """
+    scope = here()
+    frame = scope.frame("record")
+    if frame.recorder is not None:
+        raise UsageError("record: this region records already; leave that block first")
+    graph = TaskGraph(scope.runtime)
+    frame.recorder = Recorder(graph, executes=execute)
+    try:
+        yield graph
+    finally:
+        frame.recorder = None

@@ -1,0 +1,240 @@
+"""List items: what a ``map``, ``update`` or ``depend`` clause names, and the storage that it covers.
+
+A list item is an array (any view of one), a section of one, a string in OpenMP's notation that is
+resolved when the construct is encountered, or, in ``depend`` only, any other hashable value.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from functools import lru_cache
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.errors import ClauseError
+from offload.storage import HOST, Section, section_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+
+class Token(NamedTuple):
+    """One storage location of its own, named by a hashable value."""
+
+    value: Hashable
+
+
+def is_device_array(item: object) -> bool:
+    """Tell whether ``item`` is an array in the memory of some device."""
+    return hasattr(item, "__offload_section__") or hasattr(item, "__cuda_array_interface__")
+
+
+def array_section(array: Any) -> Section:
+    """Return the storage that a host or device array covers.
+
+    Raises
+    ------
+    ClauseError
+        ``array`` is no array, or an array of Python objects.
+    """
+    if isinstance(array, np.ndarray):
+        if array.dtype.hasobject:
+            raise ClauseError(
+                f"an array of dtype {array.dtype} cannot be a list item: it holds references to Python objects, "
+                "which mean nothing on a device; use a numeric or structured dtype"
+            )
+        strides = None if array.flags.c_contiguous else array.strides
+        return section_of(HOST, array.__array_interface__["data"][0], array.shape, strides, array.itemsize)
+    own = getattr(array, "__offload_section__", None)
+    if own is not None:
+        section: Section = own()
+        return section
+    described = getattr(array, "__cuda_array_interface__", None)
+    if described is not None:
+        itemsize = np.dtype(described["typestr"]).itemsize
+        space = ("cuda", int(getattr(getattr(array, "device", None), "id", 0)))
+        return section_of(space, described["data"][0], described["shape"], described.get("strides"), itemsize)
+    raise ClauseError(
+        f"{type(array).__name__} {array!r:.60} is not a list item; use an array, a view of one, section(…) or a string"
+    )
+
+
+def locator(item: Any) -> Section | Token:
+    """Return what a ``depend`` item names: the storage of an array, or a location of its own.
+
+    Raises
+    ------
+    ClauseError
+        The item is neither an array nor hashable.
+    """
+    if isinstance(item, np.ndarray) or is_device_array(item):
+        return array_section(item)
+    try:
+        hash(item)
+    except TypeError:
+        raise ClauseError(
+            f"{type(item).__name__} {item!r:.60} cannot be a depend item; use an array, section(…), a string or a hashable value"
+        ) from None
+    return Token(item)
+
+
+def label(item: Any) -> str:
+    """Return a short text for messages and graphs."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, Token):
+        return repr(item.value)
+    if isinstance(item, np.ndarray) or is_device_array(item):
+        shape = ", ".join(map(str, item.shape))
+        return f"{item.dtype}[{shape}]"
+    return repr(item)
+
+
+def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
+    """Return the array section of ``a`` that OpenMP writes ``a[lower:length:stride]…``.
+
+    Parameters
+    ----------
+    a : array
+        A host or device array.
+    *dims : (lower, length) or (lower, length, stride)
+        One for each leading dimension; ``length`` is a number of elements, None takes the default (0, all that
+        is left, 1). Missing trailing dimensions are whole.
+
+    Returns
+    -------
+    array
+        A view of ``a``; to name a view is the same.
+
+    Raises
+    ------
+    ClauseError
+        More dimensions than the array has, a stride below 1, or elements outside of the array.
+
+    Notes
+    -----
+    OpenMP 5.2, 3.2.5 "Array Sections".
+    """
+    if len(dims) > a.ndim:
+        raise ClauseError(f"section names {len(dims)} dimensions of an array that has {a.ndim}; name at most those")
+    return a[tuple(_slice_of(dim, size, axis) for axis, (dim, size) in enumerate(zip(dims, a.shape, strict=False)))]
+
+
+def _slice_of(dim: tuple[int | None, ...], size: int, axis: int) -> slice:
+    if not isinstance(dim, tuple) or len(dim) not in (2, 3):
+        raise ClauseError(f"section: dimension {axis} is {dim!r}; write (lower, length) or (lower, length, stride)")
+    lower = 0 if dim[0] is None else int(dim[0])
+    stride = 1 if len(dim) == 2 or dim[2] is None else int(dim[2])
+    if stride < 1:
+        raise ClauseError(f"section: stride {stride} in dimension {axis}; a stride is at least 1")
+    length = max(0, -(-(size - lower) // stride)) if dim[1] is None else int(dim[1])
+    last = lower + (length - 1) * stride
+    if lower < 0 or length < 0 or lower > size or (length and last >= size):
+        raise ClauseError(
+            f"section ({lower} : {length} : {stride}) reaches outside of dimension {axis}, which has {size} elements; "
+            "the second number is a count of elements, not an end"
+        )
+    return slice(lower, last + 1 if length else lower, stride)
+
+
+# -- items written as strings ----------------------------------------------------------------------
+
+
+class SymbolicItem(NamedTuple):
+    """A parsed string: a name, and an index or (lower, length, stride) for each leading dimension."""
+
+    text: str
+    name: str
+    dims: tuple[CodeType | tuple[CodeType | None, ...], ...]
+
+    def resolve(self, names: Mapping[str, Any]) -> Any:
+        """Return the array (or part of it) that the text means, given the names visible at the call."""
+        try:
+            value = names[self.name]
+        except KeyError:
+            raise ClauseError(f"list item {self.text!r}: no parameter or visible name {self.name!r}") from None
+        if not self.dims:
+            return value
+        if not hasattr(value, "shape") or len(self.dims) > len(value.shape):
+            raise ClauseError(f"list item {self.text!r}: {self.name} has no {len(self.dims)} dimensions")
+        index: list[int | slice] = []
+        for axis, (dim, size) in enumerate(zip(self.dims, value.shape, strict=False)):
+            if isinstance(dim, CodeType):
+                at = int(self._evaluate(dim, names))
+                if not 0 <= at < size:
+                    raise ClauseError(f"list item {self.text!r}: index {at} outside of dimension {axis} of {size} elements")
+                index.append(at)
+            else:
+                triple = tuple(None if code is None else int(self._evaluate(code, names)) for code in dim)
+                index.append(_slice_of(triple, size, axis))
+        return value[tuple(index)]
+
+    def _evaluate(self, code: CodeType, names: Mapping[str, Any]) -> Any:
+        try:
+            return eval(code, {"__builtins__": {}}, names)  # noqa: S307  # the program's own text, as in a decorator's expression
+        except Exception as error:
+            raise ClauseError(f"list item {self.text!r}: {error}") from error
+
+
+@lru_cache(maxsize=1024)
+def parse_item(text: str) -> SymbolicItem:
+    """Parse a list item in OpenMP's notation: ``x``, ``x[0:n]``, ``a[i][0:n:2]`` (lower : length : stride).
+
+    Raises
+    ------
+    ClauseError
+        The text is not a name followed by indices or sections.
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ClauseError(f"list item {text!r}: {error.msg}; write name, name[i] or name[lower:length:stride]") from None
+    dims: list[CodeType | tuple[CodeType | None, ...]] = []
+    while isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        dims[:0] = [_dimension(part) for part in parts]
+        node = node.value
+    if not isinstance(node, ast.Name):
+        raise ClauseError(f"list item {text!r} does not begin with a name; write name, name[i] or name[lower:length:stride]")
+    return SymbolicItem(text, node.id, tuple(dims))
+
+
+def _dimension(node: ast.expr) -> CodeType | tuple[CodeType | None, ...]:
+    if isinstance(node, ast.Slice):
+        return tuple(None if part is None else _code(part) for part in (node.lower, node.upper, node.step))
+    return _code(node)
+
+
+def _code(node: ast.expr) -> CodeType:
+    return compile(ast.fix_missing_locations(ast.Expression(node)), "<list item>", "eval")
+
+
+class VisibleNames:
+    """The names that a string item of a decorated function may use: its parameters, closure and globals."""
+
+    __slots__ = ("_function", "_signature")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._signature = inspect.signature(function)
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        return self._signature.parameters
+
+    def at_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the names visible at a call with these arguments."""
+        names = dict(getattr(self._function, "__globals__", {}))
+        code = getattr(self._function, "__code__", None)
+        for name, cell in zip(code.co_freevars if code else (), getattr(self._function, "__closure__", None) or (), strict=False):
+            try:
+                names[name] = cell.cell_contents
+            except ValueError:
+                continue  # a closure variable that has no value yet
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        names.update(bound.arguments)
+        return names

@@ -1,0 +1,448 @@
+"""The runtime: the one place that sequences tasks, data, events and devices.
+
+A `Runtime` owns an engine, a gate and its devices. Constructs find the runtime and the region that they are
+encountered in with `here`, make a task, and give it to `Runtime.encounter`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import sys
+import threading
+import warnings
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from offload import icv
+from offload.devices.streams import Lane
+from offload.errors import (
+    CleanupWarning,
+    ClauseError,
+    DeviceUnavailableError,
+    EventError,
+    HostFallbackWarning,
+    LeakError,
+    RuntimeClosedError,
+    UsageError,
+)
+from offload.events import sources
+from offload.events.gate import Gate
+from offload.events.wakeup import LockWakeup, SemaphoreWakeup
+from offload.launch import DevicePlace
+from offload.tasks.engine import Engine, Scope
+from offload.tasks.task import Frame, Task, TaskState, raise_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from offload.devices.base import Device
+
+initial_device = -1
+"""The host's device number, besides ``get_initial_device()``."""
+
+invalid_device = -2
+"""A device number that never exists."""
+
+_scope: ContextVar[Scope | None] = ContextVar("offload_scope", default=None)
+_open: list[Runtime] = []
+_open_lock = threading.RLock()
+_default: Runtime | None = None
+
+
+class Runtime:
+    """An isolated runtime: devices, worker threads, data environments.
+
+    As a context manager it makes itself current; on exit it waits for all tasks, checks that nothing is left
+    over, and closes its devices.
+
+    Parameters
+    ----------
+    devices : str, optional
+        ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count), ``"none"``, or a list of those separated by
+        commas. None: ``OFFLOAD_DEVICES``, else all CUDA devices that CuPy sees, else ``"sim:1"``.
+    num_threads : int, optional
+        Host workers besides the calling thread, at least 0; by default 2 to 4, by the number of processors.
+    check : bool
+        Raise `LeakError` at exit for what is still mapped or allocated, instead of a `CleanupWarning`.
+    seed : int, optional
+        Take ready tasks, interleave simulated streams and place bodies at random, from this seed, to find
+        programs that rely on an order which nothing promises.
+    env : mapping, optional
+        Used in place of ``os.environ``.
+
+    Raises
+    ------
+    ClauseError
+        A parameter or variable that means nothing.
+    DeviceUnavailableError
+        A device that does not exist here.
+    """
+
+    def __init__(
+        self,
+        devices: str | None = None,
+        *,
+        num_threads: int | None = None,
+        check: bool = False,
+        seed: int | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        settings = icv.read_settings(env)
+        if num_threads is None:
+            num_threads = min(4, max(2, os.cpu_count() or 1))
+        if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 0:
+            raise ClauseError(f"num_threads={num_threads!r} is not a number of host workers; use an int of at least 0")
+        if devices is not None and not isinstance(devices, str):
+            raise ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")
+        self._check = check
+        self._rng = None if seed is None else random.Random(seed)  # noqa: S311  # no secret: a reproducible order
+        self.places = [DevicePlace(device) for device in self._open_devices(devices or settings.devices, settings)]
+        self.initial_device = len(self.places)
+        uses_driver = any(place.device.kind == "cuda" for place in self.places)
+        self.gate = Gate(SemaphoreWakeup() if uses_driver else LockWakeup())
+        self._local = threading.local()
+        self._roots: list[Frame] = []
+        self._allocated: dict[int, tuple[Any, str]] = {}
+        self._tokens: list[Any] = []
+        self._warned_host = False
+        self._is_closed = False
+        self.engine = Engine(num_threads, self._rng, settings.hang_s, lambda: Scope(self, None))
+        with _open_lock:
+            _open.append(self)
+
+    def _open_devices(self, spec: str | None, settings: icv.Settings) -> list[Device]:
+        from offload.devices.sim import SimDevice  # noqa: PLC0415  # 10 ms of the time of `import offload`
+
+        wants_cuda = spec is None or "cuda" in spec.lower()
+        count_cuda = _count_cuda(required=spec is not None) if wants_cuda else 0
+        if spec is None:
+            spec = "cuda" if count_cuda else "sim:1"
+        opened: list[Device] = []
+        for number, wanted in enumerate(icv.parse_devices(spec, count_cuda)):
+            if wanted.kind == "cuda":
+                from offload.devices.cuda import CudaDevice  # noqa: PLC0415  # imports CuPy
+
+                if wanted.index >= count_cuda:
+                    raise DeviceUnavailableError(f"devices={spec!r}: there is no CUDA device {wanted.index}; CuPy sees {count_cuda}")
+                opened.append(CudaDevice(number, wanted.index))
+            else:
+                memory = {} if settings.sim_memory_nbytes is None else {"memory_nbytes": settings.sim_memory_nbytes}
+                rng = None if self._rng is None else random.Random(self._rng.random())  # noqa: S311  # a reproducible order
+                opened.append(SimDevice(number, rng=rng, **memory))
+        return opened
+
+    # -- being current -------------------------------------------------------------------------------
+    def __enter__(self) -> Self:
+        self._ensure_open()
+        with _open_lock:  # the most recently entered one stands last
+            _open.remove(self)
+            _open.append(self)
+        self._tokens.append(_scope.set(self.scope()))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.close(error)
+        finally:
+            try:
+                _scope.reset(self._tokens.pop())
+            except ValueError:
+                _scope.set(None)  # left in another context than it was entered in
+
+    def scope(self) -> Scope:
+        """Return what the calling thread is doing for this runtime."""
+        scope: Scope | None = getattr(self._local, "scope", None)
+        if scope is None:
+            frame = Frame(None, 0)
+            scope = self._local.scope = Scope(self, frame)
+            self._roots.append(frame)
+        return scope
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Wait for all tasks, close the devices and report what is left.
+
+        Parameters
+        ----------
+        error : BaseException, optional
+            One in flight: what is found here is added to it as notes.
+
+        Raises
+        ------
+        BaseExceptionGroup
+            Failures of tasks that nobody has seen.
+        LeakError
+            With ``check=True``: something is still mapped or allocated.
+        """
+        if self._is_closed:
+            return
+        failure: BaseException | None = None
+        try:
+            self.wait_for_all("the end of the runtime")
+        except BaseException as caught:  # noqa: BLE001  # raised below, or noted
+            failure = caught
+        left = self._leftovers()
+        self._shut_down()
+        if left:
+            message = "left at the end of the runtime: " + "; ".join(left)
+            if error is not None:
+                error.add_note(message)
+            elif failure is not None:
+                failure.add_note(message)
+            elif self._check:
+                failure = LeakError(message)
+            else:
+                warnings.warn(message, CleanupWarning, stacklevel=3)
+        if failure is not None and failure is not error:
+            if error is None:
+                raise failure
+            error.add_note(f"then, at the end of the runtime: {failure!r}")
+
+    def _shut_down(self) -> None:
+        self._is_closed = True
+        self.gate.close()
+        self.engine.close("this runtime is closed; make another, or move the construct into its `with`")
+        for place in self.places:
+            place.close()
+        self._allocated.clear()
+        with _open_lock:
+            if self in _open:
+                _open.remove(self)
+
+    def _leftovers(self) -> list[str]:
+        left = []
+        for place in self.places:
+            left += [
+                f"{entry.label} mapped on device {place.device.number} ({entry.nbytes:,} bytes, count {entry.count})"
+                for entry in place.table.entries()
+            ]
+        left += [f"{what} from target_alloc" for _, what in self._allocated.values()]
+        return left
+
+    def _ensure_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeClosedError("this runtime is closed; make another")
+
+    # -- tasks ---------------------------------------------------------------------------------------
+    def encounter(self, scope: Scope, frame: Frame, make: Callable[[Frame], Task], dependences: Sequence[Any], *, deferred: bool) -> Task:
+        """Generate a task: deferred, or run now by this thread, which waits until it is complete.
+
+        An undeferred task that fails raises its exception here.
+        """
+        recorder = frame.recorder
+        task = make(frame)
+        if recorder is not None:
+            recorder.add(task, make, dependences, deferred=deferred)
+            if not recorder.executes:
+                task.state_ = TaskState.RECORDED
+                return task
+        if not deferred:
+            self.run_undeferred(scope, task, dependences)
+        elif self.engine.submit(task, dependences):
+            if task.launches_inline and (self._rng is None or self._rng.random() < 0.5):  # noqa: PLR2004  # a coin
+                self.engine.launch(task, scope)
+            else:
+                self.engine.make_ready(task)
+        return task
+
+    def run_undeferred(self, scope: Scope, task: Task, dependences: Sequence[Any]) -> None:
+        """Run a task on this thread once its predecessors allow, wait until it is complete, and raise its failure."""
+        engine = self.engine
+        task.owner = scope.parker
+        if engine.submit(task, dependences):
+            task.is_ready = True
+        while not (task.finished or task.state_ is TaskState.DETACHED):
+            if task.is_ready:
+                task.is_ready = False
+                following = task.advance(engine, scope)
+                if following is not None:
+                    engine.make_ready(following)
+            else:
+                engine.wait(
+                    scope,
+                    lambda: task.is_ready or task.finished or task.state_ is TaskState.DETACHED,
+                    (),
+                    f"{task.construct.directive} {task.name!r} at {task.construct.location}",
+                    helps=False,
+                )
+        if task.failure is not None:
+            task.seen = True
+            if task in task.frame.children.failures:
+                task.frame.children.failures.remove(task)
+            raise task.failure
+
+    def wait_for_task(self, task: Task, timeout_s: float | None) -> None:
+        """Block until a task is complete; `Task.result` says how."""
+        if task.state_ is TaskState.RECORDED:
+            raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
+        scope = current_scope_of(self)
+        frame = scope.frame("a wait for a task")
+        if frame.recorder is not None:
+            frame.recorder.note_wait(task)
+        task.watch()
+        if timeout_s is not None:
+            done = threading.Event()
+            task.add_done_callback(lambda _: done.set())
+            if not done.wait(timeout_s) and not task.finished:
+                raise TimeoutError(f"{task.key} is not complete after {timeout_s:g} s; it is {task.state_}")
+            return
+        task.add_done_callback(lambda _: scope.parker.unpark())
+        self.engine.wait(scope, lambda: task.finished, (), f"the wait for {task.key}")
+
+    def wait_for_children(self, scope: Scope, frame: Frame, where: str) -> None:
+        """Wait for the tasks that a region has generated, and raise what failed among them."""
+        children = frame.children
+        if children.live:
+            self.engine.wait(scope, lambda: not children.live, (children,), where)
+        failures, children.failures = children.failures, []
+        raise_failures(failures, where)
+
+    def wait_for_all(self, where: str) -> None:
+        """Wait for every task of the runtime, and raise what failed among them."""
+        scope = self.scope()
+
+        def regions() -> list[Frame]:
+            return [*self._roots, *self.engine.frames]
+
+        while True:
+            busy = [frame.children for frame in regions() if frame.children.live]
+            if not busy:
+                break
+            self.engine.wait(scope, lambda: not any(tasks.live for tasks in busy), busy, where)  # noqa: B023  # used in this turn only
+        failures = [task for frame in regions() for task in frame.children.failures]
+        for frame in regions():
+            frame.children.failures = []
+        raise_failures(failures, where)
+
+    # -- devices -------------------------------------------------------------------------------------
+    def place(self, frame: Frame, device_num: int | None) -> DevicePlace | None:
+        """Return the place of a device number; None for the host.
+
+        Raises
+        ------
+        ClauseError
+            No device has this number.
+        """
+        number = frame.default_device if device_num is None else device_num
+        if 0 <= number < len(self.places):
+            return self.places[number]
+        if number in (self.initial_device, initial_device):
+            if device_num is None and not self.places:
+                self._warn_host()
+            return None
+        raise ClauseError(
+            f"device {number} does not exist; this runtime has "
+            + (f"devices 0 to {len(self.places) - 1}, and" if self.places else "no device, only")
+            + f" the host, {self.initial_device} or -1"
+        )
+
+    def _warn_host(self) -> None:
+        if not self._warned_host:
+            self._warned_host = True
+            warnings.warn("there is no device: target regions run on the host", HostFallbackWarning, stacklevel=5)
+
+    def place_of(self, array: Any) -> DevicePlace | None:
+        """Return the place whose device holds ``array``; None if it is none of this runtime's device arrays."""
+        return next((place for place in self.places if place.device.is_array(array)), None)
+
+    def lane_of(self, stream: Any) -> Lane:
+        """Return the lane of a native stream, the pool's or a foreign one.
+
+        Raises
+        ------
+        EventError
+            It is not a stream of a device of this runtime.
+        """
+        for place in self.places:
+            if place.device.owns_stream(stream):
+                return place.lane_of(stream)
+        raise EventError(
+            f"{type(stream).__name__} {stream!r:.60} is not a stream of a device of this runtime; "
+            "use current_stream(), stream(n) or a cupy.cuda.Stream of the device"
+        )
+
+    def note_allocation(self, array: Any, what: str) -> None:
+        """Remember a block of ``target_alloc`` until it is freed."""
+        self._allocated[id(array)] = (array, what)
+
+    def forget_allocation(self, array: Any) -> bool:
+        """Return whether ``array`` was a live block of ``target_alloc``, and forget it."""
+        return self._allocated.pop(id(array), None) is not None
+
+
+def _count_cuda(*, required: bool) -> int:
+    """Return how many CUDA devices CuPy sees; without CuPy none, or an error if one was asked for."""
+    try:
+        from offload.devices.cuda import device_count  # noqa: PLC0415  # imports CuPy
+    except ImportError as error:
+        if required:
+            raise DeviceUnavailableError(
+                f"CUDA devices need CuPy, which cannot be imported ({error}); install offload[cuda13] or offload[cuda12], or use devices='sim'"
+            ) from error
+        return 0
+    count = device_count()
+    if required and not count:
+        raise DeviceUnavailableError("CuPy sees no CUDA device; use devices='sim' for the simulated one")
+    return count
+
+
+def here() -> Scope:
+    """Return what the calling thread is doing for the current runtime."""
+    scope = _scope.get()
+    if scope is not None and scope.thread == threading.get_ident():
+        return scope
+    runtime = scope.runtime if scope is not None else current_runtime()
+    return runtime.scope()
+
+
+def current_scope_of(runtime: Runtime) -> Scope:
+    """Return what the calling thread is doing for ``runtime``."""
+    scope = here()
+    return scope if scope.runtime is runtime else runtime.scope()
+
+
+def current_runtime() -> Runtime:
+    """Return the runtime that module-level functions act on.
+
+    That is the one whose ``with`` the caller is in; elsewhere the most recently entered one that is open; else one
+    made from the environment, which ends with the process.
+    """
+    global _default  # noqa: PLW0603  # the process's one default runtime
+    scope = _scope.get()
+    if scope is not None and not scope.runtime._is_closed:  # noqa: SLF001  # same module
+        return scope.runtime  # type: ignore[no-any-return]  # Scope does not know Runtime
+    with _open_lock:
+        if _open:
+            return _open[-1]
+        _default = Runtime()
+        return _default
+
+
+sources.current_runtime = current_runtime
+
+
+@atexit.register
+def _close_default() -> None:
+    """End the default runtime as a `with` would, but print failures, as there is nobody to catch them."""
+    if _default is None:
+        return
+    try:
+        _default.close()
+    except BaseException as error:  # noqa: BLE001  # the interpreter is ending
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _after_fork() -> None:
+    """Refuse the parent's runtimes in a forked child: their threads and driver contexts did not come along."""
+    global _default  # noqa: PLW0603  # the process's one default runtime
+    for runtime in _open:
+        runtime.engine.closed = "this runtime belongs to the parent of a forked process; make one in the child"
+    _open.clear()
+    _default = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,400 @@
+"""The eager engine: runs tasks in this process as soon as their predecessors allow.
+
+Theory of operation
+-------------------
+*Counting.* A task with n unfinished predecessors counts n + 1 calls of an `itertools.count`: one from each
+predecessor, one from its producer. The call that returns 0 is the last, whoever makes it, and makes the
+task ready. No lock is held: under the GIL ``next`` of a count is one step.
+
+*Releasing.* The producer appends a task to its predecessor's list and then looks whether the predecessor
+has finished; a predecessor first says that it has finished and then empties its list. Both take from the
+list by ``pop``, which is one step, so each edge is released exactly once, whichever order these happen in.
+
+*Running.* Ready tasks stand in one deque. A thread that has finished a body runs the first successor that
+this made ready itself, and puts the others into the deque. A thread without work parks on a lock of its own
+and is woken only when parked. Whoever waits for tasks runs ready ones meanwhile.
+
+*Undeferred tasks* have an owner, the thread that encountered them: when ready they wake it.
+
+*Where not to run.* The completer and threads that fulfil events only enqueue and wake (`finish_elsewhere`).
+
+Rejected: a lock and a condition for each task (2 µs); a heap of ready tasks (priorities are a hint); running
+successors by recursion (a chain of 10,000 tasks is normal).
+
+All this leans on the GIL, so that a free-threaded build is refused at import until tests cover it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from offload.errors import RuntimeClosedError, UnsupportedError, UsageError
+from offload.tasks.task import Frame, Task, TaskState, run_callbacks
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from offload.tasks.task import TaskSet
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise UnsupportedError("offload needs the GIL; on a free-threaded build of Python, start it with PYTHON_GIL=1")
+
+
+class Parker:
+    """Lets one thread sleep until somebody has something for it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def park(self, timeout_s: float = -1) -> bool:
+        """Block until `unpark`, which may have come before; return false at a timeout."""
+        return self._lock.acquire(timeout=timeout_s)
+
+    def unpark(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            return  # awake already
+
+
+class Scope:
+    """What one thread is doing for one runtime: the task that it runs and the region that generates tasks.
+
+    Attributes
+    ----------
+    task : Task or None
+        The task whose body is running on this thread.
+    device, stream : object or None
+        Where the array operations of a target body go.
+    """
+
+    __slots__ = ("_frame", "device", "lane", "parker", "root", "runtime", "task", "thread")
+
+    def __init__(self, runtime: Any, root: Frame | None) -> None:
+        self.runtime = runtime
+        self.thread = threading.get_ident()
+        self.parker = Parker()
+        self.root = root
+        self._frame = root
+        self.task: Task | None = None
+        self.device: Any = None
+        self.lane: Any = None
+
+    def frame(self, what: str) -> Frame:
+        """Return the region that ``what`` is encountered in; make it if the running body has none yet."""
+        frame = self._frame
+        if frame is None:
+            task = self.task
+            if task is None:
+                raise UsageError(f"{what} on a thread of the runtime itself")
+            if task.construct.directive == "target":
+                raise UsageError(
+                    f"{what} inside of the target body {task.name!r}: a body only enqueues device work; "
+                    "move it before or after the region"
+                )
+            frame = self._frame = Frame(task, task.frame.default_device, task.group)
+        return frame
+
+    def enter(self, task: Task) -> tuple[Any, ...]:
+        """Begin the body of a task; return what `leave` needs."""
+        outer = (self.task, self._frame, self.device, self.lane)
+        self.task = task
+        self._frame = self.device = self.lane = None
+        return outer
+
+    def leave(self, outer: tuple[Any, ...]) -> None:
+        """End the body; tasks that it generated and did not wait for go on."""
+        frame = self._frame
+        if frame is not None and (frame.children.live or frame.children.failures):
+            self.runtime.engine.adopt(frame)
+        self.task, self._frame, self.device, self.lane = outer
+
+
+class Engine:
+    """Ready tasks, the threads that run them, and those who wait."""
+
+    def __init__(self, num_threads: int, rng: random.Random | None, hang_s: float, make_scope: Callable[[], Scope]) -> None:
+        self.ready: deque[Task] = deque()
+        self.parked: deque[Parker] = deque()
+        self.nested: list[Parker] = []
+        self.frames: list[Frame] = []
+        self.closed: str = ""
+        self.activity = 0
+        self.hang_s = hang_s
+        self._rng = rng
+        self._make_scope = make_scope
+        self._threads = [
+            threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True) for number in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # -- making tasks --------------------------------------------------------------------------------
+    def submit(self, task: Task, dependences: Sequence[Any]) -> bool:
+        """Enter a task; return whether it is ready already, and the caller's to `make_ready`, `launch` or run."""
+        if self.closed:
+            raise RuntimeClosedError(self.closed)
+        frame = task.frame
+        frame.children.live.add(task)
+        if task.group is not None:
+            task.group.live.add(task)
+        if dependences:
+            task.dependences = dependences
+            found = frame.tracker.add(task, dependences)
+            if found:
+                unfinished = [other for other in found if not other.finished]
+                if len(unfinished) < len(found):  # type: ignore[arg-type]  # a dict
+                    task.poison = next((other for other in found if other.failure is not None and not other.seen), None)
+                if unfinished:
+                    return self._follow(task, unfinished)
+        return True
+
+    def _follow(self, task: Task, predecessors: list[Task]) -> bool:
+        task.predecessors = predecessors
+        countdown = task.countdown = count(-len(predecessors)).__next__
+        for other in predecessors:
+            if task.waits_in_stream_order and other.orders(task):
+                early: list[Task] = other.early  # type: ignore[assignment]  # `orders` says that it is a list
+                early.append(task)
+                if other.launched or other.finished:
+                    self._release(early, other)
+            else:
+                other.successors.append(task)
+                if other.finished:
+                    self._release(other.successors, other)
+                elif other.early is not None:
+                    other.watch()
+        return countdown() == 0
+
+    def make_ready(self, task: Task) -> None:
+        """Hand a task, all of whose predecessors allow it, to a thread."""
+        owner = task.owner
+        if owner is not None:
+            task.is_ready = True
+            owner.unpark()
+            return
+        self.ready.append(task)
+        if self.parked:
+            self._wake_one()
+        if self.nested:
+            for parker in tuple(self.nested):
+                parker.unpark()
+
+    def _wake_one(self) -> None:
+        try:
+            self.parked.popleft().unpark()
+        except IndexError:
+            return
+
+    # -- running -------------------------------------------------------------------------------------
+    def _work(self) -> None:
+        scope = self._make_scope()
+        parker = scope.parker
+        while True:
+            task = self._take()
+            if task is not None:
+                self.execute(task, scope)
+                del task  # a parked thread keeps nothing alive
+                continue
+            if self.closed:
+                return
+            self.parked.append(parker)
+            if not self.ready and not self.closed:
+                parker.park()
+            self._unlist(parker)
+
+    def _unlist(self, parker: Parker) -> None:
+        """Take a thread that has woken off the list of the parked."""
+        try:
+            self.parked.remove(parker)
+        except ValueError:
+            return  # whoever woke it took it off
+
+    def _take(self) -> Task | None:
+        """Take a ready task: the oldest, or under a seed any."""
+        ready = self.ready
+        if self._rng is not None and len(ready) > 1:
+            ready.rotate(self._rng.randrange(len(ready)))
+        try:
+            return ready.popleft()
+        except IndexError:
+            return None
+
+    def _take_descendant(self, frame: Frame) -> Task | None:
+        """Take a ready task that the region generated, directly or not; others keep their order."""
+        for _ in range(len(self.ready)):
+            task = self._take()
+            if task is None:
+                return None
+            ancestor: Frame | None = task.frame
+            while ancestor is not None and ancestor is not frame:
+                ancestor = ancestor.task.frame if ancestor.task is not None else None
+            if ancestor is frame:
+                return task
+            self.ready.append(task)
+            if self.parked:
+                self._wake_one()
+        return None
+
+    def execute(self, task: Task | None, scope: Scope) -> None:
+        """Run a ready task, and whatever that makes ready first, on this thread."""
+        while task is not None:
+            self.activity += 1
+            task = task.advance(self, scope)
+
+    def launch(self, task: Task | None, scope: Scope) -> None:
+        """Launch a ready device task, and what becomes ready by it, on the encountering thread; never run a body that blocks."""
+        while task is not None:
+            self.activity += 1
+            task = task.advance(self, scope)
+            if task is not None and not task.launches_inline:
+                self.make_ready(task)
+                return
+
+    # -- completing ----------------------------------------------------------------------------------
+    def finish(self, task: Task, failure: BaseException | None = None) -> Task | None:
+        """Complete a task; return the first task that this makes ready, for this thread to run."""
+        if failure is not None:
+            task.failure = failure
+            task.state_ = TaskState.FAILED
+        else:
+            task.state_ = TaskState.COMPLETE
+        task.finished = True
+        following = self._release(task.successors, task, keep=True) if task.successors else None
+        if task.early:
+            self._release(task.early, task)
+        task.body = task.dependences = task.predecessors = task.kwargs = None
+        task.args = ()
+        children = task.frame.children
+        group = task.group
+        if failure is not None:
+            children.failures.append(task)
+            if group is not None:
+                group.failures.append(task)
+        children.leave(task)
+        if group is not None:
+            group.leave(task)
+        if task.owner is not None:
+            task.owner.unpark()
+        if task.callbacks:
+            run_callbacks(task)
+        return following
+
+    def finish_elsewhere(self, task: Task, failure: BaseException | None = None) -> None:
+        """Complete a task on a thread that runs none: a completer's, or one that fulfils an event."""
+        self.activity += 1
+        following = self.finish(task, failure)
+        if following is not None:
+            self.make_ready(following)
+
+    def release_early(self, task: Task) -> Task | None:
+        """Release the successors that only wait for the task's work to be on its stream."""
+        task.launched = True
+        return self._release(task.early, task, keep=True) if task.early else None
+
+    def _release(self, successors: list[Task], task: Task, *, keep: bool = False) -> Task | None:
+        """Count down the successors of a task; return the first that is ready, if one may be kept."""
+        released = []
+        while successors:
+            try:
+                released.append(successors.pop())
+            except IndexError:
+                break  # the producer took the rest
+        following = None
+        failed = task.failure is not None
+        for successor in reversed(released):
+            if failed:
+                successor.poison = task
+            if successor.countdown() == 0:  # type: ignore[misc]  # a task with predecessors counts
+                if keep and following is None and successor.owner is None:
+                    following = successor
+                else:
+                    self.make_ready(successor)
+        return following
+
+    # -- waiting -------------------------------------------------------------------------------------
+    def wait(
+        self,
+        scope: Scope,
+        done: Callable[[], bool],
+        sets: Sequence[TaskSet],
+        what: str,
+        *,
+        helps: bool = True,
+    ) -> None:
+        """Block until ``done()``, running ready tasks meanwhile.
+
+        Parameters
+        ----------
+        done : callable
+            The condition; whatever makes it true unparks ``scope.parker``.
+        sets : sequence of TaskSet
+            Task sets whose emptying is part of the condition.
+        what : str
+            What waits, for the message that says so when nothing has moved for ``hang_s`` seconds.
+        helps : bool
+            Whether this thread may run tasks: inside of a task only what the region generated. Without workers
+            it always does.
+        """
+        parker = scope.parker
+        within = scope.frame(what) if scope.task is not None else None
+        helps = helps or not self._threads
+        waiting: Any = self.parked if within is None else self.nested
+        for tasks in sets:
+            tasks.waiters = (*tasks.waiters, parker)
+        try:
+            while not done():
+                task = None
+                if helps:
+                    task = self._take() if within is None else self._take_descendant(within)
+                if task is not None:
+                    self.execute(task, scope)
+                    del task
+                    continue
+                if helps:
+                    waiting.append(parker)
+                try:
+                    if not done() and not (helps and within is None and self.ready):
+                        self._park(parker, what, sets)
+                finally:
+                    if helps:
+                        self._unlist(parker) if within is None else self.nested.remove(parker)
+        finally:
+            for tasks in sets:
+                remaining = list(tasks.waiters)
+                remaining.remove(parker)
+                tasks.waiters = tuple(remaining)
+            if self.ready and self.parked:
+                self._wake_one()  # a wake-up that was meant for a task, not for the condition
+
+    def _park(self, parker: Parker, what: str, sets: Sequence[TaskSet]) -> None:
+        while True:
+            before = self.activity
+            if parker.park(self.hang_s):
+                return
+            if self.activity == before:
+                lines = [f"offload: {what} has waited for {self.hang_s:g} s in which no task ran. It waits for:"]
+                lines += [f"  {task.story()}" for tasks in sets for task in list(tasks.live)[:20]]
+                print("\n".join(lines), file=sys.stderr, flush=True)
+
+    def adopt(self, frame: Frame) -> None:
+        """Keep the region of a body that has ended before its children, until somebody waits for all."""
+        self.frames.append(frame)
+        if len(self.frames) & 63 == 0:
+            self.frames[:] = [kept for kept in self.frames if kept.children.live or kept.children.failures]
+
+    def close(self, why: str) -> None:
+        """Stop the workers; tasks that are still in the deque do not run."""
+        self.closed = why
+        for thread in self._threads:
+            while self.parked:
+                self._wake_one()
+            thread.join()

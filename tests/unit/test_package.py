@@ -1,0 +1,76 @@
+"""The package as such: what importing it costs, what it offers, which version it says it is."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import offload
+
+HEAVY = {"cupy", "dask", "distributed", "mpi4py", "rich"}
+LIMIT_S = 0.1  # beyond the interpreter's own start-up; NumPy is about 60 ms of it
+
+PROGRAM = """
+import json, sys, time
+began_s = time.perf_counter()
+import offload
+print(json.dumps([time.perf_counter() - began_s, sorted(sys.modules)]))
+"""
+
+
+def import_in_a_new_process() -> tuple[float, set[str]]:
+    """Import `offload` with warnings as errors: the time in seconds, the names of all modules loaded."""
+    output = subprocess.check_output(
+        [sys.executable, "-W", "error", "-c", PROGRAM], cwd=Path(offload.__file__).parents[1], timeout=60
+    )
+    elapsed_s, modules = json.loads(output)
+    return elapsed_s, set(modules)
+
+
+def test_import_is_light():
+    """Importing the package loads none of the packages that only a part of it needs."""
+    _, modules = import_in_a_new_process()
+    assert not HEAVY & modules
+
+
+def test_import_is_quick():
+    """The best of several imports takes less than 100 ms."""
+    times_s = []
+    for _ in range(8):  # the first one may compile; others may meet a busy machine
+        times_s.append(import_in_a_new_process()[0])
+        if times_s[-1] < LIMIT_S:
+            return
+    pytest.fail(f"import offload took {min(times_s):.3f} s at best; python -X importtime -c 'import offload' shows why")
+
+
+def test_public_names_are_listed_once():
+    """`__all__` names each public thing once."""
+    assert len(offload.__all__) == len(set(offload.__all__))
+
+
+@pytest.mark.parametrize("name", sorted(set(offload.__all__)))
+def test_public_name_exists_and_is_documented(name):
+    """Every name in `__all__` can be had, and a class or function has a docstring that somebody wrote."""
+    thing = getattr(offload, name)
+    if inspect.isclass(thing):
+        written = vars(thing).get("__doc__") or ""  # not the base's
+        assert written.strip(), f"class {name} has no docstring"
+        generated = (f"{name}(", f"{thing.__name__}(")  # what dataclass and NamedTuple make up
+        assert not written.startswith(generated), f"class {name} has only a generated docstring"
+    elif inspect.isroutine(thing):
+        assert (thing.__doc__ or "").strip(), f"function {name} has no docstring"
+
+
+def test_version_is_the_installed_one():
+    """`__version__` is what the package's metadata say."""
+    try:
+        installed = importlib.metadata.version("offload")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("offload is not installed here, only importable")
+    assert offload.__version__ == installed

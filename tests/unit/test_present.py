@@ -1,0 +1,372 @@
+"""The present table: map rules, counts, look-ups, messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from offload.data.maptypes import EFFECTIVE, Construct, MapType, resolve
+from offload.data.present import MapItem, PresentTable, correspond
+from offload.errors import ClauseError, ExtensionError, InternalError, MapError, NotPresentError
+from offload.storage import HOST, section_of
+
+ALLOC, TO, FROM, TOFROM = MapType.ALLOC, MapType.TO, MapType.FROM, MapType.TOFROM
+RELEASE, DELETE = MapType.RELEASE, MapType.DELETE
+ROW = 160
+
+
+def view(address, shape, strides, map_type=TOFROM, **more):
+    """Return an item of 8-byte elements."""
+    section = section_of(HOST, address, shape, strides, 8)
+    return MapItem(section, address, shape, strides, 8, map_type, **more)
+
+
+def x(first, end, map_type=TOFROM, **more):
+    """Return ``x[first:end]`` of a vector of 8-byte elements at address 1000."""
+    return view(1000 + 8 * first, (end - first,), (8,), map_type, label=f"x[{first}:{end}]", **more)
+
+
+def a(first_row, n_rows, first_col, n_cols, map_type=TOFROM, **more):
+    """Return a tile of a matrix of 20 columns at address 100000."""
+    return view(100_000 + ROW * first_row + 8 * first_col, (n_rows, n_cols), (ROW, 8), map_type, **more)
+
+
+def enter(table, *items):
+    """Carry out an entry; return its plan."""
+    plan = table.enter(items)
+    table.commit(plan, [object() for _ in plan.created])
+    return plan
+
+
+def exit_(table, *items):
+    """Carry out an exit; return its plan."""
+    plan = table.exit(items)
+    table.commit_exit(plan)
+    return plan
+
+
+def copied(plan):
+    return [item for item, _ in plan.copies]
+
+
+def state(table):
+    return [(entry.section, entry.count, entry.generation) for entry in table.entries()]
+
+
+@pytest.fixture
+def table():
+    return PresentTable(1)
+
+
+@pytest.mark.parametrize(
+    ("construct", "row"),
+    [
+        (Construct.TARGET, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
+        (Construct.TARGET_DATA, {None: TOFROM, ALLOC: ALLOC, TO: TO, FROM: FROM, TOFROM: TOFROM}),
+        (Construct.TARGET_ENTER_DATA, {None: TO, ALLOC: ALLOC, TO: TO, TOFROM: TO}),
+        (Construct.TARGET_EXIT_DATA, {None: FROM, FROM: FROM, TOFROM: FROM, RELEASE: RELEASE, DELETE: DELETE}),
+    ],
+)
+def test_types(construct, row):
+    """Each construct takes its own types, tofrom decays and a bare item has the default; the rest is refused."""
+    assert EFFECTIVE[construct] == row
+    for map_type in (None, *MapType):
+        if map_type in row:
+            assert resolve(construct, map_type) is row[map_type]
+        else:
+            with pytest.raises(ClauseError):
+                resolve(construct, map_type)
+
+
+@pytest.mark.parametrize("map_type", [ALLOC, TO, FROM, TOFROM])
+def test_first_and_second_entry(table, map_type):
+    """The first entry allocates and copies in to and tofrom; the second one only counts."""
+    item = x(0, 10, map_type)
+    plan = enter(table, item)
+    (entry,) = plan.created
+    assert (entry.count, entry.nbytes, entry.is_packed) == (1, 80, False)
+    assert copied(plan) == ([item] if map_type in {TO, TOFROM} else [])
+    again = enter(table, item)
+    assert (again.created, again.copies, again.entries, entry.count) == ([], [], [entry], 2)
+    assert table.live() == 1
+
+
+@pytest.mark.parametrize("map_type", [ALLOC, TO, FROM, TOFROM])
+def test_always(table, map_type):
+    """With always, a present item is copied in (to, tofrom) and out (from, tofrom) at every count."""
+    enter(table, x(0, 10, ALLOC))
+    item = x(2, 5, map_type, always=True)
+    assert copied(enter(table, item)) == ([item] if map_type in {TO, TOFROM} else [])
+    assert copied(exit_(table, item)) == ([item] if map_type in {FROM, TOFROM} else [])
+    assert table.live() == 1
+
+
+@pytest.mark.parametrize("map_type", [ALLOC, TO, FROM, TOFROM, RELEASE, DELETE])
+def test_exit(table, map_type):
+    """An exit counts down; only the last one copies from and tofrom back and removes; delete is always the last."""
+    (entry,) = enter(table, x(0, 10)).created
+    enter(table, x(0, 10))
+    item = x(0, 10, map_type)
+    first = exit_(table, item)
+    assert first.copies == []
+    assert entry.count == (0 if map_type is DELETE else 1)
+    second = exit_(table, item)
+    assert copied(second) == ([item] if map_type in {FROM, TOFROM} else [])
+    assert first.removed + second.removed == [entry]
+    assert table.live() == 0
+
+
+def test_plan_changes_nothing(table):
+    """Plans that are dropped leave the table as it was."""
+    enter(table, x(0, 10))
+    before = state(table)
+    table.enter([x(0, 10), x(20, 30)])
+    table.exit([x(0, 10, DELETE)])
+    assert state(table) == before
+
+
+def test_one_count_a_construct(table):
+    """However many items hit an entry, a construct counts it once."""
+    plan = enter(table, x(0, 10, TO), x(0, 10, FROM), x(2, 4, TO))
+    (entry,) = plan.created
+    assert plan.entries == [entry] * 3
+    assert entry.count == 1
+    assert exit_(table, x(0, 10, RELEASE), x(2, 4, RELEASE)).removed == [entry]
+
+
+def test_to_and_from_both_apply(table):
+    """An item given to and from is copied in at the entry and out at the exit."""
+    items = x(0, 10, TO), x(0, 10, FROM)
+    assert copied(enter(table, *items)) == [items[0]]
+    assert copied(exit_(table, *items)) == [items[1]]
+
+
+def test_identical_copies_collapse(table):
+    """The same bytes are copied once, and parts of what is copied whole are not copied again."""
+    items = [x(0, 10, TO), x(0, 10, TOFROM), x(2, 4, TO)]
+    assert copied(enter(table, *items)) == [items[0]]
+    assert copied(exit_(table, *[x(2, 4, FROM, always=True), x(2, 4, FROM), x(6, 7, FROM)]))[0].label == "x[2:4]"
+
+
+def test_smaller_item_first(table):
+    """An item inside a bigger one of the same construct uses the bigger one's entry, whichever comes first."""
+    small, big = x(2, 4, TO), x(0, 10, ALLOC)
+    plan = enter(table, small, big)
+    (entry,) = plan.created
+    assert entry.section == big.section
+    assert plan.entries == [entry, entry]
+    assert copied(plan) == [small], "only the part that is `to` is copied"
+
+
+@pytest.mark.parametrize("items", [(x(0, 6), x(4, 10)), (a(0, 4, 0, 5), a(2, 4, 3, 5)), (a(0, 4, 0, 5), x(0, 1))])
+def test_overlap_in_one_construct(table, items):
+    """Two new items that overlap in part are an error, disjoint ones are not."""
+    if items[1].section == x(0, 1).section:
+        assert len(enter(table, *items).created) == 2
+        return
+    with pytest.raises(MapError, match="same construct"):
+        table.enter(items)
+    assert table.live() == 0
+
+
+def test_extension(table):
+    """An explicit item that is present in part is an error at the entry, also for find, and changes nothing."""
+    enter(table, x(0, 50))
+    before = state(table)
+    for item in (x(0, 100, TO), x(40, 60), x(-5, 5)):
+        with pytest.raises(ExtensionError):
+            table.enter([x(200, 210), item])
+        with pytest.raises(ExtensionError):
+            table.find(item.section)
+    assert state(table) == before
+
+
+def test_messages(table):
+    """A message says what happened, to which item, where, and what to do."""
+    enter(table, x(0, 50))
+    with pytest.raises(ExtensionError) as caught:
+        table.enter([x(0, 100, TO)])
+    assert str(caught.value) == (
+        "map(to: x[0:100]) extends x[0:50], already present on device 1; exit that mapping first or map all of it there"
+    )
+    with pytest.raises(ExtensionError, match="pass the section"):
+        table.enter([x(0, 100, TO, implicit=True)])
+
+
+def test_present_comes_first(table):
+    """An absent item with present is an error before anything else, also when another item would be one."""
+    enter(table, x(0, 10))
+    before = state(table)
+    for item in (x(20, 30, present=True), x(5, 15, present=True)):
+        with pytest.raises(NotPresentError):
+            table.enter([x(40, 50), x(5, 12), item])
+        with pytest.raises(NotPresentError):
+            table.exit([x(0, 10), item])
+    assert state(table) == before
+    assert enter(table, x(2, 4, present=True)).created == []
+
+
+def test_exit_ignores_absent_and_partial(table):
+    """At an exit, absent items and ones present in part are ignored."""
+    (entry,) = enter(table, x(0, 10)).created
+    plan = exit_(table, x(20, 30, FROM), x(5, 15, DELETE))
+    assert (plan.entries, plan.copies, plan.removed, entry.count) == ([None, None], [], [], 1)
+
+
+def test_copy_back_survives_delete(table):
+    """From and delete of one item on one exit copy back, at any count."""
+    enter(table, x(0, 10))
+    (entry,) = enter(table, x(0, 10)).counted
+    back = x(0, 10, FROM)
+    plan = exit_(table, x(0, 10, DELETE), back)
+    assert copied(plan) == [back]
+    assert plan.removed == [entry]
+
+
+def test_delete_inside_a_region(table):
+    """The end of a region finds nothing of what was deleted inside it, and copies nothing."""
+    enter(table, x(0, 10))
+    exit_(table, x(0, 10, DELETE))
+    assert exit_(table, x(0, 10)).copies == []
+
+
+def test_zero_size(table):
+    """An item without elements makes and counts no entry; with present it needs one at its address."""
+    plan = enter(table, x(3, 3))
+    assert (plan.entries, plan.created) == ([None], [])
+    with pytest.raises(NotPresentError):
+        table.enter([x(3, 3, present=True)])
+    entry = enter(table, x(0, 10), a(0, 4, 0, 5)).entries[0]
+    assert enter(table, x(3, 3, present=True)).counted == []
+    assert table.find(x(3, 3).section) is entry
+    assert table.find(x(10, 10).section) is None, "one past the end is not present"
+    assert table.find(a(1, 0, 2, 3).section).is_packed
+    assert table.find(a(1, 0, 5, 3).section) is None
+    assert exit_(table, x(3, 3, DELETE, present=True)).counts == []
+    assert table.release([x(3, 3)]) == []
+
+
+def test_packed(table):
+    """An item with gaps is packed; what lies in it is present, what has an element in a gap is not."""
+    (entry,) = enter(table, a(0, 10, 0, 8)).created
+    assert (entry.is_packed, entry.nbytes) == (True, 640)
+    assert table.find(a(2, 3, 4, 2).section) is entry
+    assert table.find(a(2, 3, 8, 2).section) is None
+    assert table.find(a(2, 1, 8, 2).section) is None
+    for item in (a(2, 3, 6, 4), a(2, 1, 6, 4), a(0, 10, 0, 20)):
+        with pytest.raises(ExtensionError):
+            table.find(item.section)
+
+
+def test_interleaved_tiles(table):
+    """Tiles of one matrix have entries of their own, found again whatever was removed in between."""
+    tiles = [a(i, 5, j, 4) for i in (0, 5) for j in range(0, 20, 4)]
+    plan = enter(table, *tiles)
+    assert len(plan.created) == 10
+    for tile, entry in zip(tiles, plan.entries, strict=True):
+        assert table.find(tile.section) is entry
+    exit_(table, *tiles[::2])
+    assert [table.find(tile.section) for tile in tiles] == [
+        entry if k % 2 else None for k, entry in enumerate(plan.entries)
+    ]
+    exit_(table, *tiles[1::2])
+    assert table.live() == 0
+
+
+def test_packed_entries_of_different_reach(table):
+    """A short packed entry that ends before the item does not hide a long one."""
+    (long,) = enter(table, a(0, 10, 0, 4)).created
+    (short,) = enter(table, a(1, 2, 8, 4)).created
+    assert table.find(a(6, 1, 1, 2).section) is long
+    assert table.find(a(2, 1, 9, 2).section) is short
+
+
+def test_dense_entries_meet_strided_items(table):
+    """Dense entries are found under, and beside, items with gaps."""
+    (row,) = enter(table, a(3, 1, 0, 8)).created
+    assert table.find(view(row.section.address, (4,), (16,)).section) is row
+    assert table.find(a(0, 10, 8, 8).section) is None
+    for item in (a(0, 10, 0, 8), a(3, 4, 7, 3)):
+        with pytest.raises(ExtensionError):
+            table.find(item.section)
+
+
+def test_interleaving_rows(table):
+    """An item whose rows interleave cannot be packed."""
+    with pytest.raises(MapError, match="interleave"):
+        table.enter([view(0, (3, 2), (16, 24))])
+
+
+def test_undo(table):
+    """Undoing an entry gives back its counts and removes what it made, without copies."""
+    (old,) = enter(table, x(0, 10)).created
+    plan = enter(table, x(0, 10), x(20, 30))
+    assert table.undo(plan) == plan.created
+    assert (old.count, table.live()) == (1, 1)
+
+
+def test_undo_after_removal(table):
+    """An entry removed meanwhile, and its successor of the same section, are left alone by undo."""
+    plan = enter(table, x(0, 10))
+    exit_(table, x(0, 10, DELETE))
+    (new,) = enter(table, x(0, 10)).created
+    assert new.generation > plan.created[0].generation
+    assert table.undo(plan) == []
+    assert new.count == 1
+
+
+def test_release(table):
+    """Release counts down once an entry, whatever the types."""
+    (entry,) = enter(table, x(0, 10)).created
+    assert table.release([x(0, 10, FROM), x(2, 3, DELETE), x(20, 30)]) == [entry]
+    assert table.live() == 0
+
+
+def test_stale_plans(table):
+    """A plan is committed once, and only to the state of the table that it was made for."""
+    first, second = table.enter([x(0, 10)]), table.enter([x(0, 10)])
+    with pytest.raises(InternalError):
+        table.undo(first)
+    with pytest.raises(InternalError):
+        table.commit(first, [])
+    table.commit(first, [object()])
+    with pytest.raises(InternalError):
+        table.commit(first, [object()])
+    with pytest.raises(InternalError):
+        table.commit(second, [object()])
+    leaving = table.exit([x(0, 10)])
+    table.commit_exit(leaving)
+    with pytest.raises(InternalError):
+        table.commit_exit(leaving)
+    assert table.live() == 0
+
+
+def test_host_and_buffer_are_kept(table):
+    """An entry keeps the item's host array and the buffer it was committed with."""
+    host, buffer = object(), object()
+    plan = table.enter([x(0, 10, host=host)])
+    (entry,) = plan.created
+    assert entry.buffer is None
+    table.commit(plan, [buffer])
+    assert entry.host is host
+    assert entry.buffer is buffer
+    assert repr(entry) == "<Entry x[0:10] at 0x3e8, 80 bytes, count 1>"
+
+
+def test_correspond(table):
+    """A view's place in the buffer is the same offset in a dense entry, and the packed one in a packed entry."""
+    dense, packed = enter(table, x(0, 10), a(0, 10, 0, 8)).entries
+    assert correspond(dense, 1016, (3,), (-8,), 8) == (16, (-8,))
+    assert correspond(dense, 1016, (3, 2), None, 4) == (16, (8, 4))
+    assert correspond(packed, 100_000 + ROW + 16, (3, 2), (ROW, 8), 8) == (80, (64, 8))
+    assert correspond(packed, 100_000 + 16, (2, 3), (8, 2 * ROW), 8) == (16, (8, 128))
+    assert correspond(packed, 100_000, (8,), None, 8) == (0, (8,))
+    with pytest.raises(InternalError):
+        correspond(packed, 100_000, (9,), None, 8)
+
+
+def test_correspond_turned(table):
+    """A packed item that is turned round or repeated is stored once, lowest address first."""
+    item = view(100_000 + 9 * ROW, (5, 10, 8), (0, -ROW, 8))
+    (entry,) = enter(table, item).created
+    assert entry.nbytes == 640
+    assert correspond(entry, item.address, item.shape, item.strides, 8) == (9 * 64, (0, -64, 8))
