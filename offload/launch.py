@@ -51,7 +51,7 @@ class DevicePlace:
         self.in_flight: set[DeviceTask] = set()
         self._lock = threading.Lock()
         self._put_off: deque[DeviceTask] = deque()
-        self._adopted: dict[Any, Lane] = {}
+        self._adopted: list[Lane] = []
 
     # -- data environment ----------------------------------------------------------------------------
     def enter(self, items: Sequence[MapItem], lane: Lane) -> EnterPlan:
@@ -151,12 +151,14 @@ class DevicePlace:
     # -- lanes and life ------------------------------------------------------------------------------
     def lane_of(self, stream: Any) -> Lane:
         """Return the lane of a stream of the device, which may be a user's own."""
-        key = getattr(stream, "ptr", None) or id(stream)
+        native = self.device.adopt(stream)
+        key = getattr(native, "ptr", id(native))
         with self._lock:
-            lane = self._adopted.get(key)
-            if lane is None or (lane.stream is not stream and not hasattr(stream, "ptr")):
-                known = (lane for lane in self.pool.lanes if lane.stream is stream or getattr(lane.stream, "ptr", lane) == key)
-                lane = self._adopted[key] = next(known, None) or Lane(self.device, stream, -1)
+            for lane in (*self.pool.lanes, *self._adopted):
+                if lane.stream is native or getattr(lane.stream, "ptr", lane) == key:
+                    return lane
+            lane = Lane(self.device, native, -1)
+            self._adopted.append(lane)
             return lane
 
     def close(self) -> None:

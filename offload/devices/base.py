@@ -78,6 +78,9 @@ class Device(Protocol):
     def owns_stream(self, stream: object) -> bool:
         """Tell whether ``stream`` is a native stream of this device."""
 
+    def adopt(self, stream: Any) -> Any:
+        """Return the native form of a stream that `owns_stream` says is this device's."""
+
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
 

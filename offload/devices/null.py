@@ -56,6 +56,10 @@ class NullDevice:
         """Tell whether ``stream`` is a stream of this device."""
         return isinstance(stream, NullStream) and stream.device is self
 
+    def adopt(self, stream: Any) -> Any:
+        """Return ``stream``, which is native already."""
+        return stream
+
     def record(self, stream: NullStream) -> NullEvent:
         """Return an event, which is done."""
         event = NullEvent()

@@ -85,6 +85,10 @@ class SimDevice:
         """Tell whether ``stream`` is a stream of this device."""
         return isinstance(stream, SimStream) and stream.device is self
 
+    def adopt(self, stream: Any) -> Any:
+        """Return ``stream``, which is native already."""
+        return stream
+
     def record(self, stream: SimStream) -> SimEvent:
         """Record and return an event at the tail of ``stream``; it is done at once if the stream is idle."""
         return stream.record()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from offload.devices.sim import SimDevice
     from offload.devices.sim_memory import Block
+    from offload.storage import Section
 
 Storage: TypeAlias = np.ndarray[Any, Any]
 
@@ -105,6 +106,10 @@ class SimArray(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Storage:
         raise conversion_error()
+
+    def __offload_section__(self) -> Section:
+        """Return the storage that the array covers, for ``depend`` clauses."""
+        return self._device.section(self)
 
     # -- to and from the host --------------------------------------------------------------------
     def get(self, stream: Any = None, order: Any = "C", out: Storage | None = None) -> Storage:

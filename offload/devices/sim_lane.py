@@ -3,7 +3,7 @@
 In the free-running mode each lane has a thread. In the seeded mode one stepper thread runs the operations
 of all lanes, one at a time, and picks the next lane at random among those whose head can run: the
 interleaving follows from the seed and from what is enqueued when it picks, and is as unfair as real
-streams may be.
+streams may be. It repeats exactly where everything was enqueued behind a latch.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ class Stepper:
         self.thread: threading.Thread | None = None
         self.lanes: list[SteppedLane] = []
         self.sleeps = False
+        self.changes = 0
         self.signal: SimpleQueue[None] = SimpleQueue()
         self._rng = rng
         self._stopping = False
@@ -225,7 +226,14 @@ class Stepper:
             fate.signals.discard(self.signal)
 
     def _ready(self) -> list[SteppedLane]:
-        """Return the lanes whose head can run. Each event is looked at once: a latch opens for all lanes together."""
+        """Return the lanes whose head can run, as of one moment: a latch opens for all lanes that wait for it."""
+        while True:
+            changes = self.changes
+            ready = self._scan()
+            if changes == self.changes:  # else a lane looked at early may have got, before the latch, what was missed
+                return ready
+
+    def _scan(self) -> list[SteppedLane]:
         ready: list[SteppedLane] = []
         closed: set[tuple[int, int]] = set()
         for lane in list(self.lanes):
@@ -234,7 +242,7 @@ class Stepper:
                     self.lanes.remove(lane)
                 continue
             function, args = lane.operations[0]
-            if function is None and self.fate.error is None:
+            if function is None and self.fate.error is None:  # each event is looked at once
                 key = (id(args[0]), args[1])
                 if key in closed:
                     continue
@@ -279,6 +287,7 @@ class SteppedLane(Lane):
         if not self._entered:
             self._entered = True
             self._stepper.enter(self)
+        self._stepper.changes += 1
         if self._stepper.sleeps:
             self._stepper.signal.put(None)
 

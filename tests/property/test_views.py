@@ -91,7 +91,7 @@ class Picture:
             end = next(k for k in range(c + 1, len(lines[r])) if lines[r][k] == "┐")
             assert self.cells[r + 3, c] == "└"
             assert self.cells[r + 3, end] == "┘"
-            number = int(re.match(r"n(\d+) ", lines[r + 1][c + 2 : end])[1])
+            number = int(lines[r + 1][c + 3 : end].split()[0])
             for row in range(r, r + 4):
                 for column in range(c, end + 1):
                     assert (row, column) not in self.box_at, "boxes overlap"
@@ -224,7 +224,7 @@ def test_routed_lines_cross_but_never_touch(hops: list[tuple[list[int], list[int
         assert 0 <= track.row < rows
         low, high = min(track.columns), max(track.columns)
         spans = [(c, 0, track.row) for c in track.ups] + [(c, track.row, rows - 1) for c in track.downs]
-        if track.after is not None:
+        if track.after is not None and track.link is not None:
             assert track.after.row < track.row
             spans.append((track.link, track.after.row, track.row))
         for column, first, last in spans:

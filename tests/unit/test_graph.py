@@ -35,8 +35,8 @@ def test_node_without_run_is_planned() -> None:
 
 def test_node_reads_its_run_live() -> None:
     """State and times follow the record that the engine attached, enum members by their name."""
-    state = Enum("State", ["STARTED_LATE"])
-    run = SimpleNamespace(state=state.STARTED_LATE, start_s=1.5, end_s=None)
+    State = Enum("State", ["STARTED_LATE"])
+    run = SimpleNamespace(state=State.STARTED_LATE, start_s=1.5, end_s=None)
     node = Node("a-0", "a", "task", run=run)
     assert (node.state, node.start_s, node.duration_s) == ("started late", 1.5, None)
     run.state, run.end_s = "complete", 4.0

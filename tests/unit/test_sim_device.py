@@ -225,8 +225,10 @@ def interleaving(seed):
         stream.wait_event(latch)
         for step in range(10):
             stream.launch(ran.append, (number, step))
+    tails = [stream.record() for stream in streams]
     latch.fire()
-    device.synchronize()
+    for tail in tails:
+        tail.synchronize()
     device.close()
     return ran
 
