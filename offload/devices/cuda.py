@@ -64,7 +64,7 @@ class CudaDevice:
         self.space: object = ("cuda", index)
         self._device = cupy.cuda.Device(index)
         self.name = f"cuda:{index} ({cuda.getDeviceProperties(index)['name'].decode()})"
-        self._live: dict[weakref.ref[Any], int] = {}
+        self._live: dict[int, tuple[weakref.ref[Any], int]] = {}
         launch = ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc
         launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         self._launch_host_func = launch
@@ -93,18 +93,27 @@ class CudaDevice:
 
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
-        with self._on(), self._errors():
-            return stream.record(cupy.cuda.Event(disable_timing=True))
+        try:
+            if cuda.getDevice() == self.index:  # the usual case, without the cost of a context manager
+                return stream.record(cupy.cuda.Event(disable_timing=True))
+            with self._on():
+                return stream.record(cupy.cuda.Event(disable_timing=True))
+        except cuda.CUDARuntimeError as error:
+            raise self._lost(error) from error
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Hold what is enqueued on ``stream`` from now on until ``event``, of any CUDA device, has passed."""
-        with self._errors():
+        try:
             stream.wait_event(event)
+        except cuda.CUDARuntimeError as error:
+            raise self._lost(error) from error
 
     def passed(self, event: Any) -> bool:
         """Tell whether ``event`` has passed; raise `DeviceLostError` if it never will."""
-        with self._errors():
+        try:
             return bool(event.done)
+        except cuda.CUDARuntimeError as error:
+            raise self._lost(error) from error
 
     def wake(self, stream: Any, wakeup: SemaphoreWakeup) -> None:
         """Have the driver post ``wakeup`` when ``stream`` gets here."""
@@ -152,11 +161,9 @@ class CudaDevice:
                     array = cupy.ndarray(shape, dtype)
                 except cupy.cuda.memory.OutOfMemoryError:
                     raise self._out_of_memory(shape, dtype) from None
-        self._live[weakref.ref(array, self._freed)] = array.nbytes
+        key = id(array)  # arrays cannot be hashed, nor can weak references to them
+        self._live[key] = (weakref.ref(array, lambda _: self._live.pop(key, None)), array.nbytes)
         return array
-
-    def _freed(self, reference: weakref.ref[Any]) -> None:
-        self._live.pop(reference, None)
 
     def _out_of_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceMemoryError:
         asked_nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
@@ -222,7 +229,7 @@ class CudaDevice:
 
     def live_nbytes(self) -> int:
         """Return the bytes of arrays made by `alloc` that are alive."""
-        return sum(self._live.values())
+        return sum(nbytes for _, nbytes in list(self._live.values()))
 
     def close(self) -> None:
         """Wait for the device; a lost one has nothing to wait for."""
@@ -250,7 +257,10 @@ class CudaDevice:
         try:
             yield
         except cuda.CUDARuntimeError as error:
-            raise DeviceLostError(f"{self.name}: {error}") from error
+            raise self._lost(error) from error
+
+    def _lost(self, error: BaseException) -> DeviceLostError:
+        return DeviceLostError(f"{self.name}: {error}")
 
 
 class _Pitched(ctypes.Structure):  # cudaPitchedPtr
