@@ -6,8 +6,8 @@
 from offload.clauses import alloc, delete, from_, in_, inout, out, release, to, tofrom
 from offload.directives import target_data, target_enter_data, target_exit_data, taskgroup, taskwait
 from offload.errors import (
-    CleanupWarning,
     ClauseError,
+    CleanupWarning,
     DependError,
     DeviceError,
     DeviceLostError,
@@ -59,8 +59,8 @@ from offload.tasks.task import Task
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "CleanupWarning",
     "ClauseError",
+    "CleanupWarning",
     "DependError",
     "DeviceError",
     "DeviceLostError",

@@ -96,7 +96,7 @@ def inout(*items: Any) -> Dependence:
 class MapClause:
     """One ``map`` clause: a map type, its modifiers and its list items."""
 
-    __slots__ = ("always", "close", "items", "map_type", "present")
+    __slots__ = ("always", "close", "is_symbolic", "items", "map_type", "present")
 
     def __init__(self, map_type: MapType, items: tuple[Any, ...], *, always: bool, present: bool, close: bool) -> None:
         name = map_type.name.lower()
@@ -109,6 +109,7 @@ class MapClause:
                 check_map_item(item, name)
         self.map_type = map_type
         self.items = items
+        self.is_symbolic = any(isinstance(item, str) for item in items)
         self.always = always
         self.present = present
         self.close = close
@@ -120,11 +121,17 @@ class MapClause:
 def check_map_item(item: Any, what: str) -> None:
     """Raise `ClauseError` unless ``item`` is a host array that can be mapped."""
     if is_device_array(item):
-        raise ClauseError(f"map({what}): {label(item)} is a device array already; pass it as an argument, without a map")
+        raise ClauseError(
+            f"map({what}): {label(item)} is a device array already; pass it as an argument, without a map"
+        )
     if not isinstance(item, np.ndarray):
-        raise ClauseError(f"map({what}): {type(item).__name__} {item!r:.60} is not an array; map arrays, views or section(…)")
+        raise ClauseError(
+            f"map({what}): {type(item).__name__} {item!r:.60} is not an array; map arrays, views or section(…)"
+        )
     if item.dtype.hasobject:
-        raise ClauseError(f"map({what}): an array of dtype {item.dtype} holds Python objects, which mean nothing on a device")
+        raise ClauseError(
+            f"map({what}): an array of dtype {item.dtype} holds Python objects, which mean nothing on a device"
+        )
 
 
 def to(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
@@ -181,7 +188,8 @@ def check_depend(value: Any) -> tuple[Dependence, ...]:
     for dependence in dependences:
         if not isinstance(dependence, Dependence):
             raise DependError(
-                f"depend: {type(dependence).__name__} {dependence!r:.60} is no dependence; write in_(…), out(…) or inout(…)"
+                f"depend: {type(dependence).__name__} {dependence!r:.60} is no dependence; "
+                "write in_(…), out(…) or inout(…)"
             )
     return dependences
 
@@ -220,7 +228,9 @@ def check_name(value: Any) -> str | None:
     return value
 
 
-def check_clauses(construct: str, given: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+def check_clauses(
+    construct: str, given: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
     """Return the clauses of a construct, each passed through its check.
 
     Raises
@@ -228,17 +238,17 @@ def check_clauses(construct: str, given: Mapping[str, Any], checks: Mapping[str,
     ClauseError
         The construct has no such clause, or a value is wrong.
     """
-    unknown = sorted(given.keys() - checks.keys())
-    if unknown:
-        raise ClauseError(f"{construct} has no clause {unknown[0]!r}; it takes {', '.join(sorted(checks))}")
-    return {name: checks[name](value) for name, value in given.items()}
+    checked = {}
+    for name, value in given.items():
+        check = checks.get(name)
+        if check is None:
+            raise ClauseError(f"{construct} has no clause {name!r}; it takes {', '.join(sorted(checks))}")
+        checked[name] = check(value)
+    return checked
 
 
 def symbolic(clauses: Iterable[Any]) -> bool:
     """Tell whether any clause waits for the call to learn what its items are."""
     return any(
-        isinstance(clause, str)
-        or (isinstance(clause, Dependence) and clause.is_symbolic)
-        or (isinstance(clause, MapClause) and any(isinstance(item, str) for item in clause.items))
-        for clause in clauses
+        isinstance(clause, str) or (not isinstance(clause, np.ndarray) and clause.is_symbolic) for clause in clauses
     )

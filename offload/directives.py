@@ -15,7 +15,7 @@ from offload.runtime import here
 from offload.tasks.task import Site, Task, TaskSet, raise_failures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from offload.data.present import MapItem
     from offload.launch import DevicePlace
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from offload.tasks.engine import Scope
     from offload.tasks.task import Frame
 
-_CHECKS = {"map": check_map, "depend": check_depend, "device": check_device, "nowait": bool, "if_": bool}
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "map": check_map,
+    "depend": check_depend,
+    "device": check_device,
+    "nowait": bool,
+    "if_": bool,
+}
 
 
 _FRONT = frozenset({"offload.directives", "offload.routines", "contextlib"})

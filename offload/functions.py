@@ -42,17 +42,22 @@ class DirectiveFunction:
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         if not callable(function):
             raise ClauseError(f"{self._directive} decorates a function, not {type(function).__name__} {function!r:.60}")
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]  # callable in each subclass
         self._function = function
-        self._clauses = clauses
-        self._depend: tuple[Dependence, ...] = clauses.get("depend", ())
-        self._label: str | None = clauses.get("name")
-        self._undeferred_if: Any = clauses.get("if_", True)
         code = getattr(function, "__code__", None)
         self._name = getattr(function, "__name__", type(function).__name__)
         self._location = f"{code.co_filename}:{code.co_firstlineno}" if code else "a callable without source"
-        self._names = VisibleNames(function) if symbolic((*self._depend, *clauses.get("map", ()))) else None
         self._site: Site | None = None
+        self._apply(clauses)
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        """Take over the clauses; this is the whole cost of ``options`` in a loop."""
+        self._clauses = clauses
+        self._depend: tuple[Dependence, ...] = clauses.get("depend", ())
+        self._label: str | None = clauses.get("name")
+        self._if: Any = clauses.get("if_", True)
+        is_symbolic = symbolic(self._depend) or ("map" in clauses and symbolic(clauses["map"]))
+        self._names = VisibleNames(self._function) if is_symbolic else None
 
     def options(self, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced.
@@ -62,11 +67,14 @@ class DirectiveFunction:
         ClauseError
             The construct has no such clause, or a value is wrong.
         """
-        return type(self)(self._function, {**self._clauses, **check_clauses(self._directive, clauses, self._checks)})
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy._apply({**self._clauses, **check_clauses(self._directive, clauses, self._checks)})  # its own copy
+        return copy
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind like a function: under a method, ``self`` is the first argument."""
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else functools.partial(self, instance)  # type: ignore[operator,arg-type,misc]
 
     def __repr__(self) -> str:
         return f"<{self._directive} function {self._name}>"
@@ -78,7 +86,9 @@ class DirectiveFunction:
         return site
 
     def _dependences(self, names: Mapping[str, Any]) -> tuple[Dependence, ...]:
-        return tuple(dependence.resolved(names) if dependence.is_symbolic else dependence for dependence in self._depend)
+        return tuple(
+            dependence.resolved(names) if dependence.is_symbolic else dependence for dependence in self._depend
+        )
 
 
 class TaskFunction(DirectiveFunction):
@@ -93,8 +103,8 @@ class TaskFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
-        super().__init__(function, clauses)
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        super()._apply(clauses)
         self._event = clauses.get("detach")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Task:
@@ -106,7 +116,7 @@ class TaskFunction(DirectiveFunction):
             site = self._site_in(runtime)
         frame = scope._frame or scope.frame("task")  # noqa: SLF001  # the usual case, without a call
         depend = self._depend if self._names is None else self._dependences(self._names.at_call(args, kwargs))
-        if frame.recorder is not None or self._event is not None or not self._undeferred_if:
+        if frame.recorder is not None or self._event is not None or not self._if:
             return self._encounter(scope, frame, depend, args, kwargs)
         task = Task(site, self._function, args, kwargs, frame, self._label)
         engine = runtime.engine
@@ -129,7 +139,7 @@ class TaskFunction(DirectiveFunction):
             return task
 
         return runtime.encounter(  # type: ignore[no-any-return]  # Scope does not know Runtime
-            scope, frame, make, depend, deferred=bool(self._undeferred_if)
+            scope, frame, make, depend, deferred=bool(self._if)
         )
 
 
@@ -155,13 +165,14 @@ class TargetFunction(DirectiveFunction):
         clauses = self._clauses
         deferred = bool(clauses.get("nowait"))
         place = runtime.place(frame, clauses.get("device"))
-        if not self._undeferred_if:
+        if not self._if:
             place = None
         names = self._names.at_call(args, kwargs) if self._names is not None else {}
         depend = self._dependences(names) if self._names is not None else self._depend
         site = self._site_in(runtime)
         items = map_items(Construct.TARGET, clauses.get("map", ()), names)
         sections = self._sections(names, args, kwargs)
+        make: Callable[[Frame], Task]
         if place is None:
 
             def make(frame: Frame) -> Task:
@@ -176,7 +187,9 @@ class TargetFunction(DirectiveFunction):
             return task
         return task.value
 
-    def _sections(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[int | str, Any]:
+    def _sections(
+        self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[int | str, Any]:
         """Return the arguments of which a string names a section: the body receives the array of that section."""
         if self._names is None:
             return {}
@@ -236,8 +249,8 @@ def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any
     Parameters
     ----------
     map : list of map clauses
-        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause are ``tofrom`` as
-        well, or ``to`` where they are read-only.
+        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause are ``tofrom``
+        as well, or ``to`` where they are read-only.
     depend : list of dependences
         The region runs after the earlier siblings that they name.
     nowait : bool

@@ -67,11 +67,11 @@ class TaskGraph(Graph):
     Attributes
     ----------
     tasks : list of Node
-        One for each directive, in the order of generation, with ``name``, ``key``, ``directive``, ``device_num``, ``state``,
-        ``duration_s``.
+        One for each directive, in the order of generation, with ``name``, ``key``, ``directive``, ``device_num``,
+        ``state``, ``duration_s``.
     edges : list of Edge
-        ``source``, ``target``, ``kind`` (``"flow"``, ``"anti"``, ``"output"``, or ``"wait"`` for the order that a wait or an
-        undeferred construct imposes) and ``item``.
+        ``source``, ``target``, ``kind`` (``"flow"``, ``"anti"``, ``"output"``, or ``"wait"`` for the order that a wait
+        or an undeferred construct imposes) and ``item``.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -111,7 +111,7 @@ class TaskGraph(Graph):
         BaseException
             The failure of a task, as its body raised it.
         """
-        from offload.tasks.dask import compute  # noqa: PLC0415  # imports Dask
+        from offload.tasks.dask import compute  # imports Dask
 
         with self.running():
             return compute(self, scheduler, kwargs)
@@ -135,7 +135,7 @@ class TaskGraph(Graph):
         Future
             Done when the task is complete: its body, its event and its device work.
         """
-        make: Callable[[Frame], Task] | None = node.spec
+        make: Any = node.spec
         if make is None:
             return None
         task = make(Frame(None, 0))
@@ -151,7 +151,7 @@ class TaskGraph(Graph):
 
     # -- Dask's protocol -----------------------------------------------------------------------------
     def __dask_graph__(self) -> Mapping[str, Any]:
-        from offload.tasks.dask import dask_graph  # noqa: PLC0415  # imports Dask
+        from offload.tasks.dask import dask_graph  # imports Dask
 
         return dask_graph(self)
 
@@ -162,20 +162,20 @@ class TaskGraph(Graph):
         return ("offload.TaskGraph", id(self))
 
     def __dask_postcompute__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return self._by_key, ()
+        return self._values_by_key, ()
 
-    def _by_key(self, values: Sequence[Any]) -> dict[str, Any]:
+    def _values_by_key(self, values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.__dask_keys__(), values, strict=True))
 
     @property
     def __dask_scheduler__(self) -> Callable[..., Any]:
-        from offload.tasks.dask import get_threaded  # noqa: PLC0415  # imports Dask
+        from offload.tasks.dask import get_threaded  # imports Dask
 
         return get_threaded
 
     # -- views ---------------------------------------------------------------------------------------
     def __rich__(self) -> Any:
-        from offload.views.terminal import render  # noqa: PLC0415  # imports Rich
+        from offload.views.terminal import render  # imports Rich
 
         return render(self)
 
@@ -189,7 +189,7 @@ class TaskGraph(Graph):
         OSError
             The file cannot be written; an existing one is as it was.
         """
-        from offload.views import visualize  # noqa: PLC0415  # only for those who look
+        from offload.views import visualize  # only for those who look
 
         visualize(self, path)
 
@@ -205,7 +205,9 @@ class Recorder:
         self._fence: Node | None = None  # everything generated from now on comes after it
         self._groups: list[list[Node]] = [[]]  # what the next wait of each open group waits for
 
-    def add(self, task: Task, make: Callable[[Frame], Task], dependences: Sequence[Dependence], *, deferred: bool) -> None:
+    def add(
+        self, task: Task, make: Callable[[Frame], Task], dependences: Sequence[Dependence], *, deferred: bool
+    ) -> None:
         """Add the node of a task and the edges of its dependences."""
         event = task.event
 
@@ -216,7 +218,13 @@ class Recorder:
 
         site = task.construct
         node = Node(
-            task.key, task.name, site.directive, device_num=task.device_num, location=site.location, detach=event is not None, spec=again
+            task.key,
+            task.name,
+            site.directive,
+            device_num=task.device_num,
+            location=site.location,
+            detach=event is not None,
+            spec=again,
         )
         node.run = _Run(task)
         self._node_of[task] = node
@@ -229,7 +237,9 @@ class Recorder:
         graph.add_node(node)
         edges: list[tuple[Any, str, Any]] = []
         self._tracker.add(node, dependences, edges)
-        names = {key: label(item) for access in dependences for key, item in zip(access.keys, access.items, strict=True)}
+        names = {
+            key: label(item) for access in dependences for key, item in zip(access.keys, access.items, strict=True)
+        }
         for source, kind, key in edges:
             graph.add_edge(source, node, kind, names[key])  # type: ignore[arg-type]  # the tracker's kinds are edge kinds
         if self._fence is not None:
@@ -261,7 +271,12 @@ class Recorder:
         if not nodes:
             return
         graph = self.graph
-        node = Node(f"{name or site.directive}-wait-{len(graph.nodes)}", name or site.directive, "taskwait", location=site.location)
+        node = Node(
+            f"{name or site.directive}-wait-{len(graph.nodes)}",
+            name or site.directive,
+            "taskwait",
+            location=site.location,
+        )
         inner = {edge.source for edge in graph.edges}
         self._insert(node, ())
         for source in nodes:

@@ -116,7 +116,9 @@ def parse_devices(spec: str, count_cuda: int) -> list[DeviceSpec]:
             devices += [DeviceSpec("sim", sims + index) for index in range(count)]
             sims += count
         else:
-            raise ClauseError(f"devices={spec!r}: {part!r} is not understood; write cuda, cuda:0,2, sim, sim:4, none or a list of those")
+            raise ClauseError(
+                f"devices={spec!r}: {part!r} means nothing; write cuda, cuda:0,2, sim, sim:4, none or a list of those"
+            )
     if len(set(devices)) < len(devices):
         raise ClauseError(f"devices={spec!r} names a device twice")
     return devices

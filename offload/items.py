@@ -76,7 +76,8 @@ def locator(item: Any) -> Section | Token:
         hash(item)
     except TypeError:
         raise ClauseError(
-            f"{type(item).__name__} {item!r:.60} cannot be a depend item; use an array, section(…), a string or a hashable value"
+            f"{type(item).__name__} {item!r:.60} cannot be a depend item; "
+            "use an array, section(…), a string or a hashable value"
         ) from None
     return Token(item)
 
@@ -124,7 +125,7 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
 
 
 def _slice_of(dim: tuple[int | None, ...], size: int, axis: int) -> slice:
-    if not isinstance(dim, tuple) or len(dim) not in (2, 3):
+    if type(dim) is not tuple or len(dim) not in (2, 3):
         raise ClauseError(f"section: dimension {axis} is {dim!r}; write (lower, length) or (lower, length, stride)")
     lower = 0 if dim[0] is None else int(dim[0])
     stride = 1 if len(dim) == 2 or dim[2] is None else int(dim[2])
@@ -165,7 +166,9 @@ class SymbolicItem(NamedTuple):
             if isinstance(dim, CodeType):
                 at = int(self._evaluate(dim, names))
                 if not 0 <= at < size:
-                    raise ClauseError(f"list item {self.text!r}: index {at} outside of dimension {axis} of {size} elements")
+                    raise ClauseError(
+                        f"list item {self.text!r}: index {at} outside of dimension {axis} of {size} elements"
+                    )
                 index.append(at)
             else:
                 triple = tuple(None if code is None else int(self._evaluate(code, names)) for code in dim)
@@ -191,14 +194,18 @@ def parse_item(text: str) -> SymbolicItem:
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise ClauseError(f"list item {text!r}: {error.msg}; write name, name[i] or name[lower:length:stride]") from None
+        raise ClauseError(
+            f"list item {text!r}: {error.msg}; write name, name[i] or name[lower:length:stride]"
+        ) from None
     dims: list[CodeType | tuple[CodeType | None, ...]] = []
     while isinstance(node, ast.Subscript):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         dims[:0] = [_dimension(part) for part in parts]
         node = node.value
     if not isinstance(node, ast.Name):
-        raise ClauseError(f"list item {text!r} does not begin with a name; write name, name[i] or name[lower:length:stride]")
+        raise ClauseError(
+            f"list item {text!r} does not begin with a name; write name, name[i] or name[lower:length:stride]"
+        )
     return SymbolicItem(text, node.id, tuple(dims))
 
 
@@ -229,7 +236,9 @@ class VisibleNames:
         """Return the names visible at a call with these arguments."""
         names = dict(getattr(self._function, "__globals__", {}))
         code = getattr(self._function, "__code__", None)
-        for name, cell in zip(code.co_freevars if code else (), getattr(self._function, "__closure__", None) or (), strict=False):
+        for name, cell in zip(
+            code.co_freevars if code else (), getattr(self._function, "__closure__", None) or (), strict=False
+        ):
             try:
                 names[name] = cell.cell_contents
             except ValueError:

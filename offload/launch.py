@@ -68,14 +68,16 @@ class DevicePlace:
             if any(entry.last_write is _COPYING for entry in plan.counted):
                 raise _PutOffError
             buffers = self._allocate(plan, lane)
-            earlier = [entry.last_write for entry in plan.counted if entry.last_write is not None]
+            earlier: list[Any] = [entry.last_write for entry in plan.counted if entry.last_write is not None]
             overwritten = [entry for _, entry in plan.copies if entry.users]
             written = {id(entry): entry for entry in (*plan.created, *(entry for _, entry in plan.copies))}
             self.table.commit(plan, buffers)
             for entry in written.values():
                 entry.last_write = _COPYING
         try:
-            lane.wait_for([*earlier, *(point for entry in overwritten for point in entry.users.values())])  # type: ignore[arg-type,misc]
+            for entry in overwritten:
+                earlier += entry.users.values()
+            lane.wait_for(earlier)
             for item, entry in plan.copies:
                 device.copy(self.view(entry, item.host), item.host, lane.stream)
         except BaseException:
@@ -131,7 +133,10 @@ class DevicePlace:
             except DeviceMemoryError as error:
                 largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
                 mapped = ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
-                error.add_note(f"to map {entry.label} ({entry.nbytes:,} bytes) on device {self.device.number}; mapped there: {mapped}")
+                error.add_note(
+                    f"to map {entry.label} ({entry.nbytes:,} bytes) on device {self.device.number}; "
+                    f"mapped there: {mapped}"
+                )
                 raise
         return buffers
 
@@ -211,7 +216,9 @@ class DeviceTask(Task):
         self._held: list[object] | None = None
         self._is_watched = False
         device = place.device
-        self.launches_inline = not (device.bodies_block and work.run is not None) and all(map(device.copies_async, work.hosts()))
+        self.launches_inline = not (device.bodies_block and work.run is not None) and all(
+            map(device.copies_async, work.hosts())
+        )
 
     @property
     def device_num(self) -> int:
@@ -328,7 +335,11 @@ class DeviceTask(Task):
         place.pool.release(lane)
         following = engine.release_early(self)
         self.construct.runtime.gate.add(
-            lane, self.end.sequence, self.end.event, self, watched=self._is_watched or bool(self.successors) or self.owner is not None
+            lane,
+            self.end.sequence,
+            self.end.event,
+            self,
+            watched=self._is_watched or bool(self.successors) or self.owner is not None,
         )
         return following
 

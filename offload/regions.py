@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 
 def map_item(
-    array: np.ndarray[Any, Any], map_type: MapType, text: str, *, always: bool = False, present: bool = False, implicit: bool = False
+    array: np.ndarray[Any, Any],
+    map_type: MapType,
+    text: str,
+    *,
+    always: bool = False,
+    present: bool = False,
+    implicit: bool = False,
 ) -> MapItem:
     """Return the evaluated list item of a host array.
 
@@ -40,7 +46,9 @@ def map_item(
     """
     section = array_section(array)
     if map_type.copies_out and not array.flags.writeable:
-        raise MapError(f"map({map_type.word}: {text}): the array is read-only, so nothing can be copied back to it; map it `to`")
+        raise MapError(
+            f"map({map_type.word}: {text}): the array is read-only, so nothing can be copied back to it; map it `to`"
+        )
     return MapItem(
         section=section,
         address=array.__array_interface__["data"][0],
@@ -77,7 +85,13 @@ def map_items(construct: Construct, clauses: Iterable[Any], names: Mapping[str, 
             if not isinstance(array, np.ndarray):
                 array = _refuse(array, map_type, text)
             items.append(
-                map_item(array, map_type, text, always=given is not None and given.always, present=given is not None and given.present)
+                map_item(
+                    array,
+                    map_type,
+                    text,
+                    always=given is not None and given.always,
+                    present=given is not None and given.present,
+                )
             )
     return items
 
@@ -85,7 +99,9 @@ def map_items(construct: Construct, clauses: Iterable[Any], names: Mapping[str, 
 def _refuse(value: Any, map_type: MapType, text: str) -> Any:
     if is_device_array(value):
         raise MapError(f"map({map_type.word}: {text}) is a device array already; pass it as an argument, without a map")
-    raise MapError(f"map({map_type.word}: {text}) is a {type(value).__name__}, not an array; map arrays, views or section(…)")
+    raise MapError(
+        f"map({map_type.word}: {text}) is a {type(value).__name__}, not an array; map arrays, views or section(…)"
+    )
 
 
 def implicit_item(array: np.ndarray[Any, Any], name: str) -> MapItem:
@@ -121,7 +137,8 @@ class TargetWork:
         self._bound: tuple[list[Any], dict[str, Any]] = ([], {})
         self._slots: list[tuple[int | str, Any, int]] = []  # argument, its host array, the item that holds it
         self.takes_device_arrays = False
-        for slot, value in (*enumerate(args), *kwargs.items()):
+        given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        for slot, value in given:
             if isinstance(value, np.ndarray):
                 host = sections.get(slot, value)
                 self._slots.append((slot, host, self._item_of(host, slot)))
@@ -137,7 +154,9 @@ class TargetWork:
         return len(self._items) - 1
 
     def again(self) -> TargetWork:
-        return TargetWork(self._function, self._args, self._kwargs, list(self._items), {slot: host for slot, host, _ in self._slots})
+        return TargetWork(
+            self._function, self._args, self._kwargs, list(self._items), {slot: host for slot, host, _ in self._slots}
+        )
 
     def hosts(self) -> Iterable[Any]:
         return (item.host for item in self._items)
@@ -146,14 +165,19 @@ class TargetWork:
         for value in (*self._args, *self._kwargs.values()):
             if is_device_array(value) and not place.device.is_array(value):
                 raise MapError(
-                    f"device array {label(value)} is not on device {place.device.number} of this runtime ({place.device.name}); "
+                    f"device array {label(value)} is not on device {place.device.number} of this runtime "
+                    f"({place.device.name}); "
                     "run the region where the array is, or copy it with target_memcpy"
                 )
         plan = self._plan = place.enter(self._items, lane)
         args, kwargs = list(self._args), dict(self._kwargs)
         for slot, host, number in self._slots:
             entry = plan.entries[number]
-            array = place.view(entry, host) if entry is not None else place.device.alloc(host.shape, host.dtype, lane.stream)
+            array = (
+                place.view(entry, host)
+                if entry is not None
+                else place.device.alloc(host.shape, host.dtype, lane.stream)
+            )
             if isinstance(slot, int):
                 args[slot] = array
             else:
@@ -175,7 +199,7 @@ class TargetWork:
                     buffer = array_section(entry.buffer)
                     if section.space == buffer.space and buffer.address <= section.address < buffer.end:
                         raise MapError(
-                            f"the body returns a view of {entry.label}, whose storage on the device this construct releases; "
+                            f"the body returns a view of {entry.label}, whose storage this construct releases; "
                             "return a copy, or map it around the construct"
                         )
 
@@ -193,10 +217,10 @@ class _Bodyless:
     run = None
     takes_device_arrays = False
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # noqa: ARG002  # the contract of a work
+    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
         return []
 
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:  # noqa: ARG002  # the contract of a work
+    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
         return []
 
 
@@ -217,7 +241,7 @@ class EnterDataWork(_Bodyless):
     def begin(self, place: DevicePlace, lane: Lane) -> None:
         place.enter(self.items, lane)
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # noqa: ARG002  # the contract of a work
+    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
         return [item.host for item in self.items]
 
 
@@ -239,7 +263,7 @@ class ExitDataWork(_Bodyless):
     def begin(self, place: DevicePlace, lane: Lane) -> None:
         self._held = place.exit(self.items, lane)
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # noqa: ARG002  # the contract of a work
+    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
         return self._held
 
 
@@ -263,5 +287,5 @@ class CopyWork(_Bodyless):
     def begin(self, place: DevicePlace, lane: Lane) -> None:
         place.device.copy(self._dst, self._src, lane.stream)
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # noqa: ARG002  # the contract of a work
+    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
         return [self._dst, self._src]

@@ -44,8 +44,8 @@ def get_initial_device() -> int:
 def get_default_device() -> int:
     """Return the device number that constructs without ``device=`` use: the current task's default-device-var."""
     scope = here()
-    number = _root_or_task_frame(scope).default_device
-    return number if number < scope.runtime.initial_device else scope.runtime.initial_device
+    number: int = min(scope.default_device, scope.runtime.initial_device)
+    return number
 
 
 def set_default_device(device: int) -> None:
@@ -62,10 +62,6 @@ def set_default_device(device: int) -> None:
     scope.frame("set_default_device").default_device = runtime.initial_device if device == initial_device else device
 
 
-def _root_or_task_frame(scope: Any) -> Frame:
-    return scope.task.frame if scope.task is not None and scope.device is not None else scope.frame("get_default_device")  # type: ignore[no-any-return]
-
-
 def is_initial_device() -> bool:
     """Tell whether the calling body runs on the host."""
     return here().device is None
@@ -78,7 +74,7 @@ def get_device_num() -> int:
 
 
 def device(n: int) -> Device | Host:
-    """Return a device object: ``number``, ``kind``, ``name``, ``synchronize()``, ``memory_info()`` → (free, total) bytes.
+    """Return a device: ``number``, ``kind``, ``name``, ``synchronize()``, ``memory_info()`` → (free, total) bytes.
 
     Raises
     ------
@@ -118,7 +114,9 @@ def current_stream() -> Any:
     if scope.lane is None:
         place = scope.runtime.place(scope.frame("current_stream"), None)
         if place is None:
-            raise UsageError("current_stream: the host has no streams; there is no device, or the default device is the host")
+            raise UsageError(
+                "current_stream: the host has no streams; there is no device, or the default device is the host"
+            )
         scope.lane = place.pool.next()
     return scope.lane.stream
 
@@ -131,7 +129,7 @@ def stream(queue: int = 0, device: int | None = None) -> Any:
     ClauseError
         A negative queue, or a device that does not exist.
     """
-    if isinstance(queue, bool) or not isinstance(queue, int) or queue < 0:
+    if type(queue) is not int or queue < 0:
         raise ClauseError(f"stream: queue {queue!r} is not a number of at least 0")
     scope = here()
     place = scope.runtime.place(scope.frame("stream"), device)
@@ -199,7 +197,10 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
     dims = tuple(int(size) for size in dims)
     kind = np.dtype(dtype)
     if any(size < 0 for size in dims) or kind.hasobject:
-        raise ClauseError(f"target_alloc: shape {shape!r} with dtype {kind} cannot be allocated; sizes are at least 0, no Python objects")
+        raise ClauseError(
+            f"target_alloc: shape {shape!r} with dtype {kind} cannot be allocated; "
+            "sizes are at least 0, without Python objects"
+        )
     place = scope.runtime.place(scope.frame("target_alloc"), device)
     if place is None:
         return np.empty(dims, kind)
@@ -220,7 +221,10 @@ def target_free(array: Any) -> None:
     if array is None or isinstance(array, np.ndarray):
         return
     if not current_runtime().forget_allocation(array):
-        raise UsageError(f"target_free: {label(array)} is not a live array of target_alloc of this runtime; free what it returned, once")
+        raise UsageError(
+            f"target_free: {label(array)} is not a live array of target_alloc of this runtime; "
+            "free what it returned, once"
+        )
 
 
 def target_memcpy(
@@ -366,7 +370,8 @@ def _copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) ->
             return Task(site, np.copyto, (dst, src), None, frame)
     else:
         make = device_maker(site, None, place, CopyWork(dst, src))  # type: ignore[assignment]  # a DeviceTask is a Task
-    return runtime.encounter(scope, frame, make, dependences, deferred=deferred)
+    task: Task = runtime.encounter(scope, frame, make, dependences, deferred=deferred)
+    return task
 
 
 def _place(runtime: Runtime, array: Any, what: str) -> DevicePlace | None:
@@ -374,7 +379,10 @@ def _place(runtime: Runtime, array: Any, what: str) -> DevicePlace | None:
         return None
     place = runtime.place_of(array) if is_device_array(array) else None
     if place is None:
-        raise ClauseError(f"{what}: {type(array).__name__} {array!r:.60} is neither a NumPy array nor an array of a device of this runtime")
+        raise ClauseError(
+            f"{what}: {type(array).__name__} {array!r:.60} is neither a NumPy array "
+            "nor an array of a device of this runtime"
+        )
     return place
 
 
@@ -383,11 +391,19 @@ def _check_device(array: Any, number: int | None, side: str, what: str) -> None:
     place = _place(runtime, array, what)
     if number is not None and runtime.place(runtime.scope().root, number) is not place:  # type: ignore[arg-type]  # a thread has a root frame
         where = "the host" if place is None else f"device {place.device.number}"
-        raise ClauseError(f"{what}: {side}_device={number}, but {label(array)} is on {where}; leave the argument out, or correct it")
+        raise ClauseError(
+            f"{what}: {side}_device={number}, but {label(array)} is on {where}; leave the argument out, or correct it"
+        )
 
 
 def _byte_ranges(
-    dst: Any, src: Any, nbytes: int | None, dst_offset: int, src_offset: int, dst_device: int | None, src_device: int | None
+    dst: Any,
+    src: Any,
+    nbytes: int | None,
+    dst_offset: int,
+    src_offset: int,
+    dst_device: int | None,
+    src_device: int | None,
 ) -> tuple[Any, Any]:
     what = "target_memcpy"
     rest = []
@@ -410,7 +426,7 @@ def _bytes_of(array: Any) -> Any:
     return flat.reshape(-1).view("u1")
 
 
-def _boxes(  # noqa: PLR0917  # the routine's own arguments
+def _boxes(  # the routine's own arguments
     dst: Any,
     src: Any,
     volume: Sequence[int] | None,
@@ -426,7 +442,9 @@ def _boxes(  # noqa: PLR0917  # the routine's own arguments
     _check_device(src, src_device, "src", what)
     if dst.dtype != src.dtype:
         if dst.dtype.itemsize != src.dtype.itemsize:
-            raise ClauseError(f"{what}: elements of {dst.dtype.itemsize} and {src.dtype.itemsize} bytes; the item sizes must be equal")
+            raise ClauseError(
+                f"{what}: elements of {dst.dtype.itemsize} and {src.dtype.itemsize} bytes; the item sizes must be equal"
+            )
         src = src.view(dst.dtype)
     box = resolve_rect(dst.shape, src.shape, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions)
     return (
@@ -439,7 +457,10 @@ def _box(array: Any, dims: tuple[int, ...], offsets: tuple[int, ...], volume: tu
     """Return the view of the box; dimensions other than the array's own shape need it to be contiguous."""
     if tuple(dims) != tuple(array.shape):
         if not array.flags.c_contiguous:
-            raise ClauseError(f"target_memcpy_rect: {side}_dimensions={dims} other than the shape {array.shape} need a C-ordered array")
+            raise ClauseError(
+                f"target_memcpy_rect: {side}_dimensions={dims} other than the shape {array.shape} "
+                "need a C-ordered array"
+            )
         count = 1
         for size in dims:
             count *= size

@@ -16,10 +16,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from offload import icv
-from offload.devices.streams import Lane
 from offload.errors import (
-    CleanupWarning,
     ClauseError,
+    CleanupWarning,
     DeviceUnavailableError,
     EventError,
     HostFallbackWarning,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from offload.devices.base import Device
+    from offload.devices.streams import Lane
 
 initial_device = -1
 """The host's device number, besides ``get_initial_device()``."""
@@ -94,7 +94,7 @@ class Runtime:
         settings = icv.read_settings(env)
         if num_threads is None:
             num_threads = min(4, max(2, os.cpu_count() or 1))
-        if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 0:
+        if type(num_threads) is not int or num_threads < 0:
             raise ClauseError(f"num_threads={num_threads!r} is not a number of host workers; use an int of at least 0")
         if devices is not None and not isinstance(devices, str):
             raise ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")
@@ -115,7 +115,7 @@ class Runtime:
             _open.append(self)
 
     def _open_devices(self, spec: str | None, settings: icv.Settings) -> list[Device]:
-        from offload.devices.sim import SimDevice  # noqa: PLC0415  # 10 ms of the time of `import offload`
+        from offload.devices.sim import SimDevice  # 10 ms of the time of `import offload`
 
         wants_cuda = spec is None or "cuda" in spec.lower()
         count_cuda = _count_cuda(required=spec is not None) if wants_cuda else 0
@@ -124,10 +124,12 @@ class Runtime:
         opened: list[Device] = []
         for number, wanted in enumerate(icv.parse_devices(spec, count_cuda)):
             if wanted.kind == "cuda":
-                from offload.devices.cuda import CudaDevice  # noqa: PLC0415  # imports CuPy
+                from offload.devices.cuda import CudaDevice  # imports CuPy
 
                 if wanted.index >= count_cuda:
-                    raise DeviceUnavailableError(f"devices={spec!r}: there is no CUDA device {wanted.index}; CuPy sees {count_cuda}")
+                    raise DeviceUnavailableError(
+                        f"devices={spec!r}: there is no CUDA device {wanted.index}; CuPy sees {count_cuda}"
+                    )
                 opened.append(CudaDevice(number, wanted.index))
             else:
                 memory = {} if settings.sim_memory_nbytes is None else {"memory_nbytes": settings.sim_memory_nbytes}
@@ -144,7 +146,9 @@ class Runtime:
         self._tokens.append(_scope.set(self.scope()))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             self.close(error)
         finally:
@@ -227,7 +231,9 @@ class Runtime:
             raise RuntimeClosedError("this runtime is closed; make another")
 
     # -- tasks ---------------------------------------------------------------------------------------
-    def encounter(self, scope: Scope, frame: Frame, make: Callable[[Frame], Task], dependences: Sequence[Any], *, deferred: bool) -> Task:
+    def encounter(
+        self, scope: Scope, frame: Frame, make: Callable[[Frame], Task], dependences: Sequence[Any], *, deferred: bool
+    ) -> Task:
         """Generate a task: deferred, or run now by this thread, which waits until it is complete.
 
         An undeferred task that fails raises its exception here.
@@ -242,7 +248,7 @@ class Runtime:
         if not deferred:
             self.run_undeferred(scope, task, dependences)
         elif self.engine.submit(task, dependences):
-            if task.launches_inline and (self._rng is None or self._rng.random() < 0.5):  # noqa: PLR2004  # a coin
+            if task.launches_inline and (self._rng is None or self._rng.random() < 0.5):  # a coin
                 self.engine.launch(task, scope)
             else:
                 self.engine.make_ready(task)
@@ -376,11 +382,12 @@ class Runtime:
 def _count_cuda(*, required: bool) -> int:
     """Return how many CUDA devices CuPy sees; without CuPy none, or an error if one was asked for."""
     try:
-        from offload.devices.cuda import device_count  # noqa: PLC0415  # imports CuPy
+        from offload.devices.cuda import device_count  # imports CuPy
     except ImportError as error:
         if required:
             raise DeviceUnavailableError(
-                f"CUDA devices need CuPy, which cannot be imported ({error}); install offload[cuda13] or offload[cuda12], or use devices='sim'"
+                f"CUDA devices need CuPy, which cannot be imported ({error}); "
+                "install offload[cuda13] or offload[cuda12], or use devices='sim'"
             ) from error
         return 0
     count = device_count()

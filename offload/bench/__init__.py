@@ -1,0 +1,1 @@
+"""Benchmarks, each with its peer timed in the same run."""

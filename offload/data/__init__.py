@@ -1,0 +1,1 @@
+"""The device data environment: pure rules of mapping and copying."""

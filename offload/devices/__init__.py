@@ -1,0 +1,1 @@
+"""Devices, one file each, against the contract in `base`."""

@@ -85,7 +85,10 @@ class Device(Protocol):
         """Record and return an event at the tail of ``stream``."""
 
     def wait_event(self, stream: Any, event: Any) -> None:
-        """Hold what is enqueued on ``stream`` from now on until ``event`` has passed; ``event`` may be another device's of the same kind."""
+        """Hold what is enqueued on ``stream`` from now on until ``event`` has passed.
+
+        The event may be another device's of the same kind.
+        """
 
     def passed(self, event: Any) -> bool:
         """Tell whether the stream has passed ``event``; raise `DeviceLostError` if it never will."""
@@ -112,8 +115,13 @@ class Device(Protocol):
             There is not enough memory.
         """
 
-    def view(self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a device array over part of ``buffer``: element 0 at ``offset_nbytes`` from its first byte, ``strides`` in bytes, of any sign."""
+    def view(
+        self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Any:
+        """Return a device array over part of ``buffer``.
+
+        Element 0 lies ``offset_nbytes`` from its first byte; ``strides`` are in bytes, of any sign.
+        """
 
     def copy(self, dst: Any, src: Any, stream: Any) -> None:
         """Enqueue an element-wise copy between two arrays of the same shape and dtype, any strides.

@@ -4,8 +4,8 @@ Streams and events are CuPy's own, non-blocking, so that a body's ``current_stre
 wakes the host by libc's ``sem_post`` as host function, given to the driver through ctypes: no Python runs in a
 thread of the driver, where it would dead-lock between the GIL and the driver's lock.
 
-Copies between host and device go through ``cudaMemcpyAsync``, ``2DAsync`` and ``3DAsync``, one call for a box wherever its
-strides allow; inside of a device, strided copies are CuPy's, of elements as wide as the alignment allows, which is
+Copies between host and device go through ``cudaMemcpyAsync``, ``2DAsync`` and ``3DAsync``, one call for a box wherever
+its strides allow; inside of a device, strided copies are CuPy's, of elements as wide as the alignment allows, which is
 two to forty times faster than ``cudaMemcpy2DAsync`` there.
 """
 
@@ -28,8 +28,6 @@ from offload.storage import Section, section_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
-
-    from offload.events.wakeup import SemaphoreWakeup
 
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
 _PAGEABLE = 0  # cudaMemoryTypeUnregistered
@@ -115,8 +113,8 @@ class CudaDevice:
         except cuda.CUDARuntimeError as error:
             raise self._lost(error) from error
 
-    def wake(self, stream: Any, wakeup: SemaphoreWakeup) -> None:
-        """Have the driver post ``wakeup`` when ``stream`` gets here."""
+    def wake(self, stream: Any, wakeup: Any) -> None:
+        """Have the driver post ``wakeup``, a `SemaphoreWakeup`, when ``stream`` gets here."""
         status = self._launch_host_func(stream.ptr, wakeup.post_function, wakeup.address)
         if status:
             raise DeviceLostError(f"{self.name}: cuLaunchHostFunc failed with CUDA error {status}")
@@ -191,7 +189,14 @@ class CudaDevice:
                 self._copy_inside(dst, src, box, stream)
                 return
             kind = _DEVICE_TO_HOST if to_host else _HOST_TO_DEVICE if from_host else _DEFAULT
-            _copy_box(_address(dst) + box.dst_offset_nbytes, _address(src) + box.src_offset_nbytes, box.row_nbytes, box.dims, kind, stream.ptr)
+            _copy_box(
+                _address(dst) + box.dst_offset_nbytes,
+                _address(src) + box.src_offset_nbytes,
+                box.row_nbytes,
+                box.dims,
+                kind,
+                stream.ptr,
+            )
 
     def _copy_inside(self, dst: Any, src: Any, box: Box, stream: Any) -> None:
         """Copy between strided arrays of this device by a kernel, in elements as wide as alignment allows."""
@@ -264,7 +269,12 @@ class CudaDevice:
 
 
 class _Pitched(ctypes.Structure):  # cudaPitchedPtr
-    _fields_ = (("ptr", ctypes.c_void_p), ("pitch", ctypes.c_size_t), ("xsize", ctypes.c_size_t), ("ysize", ctypes.c_size_t))
+    _fields_ = (
+        ("ptr", ctypes.c_void_p),
+        ("pitch", ctypes.c_size_t),
+        ("xsize", ctypes.c_size_t),
+        ("ysize", ctypes.c_size_t),
+    )
 
 
 class _Copy3D(ctypes.Structure):  # cudaMemcpy3DParms
@@ -284,7 +294,9 @@ def _address(array: Any) -> int:
     return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
 
 
-def _copy_box(dst: int, src: int, row_nbytes: int, dims: tuple[tuple[int, int, int], ...], kind: int, stream: int) -> None:
+def _copy_box(
+    dst: int, src: int, row_nbytes: int, dims: tuple[tuple[int, int, int], ...], kind: int, stream: int
+) -> None:
     """Enqueue the copy of a box in as few calls as CUDA's copies allow: rows, planes of rows, stacks of planes."""
     if not dims:
         cuda.memcpyAsync(dst, src, row_nbytes, kind, stream)
@@ -292,7 +304,10 @@ def _copy_box(dst: int, src: int, row_nbytes: int, dims: tuple[tuple[int, int, i
     inner = dims[-1]
     if min(inner[1:]) < row_nbytes:  # rows in descending or interleaved order: one by one
         inner_count = 0
-    elif len(dims) > 1 and all(outer > 0 and outer % pitch == 0 and outer >= pitch * inner[0] for outer, pitch in zip(dims[-2][1:], inner[1:], strict=True)):
+    elif len(dims) > 1 and all(
+        outer > 0 and outer % pitch == 0 and outer >= pitch * inner[0]
+        for outer, pitch in zip(dims[-2][1:], inner[1:], strict=True)
+    ):
         inner_count = 2
     else:
         inner_count = 1

@@ -89,7 +89,12 @@ class StreamPool:
         with self._lock:
             for point in preferred:
                 lane = point.lane
-                if lane.device is self._device and not lane.busy and lane.number >= 0 and lane.sequence == point.sequence:
+                if (
+                    lane.device is self._device
+                    and not lane.busy
+                    and lane.number >= 0
+                    and lane.sequence == point.sequence
+                ):
                     self._idle.remove(lane)
                     break
             else:

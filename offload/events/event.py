@@ -10,10 +10,11 @@ from offload.events.sources import find_stream
 
 
 class Event:
-    """OpenMP's event handle: a task with ``detach=event`` is complete when its body has finished and the event is fulfilled.
+    """OpenMP's event handle.
 
-    Either may come first, from any thread; no thread is held meanwhile. An event may be fulfilled before it is
-    attached to a task, and is attached to one task only.
+    A task with ``detach=event`` is complete when its body has finished and the event is fulfilled. Either
+    may come first, from any thread; no thread is held meanwhile. An event may be fulfilled before it is attached to a
+    task, and is attached to one task only.
 
     Raises
     ------
@@ -26,7 +27,17 @@ class Event:
     OpenMP 5.2, 12.5.2 "detach Clause"; 18.11.1 "omp_fulfill_event".
     """
 
-    __slots__ = ("__weakref__", "_failure", "_fulfilled", "_is_awaited", "_is_stale", "_lock", "_source", "_task", "point")
+    __slots__ = (
+        "__weakref__",
+        "_failure",
+        "_fulfilled",
+        "_is_awaited",
+        "_is_stale",
+        "_lock",
+        "_source",
+        "_task",
+        "point",
+    )
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,7 +117,9 @@ class Event:
         """
         with self._lock:
             if self._task is not None:
-                raise EventError(f"event is attached to {self._task.key} already; an event belongs to one task, make another")
+                raise EventError(
+                    f"event is attached to {self._task.key} already; an event belongs to one task, make another"
+                )
             self._task = task
 
     def rearm(self) -> None:

@@ -80,7 +80,10 @@ class SemaphoreWakeup:
             # sem_timedwait takes a time of the real-time clock; a jump of it costs one early or late wake-up.
             deadline_ns = time.time_ns() + int(timeout_s * 1e9)
             until = _Timespec(deadline_ns // 1_000_000_000, deadline_ns % 1_000_000_000)
-            if self._libc.sem_timedwait(self.address, ctypes.byref(until)) and ctypes.get_errno() in (errno.ETIMEDOUT, errno.EINTR):
+            if self._libc.sem_timedwait(self.address, ctypes.byref(until)) and ctypes.get_errno() in (
+                errno.ETIMEDOUT,
+                errno.EINTR,
+            ):
                 return
         while self._libc.sem_trywait(self.address) == 0:
             pass  # several posts mean no more than one

@@ -1,0 +1,1 @@
+"""Tasks, their dependences and the engine that runs them."""

@@ -44,8 +44,10 @@ class Sibling(Protocol):
 class Access(Protocol):
     """What the tracker needs of a ``depend`` clause."""
 
-    writes: bool
-    keys: tuple[Hashable, ...]
+    @property
+    def writes(self) -> bool: ...
+    @property
+    def keys(self) -> Sequence[Hashable]: ...
 
 
 class _Cell:

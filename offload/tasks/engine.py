@@ -103,6 +103,14 @@ class Scope:
             frame = self._frame = Frame(task, task.frame.default_device, task.group)
         return frame
 
+    @property
+    def default_device(self) -> int:
+        """The default-device-var of what runs here."""
+        frame = self._frame
+        if frame is None and self.task is not None:
+            frame = self.task.frame
+        return frame.default_device if frame is not None else 0
+
     def enter(self, task: Task) -> tuple[Any, ...]:
         """Begin the body of a task; return what `leave` needs."""
         outer = (self.task, self._frame, self.device, self.lane)
@@ -121,7 +129,9 @@ class Scope:
 class Engine:
     """Ready tasks, the threads that run them, and those who wait."""
 
-    def __init__(self, num_threads: int, rng: random.Random | None, hang_s: float, make_scope: Callable[[], Scope]) -> None:
+    def __init__(
+        self, num_threads: int, rng: random.Random | None, hang_s: float, make_scope: Callable[[], Scope]
+    ) -> None:
         self.ready: deque[Task] = deque()
         self.parked: deque[Parker] = deque()
         self.nested: list[Parker] = []
@@ -132,7 +142,8 @@ class Engine:
         self._rng = rng
         self._make_scope = make_scope
         self._threads = [
-            threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True) for number in range(num_threads)
+            threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True)
+            for number in range(num_threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -251,7 +262,10 @@ class Engine:
             task = task.advance(self, scope)
 
     def launch(self, task: Task | None, scope: Scope) -> None:
-        """Launch a ready device task, and what becomes ready by it, on the encountering thread; never run a body that blocks."""
+        """Launch a ready device task, and what becomes ready by it, on the encountering thread.
+
+        A body that blocks never runs here.
+        """
         while task is not None:
             self.activity += 1
             task = task.advance(self, scope)
@@ -383,7 +397,7 @@ class Engine:
             if self.activity == before:
                 lines = [f"offload: {what} has waited for {self.hang_s:g} s in which no task ran. It waits for:"]
                 lines += [f"  {task.story()}" for tasks in sets for task in list(tasks.live)[:20]]
-                print("\n".join(lines), file=sys.stderr, flush=True)
+                sys.stderr.write("\n".join([*lines, ""]))
 
     def adopt(self, frame: Frame) -> None:
         """Keep the region of a body that has ended before its children, until somebody waits for all."""

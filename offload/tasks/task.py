@@ -262,7 +262,7 @@ class Task:
         return future
 
     def __await__(self) -> Generator[Any, None, Any]:
-        import asyncio  # noqa: PLC0415  # a third of the time of `import offload`, for those who await only
+        import asyncio  # a third of the time of `import offload`, for those who await only
 
         return asyncio.wrap_future(self.as_future()).__await__()
 
@@ -320,7 +320,7 @@ class Task:
         return self.event.point if self.event is not None else None
 
     def orders(self, successor: Task) -> bool:
-        """Tell whether the successor can start in stream order: behind work on a stream of a kind that it can wait for."""
+        """Tell whether the successor can start in stream order, behind work on a stream that it can wait for."""
         if self.early is None:
             return False
         point = self.point
@@ -337,16 +337,19 @@ class Task:
     def story(self) -> str:
         """Return one line for a person who asks why nothing moves."""
         waits = ", ".join(task.key for task in self.dependencies) or "nothing"
-        event = f"; its event is {'' if self.event.is_fulfilled else 'not '}fulfilled" if self.event is not None else ""
-        return f"{self.key} ({self.construct.directive}, {self.construct.location}): {self.state_}; waits for {waits}{event}"
+        event = "" if self.event is None else f"; event {self.event!r}"
+        site = self.construct
+        return f"{self.key} ({site.directive}, {site.location}): {self.state_}; waits for {waits}{event}"
 
 
 def poisoned(task: Task, cause: Task) -> DependError:
     """Return the error of a task that did not run since one that it depends on failed."""
     root = cause.failure
     if isinstance(root, DependError) and root.__cause__ is not None:
-        root = root.__cause__  # type: ignore[assignment]  # the first failure of the chain
-    error = DependError(f"{task.key} did not run: {cause.key}, which it depends on, failed with {type(root).__name__}: {root}")
+        root = root.__cause__  # the first failure of the chain
+    error = DependError(
+        f"{task.key} did not run: {cause.key}, which it depends on, failed with {type(root).__name__}: {root}"
+    )
     error.__cause__ = root
     return error
 
@@ -369,7 +372,9 @@ def run_callbacks(task: Task) -> None:
         try:
             fn(task)
         except Exception as error:  # noqa: BLE001  # a Future logs it likewise; the completer must go on
-            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread())))
+            threading.excepthook(
+                threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+            )
 
 
 def raise_failures(tasks: Iterable[Task], where: str) -> None:
