@@ -276,5 +276,5 @@ def taskwait(depend: Any = ()) -> None:
     for task in waited:
         task.watch()
         task.add_done_callback(lambda _: scope.parker.unpark())
-    runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait")
+    runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait", awaited=waited)
     raise_failures([task for task in waited if task.failure is not None], "taskwait")

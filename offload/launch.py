@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.data.leaving import LeavingIndex
 from offload.data.present import PresentTable, correspond
 from offload.devices.streams import Lane, Point, StreamPool
 from offload.errors import DeviceLostError, DeviceMemoryError
@@ -25,6 +26,7 @@ from offload.tasks.task import Task, TaskState, note_task, poisoned
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from offload.data.leaving import Leaving
     from offload.data.present import EnterPlan, Entry, MapItem
     from offload.devices.base import Device
     from offload.tasks.engine import Engine, Scope
@@ -37,6 +39,9 @@ class _PutOffError(Exception):
     """The launch has to be tried again later; nothing has changed."""
 
 
+_RETRIES = 16
+"""Launches to try again when a task ends: few, so that a thousand that wait for memory are not tried a million times."""
+
 _COPYING: Any = object()
 """Stands for an entry's last write while its copy-in is being enqueued."""
 
@@ -47,10 +52,13 @@ class DevicePlace:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.pool = StreamPool(device)
+        self.user_pool = StreamPool(device)  # what users enqueue by themselves never holds up a task
         self.table = PresentTable(device.number)
         self.in_flight: set[DeviceTask] = set()
         self._lock = threading.Lock()
         self._put_off: deque[DeviceTask] = deque()
+        self._leaving = LeavingIndex()
+        self._leaving_on: dict[Lane, deque[Leaving]] = {}
         self._adopted: list[Lane] = []
 
     # -- data environment ----------------------------------------------------------------------------
@@ -67,8 +75,10 @@ class DevicePlace:
             plan = self.table.enter(items)
             if any(entry.last_write is _COPYING for entry in plan.counted):
                 raise _PutOffError
-            buffers = self._allocate(plan, lane)
             earlier: list[Any] = [entry.last_write for entry in plan.counted if entry.last_write is not None]
+            if self._leaving:
+                earlier += self._copies_back_to(plan.created)
+            buffers = self._allocate(plan, lane)
             overwritten = [entry for _, entry in plan.copies if entry.users]
             written = {id(entry): entry for entry in (*plan.created, *(entry for _, entry in plan.copies))}
             self.table.commit(plan, buffers)
@@ -101,15 +111,46 @@ class DevicePlace:
             removed = set(plan.removed)
             self._follow_users(lane, [*removed, *(entry for _, entry in plan.copies)])
             self.table.commit_exit(plan)
+            leaving = [self._leaving.add(item.section) for item, entry in plan.copies if entry in removed]
             staying = [entry for entry, count in plan.counts if count]
             for item, entry in plan.copies:
                 if entry not in removed:
                     self.device.copy(item.host, self.view(entry, item.host), lane.stream)
             self._note_use(lane, staying)
-        for item, entry in plan.copies:
-            if entry in removed:
-                self.device.copy(item.host, self.view(entry, item.host), lane.stream)
+        try:
+            for item, entry in plan.copies:
+                if entry in removed:
+                    self.device.copy(item.host, self.view(entry, item.host), lane.stream)
+        finally:
+            if leaving:
+                self._note_leaving(lane, leaving)
         return [*(entry.buffer for entry in removed), *(item.host for item in items)]
+
+    def _copies_back_to(self, entries: Iterable[Entry]) -> list[Point]:
+        """Return where copies back to the storage of new entries end, which their copies in must follow."""
+        points = [copy.point for entry in entries for copy in self._leaving.meeting(entry.section)]
+        if None in points:
+            raise _PutOffError
+        return points
+
+    def _note_leaving(self, lane: Lane, copies: list[Leaving]) -> None:
+        with self._lock:
+            try:
+                point = lane.mark()
+            except DeviceLostError:
+                for copy in copies:
+                    self._leaving.remove(copy)
+                raise
+            for copy in copies:
+                copy.point = point
+            self._leaving_on.setdefault(lane, deque()).extend(copies)
+
+    def arrived(self, end: Point) -> None:
+        """Forget the copies back that a lane has done."""
+        with self._lock:
+            copies = self._leaving_on.get(end.lane)
+            while copies and copies[0].point.sequence <= end.sequence:
+                self._leaving.remove(copies.popleft())
 
     def undo(self, plan: EnterPlan, lane: Lane) -> list[object]:
         """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here."""
@@ -159,7 +200,7 @@ class DevicePlace:
         native = self.device.adopt(stream)
         key = getattr(native, "ptr", id(native))
         with self._lock:
-            for lane in (*self.pool.lanes, *self._adopted):
+            for lane in (*self.pool.lanes, *self.user_pool.lanes, *self._adopted):
                 if lane.stream is native or getattr(lane.stream, "ptr", lane) == key:
                     return lane
             lane = Lane(self.device, native, -1)
@@ -185,8 +226,8 @@ class DevicePlace:
         return False
 
     def retry(self, engine: Engine) -> None:
-        """Try the launches that were put off once more."""
-        while self._put_off:
+        """Try launches that were put off once more: some, as each comes back until it fits; all if nothing is in flight."""
+        for _ in range(min(len(self._put_off), _RETRIES) if self.in_flight else len(self._put_off)):
             try:
                 task = self._put_off.popleft()
             except IndexError:
@@ -275,7 +316,7 @@ class DeviceTask(Task):
                 return self._put_off()
             raise
         self.lane = lane
-        if self.body is not None and device.bodies_block and not lane.stream.done:
+        if self.body is not None and device.bodies_block and not _is_idle(lane):
             point = lane.mark()
             self.construct.runtime.gate.add(lane, point.sequence, point.event, _Reached(self), watched=True)
             return False
@@ -332,16 +373,14 @@ class DeviceTask(Task):
             place.pool.release(lane)
             self.passed(error)
             return None
-        place.pool.release(lane)
-        following = engine.release_early(self)
-        self.construct.runtime.gate.add(
-            lane,
-            self.end.sequence,
-            self.end.event,
-            self,
-            watched=self._is_watched or bool(self.successors) or self.owner is not None,
-        )
-        return following
+        self.launched = True
+        gate = self.construct.runtime.gate
+        watched = self._is_watched or bool(self.successors) or self.owner is not None
+        gate.add(lane, self.end.sequence, self.end.event, self, watched=watched)
+        if self._is_watched and not watched:
+            gate.watch(self)  # `watch` came before the gate knew this task
+        place.pool.release(lane)  # not before: the gate has the items of a lane in the lane's order
+        return engine.release_early(self)
 
     def _fail_unlaunched(self, engine: Engine, error: BaseException) -> Task | None:
         self.work = self.after = None
@@ -359,9 +398,11 @@ class DeviceTask(Task):
             self.value = None
         if self.run is not None:
             self.run.end()
-        self._held = self.work = self.after = None
+        self._held = self.work = self.after = self.body = None  # before others are told that there is memory again
         place = self.place
         engine = self.construct.runtime.engine
+        if self.end is not None:
+            place.arrived(self.end)
         place.in_flight.discard(self)
         engine.finish_elsewhere(self, failure)
         place.retry(engine)
@@ -375,6 +416,14 @@ def device_maker(site: Site, label: str | None, place: DevicePlace, work: Any) -
         return DeviceTask(site, frame, label, place, unused.pop() if unused else work.again())
 
     return make
+
+
+def _is_idle(lane: Lane) -> bool:
+    """Tell whether the lane's stream has nothing left to do; a lost one never gets there."""
+    try:
+        return bool(lane.stream.done)
+    except DeviceLostError:
+        return False
 
 
 class _Reached:

@@ -148,7 +148,7 @@ class TargetWork:
     def _item_of(self, host: np.ndarray[Any, Any], slot: int | str) -> int:
         section = array_section(host)
         for number, item in enumerate(self._items):
-            if item.section == section or covers(item.section, section):
+            if item.section == section or (section.run_nbytes and covers(item.section, section)):
                 return number
         self._items.append(implicit_item(host, f"argument {slot}"))
         return len(self._items) - 1

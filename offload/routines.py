@@ -117,7 +117,7 @@ def current_stream() -> Any:
             raise UsageError(
                 "current_stream: the host has no streams; there is no device, or the default device is the host"
             )
-        scope.lane = place.pool.next()
+        scope.lane = place.user_pool.next()
     return scope.lane.stream
 
 
@@ -135,7 +135,7 @@ def stream(queue: int = 0, device: int | None = None) -> Any:
     place = scope.runtime.place(scope.frame("stream"), device)
     if place is None:
         raise ClauseError("stream: the host has no streams; name a device")
-    return place.pool.numbered(queue).stream
+    return place.user_pool.numbered(queue).stream
 
 
 def current_task() -> Task | None:
@@ -204,7 +204,7 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
     place = scope.runtime.place(scope.frame("target_alloc"), device)
     if place is None:
         return np.empty(dims, kind)
-    lane = place.pool.numbered(0)
+    lane = place.user_pool.numbered(0)
     array = place.device.alloc(dims, kind, lane.stream)
     scope.runtime.note_allocation(array, f"{kind}[{', '.join(map(str, dims))}] on device {place.device.number}")
     return array

@@ -12,7 +12,6 @@ import random
 import sys
 import threading
 import warnings
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from offload import icv
@@ -30,7 +29,7 @@ from offload.events import sources
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.launch import DevicePlace
-from offload.tasks.engine import Engine, Scope
+from offload.tasks.engine import Engine, Scope, current_scope
 from offload.tasks.task import Frame, Task, TaskState, raise_failures
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ initial_device = -1
 invalid_device = -2
 """A device number that never exists."""
 
-_scope: ContextVar[Scope | None] = ContextVar("offload_scope", default=None)
 _open: list[Runtime] = []
 _open_lock = threading.RLock()
 _default: Runtime | None = None
@@ -110,7 +108,7 @@ class Runtime:
         self._tokens: list[Any] = []
         self._warned_host = False
         self._is_closed = False
-        self.engine = Engine(num_threads, self._rng, settings.hang_s, lambda: Scope(self, None))
+        self.engine = Engine(num_threads, self._rng, settings.hang_s, self.scope)
         with _open_lock:
             _open.append(self)
 
@@ -143,7 +141,7 @@ class Runtime:
         with _open_lock:  # the most recently entered one stands last
             _open.remove(self)
             _open.append(self)
-        self._tokens.append(_scope.set(self.scope()))
+        self._tokens.append(current_scope.set(self.scope()))
         return self
 
     def __exit__(
@@ -153,9 +151,9 @@ class Runtime:
             self.close(error)
         finally:
             try:
-                _scope.reset(self._tokens.pop())
+                current_scope.reset(self._tokens.pop())
             except ValueError:
-                _scope.set(None)  # left in another context than it was entered in
+                current_scope.set(None)  # left in another context than it was entered in
 
     def scope(self) -> Scope:
         """Return what the calling thread is doing for this runtime."""
@@ -266,14 +264,19 @@ class Runtime:
                 following = task.advance(engine, scope)
                 if following is not None:
                     engine.make_ready(following)
-            else:
+                continue
+            try:
                 engine.wait(
                     scope,
                     lambda: task.is_ready or task.finished or task.state_ is TaskState.DETACHED,
                     (),
                     f"{task.construct.directive} {task.name!r} at {task.construct.location}",
+                    awaited=(task,),
                     helps=False,
                 )
+            except BaseException:
+                engine.disown(task)
+                raise
         if task.failure is not None:
             task.seen = True
             if task in task.frame.children.failures:
@@ -296,7 +299,7 @@ class Runtime:
                 raise TimeoutError(f"{task.key} is not complete after {timeout_s:g} s; it is {task.state_}")
             return
         task.add_done_callback(lambda _: scope.parker.unpark())
-        self.engine.wait(scope, lambda: task.finished, (), f"the wait for {task.key}")
+        self.engine.wait(scope, lambda: task.finished, (), f"the wait for {task.key}", awaited=(task,))
 
     def wait_for_children(self, scope: Scope, frame: Frame, where: str) -> None:
         """Wait for the tasks that a region has generated, and raise what failed among them."""
@@ -398,7 +401,7 @@ def _count_cuda(*, required: bool) -> int:
 
 def here() -> Scope:
     """Return what the calling thread is doing for the current runtime."""
-    scope = _scope.get()
+    scope = current_scope.get()
     if scope is not None and scope.thread == threading.get_ident():
         return scope
     runtime = scope.runtime if scope is not None else current_runtime()
@@ -418,7 +421,7 @@ def current_runtime() -> Runtime:
     made from the environment, which ends with the process.
     """
     global _default  # noqa: PLW0603  # the process's one default runtime
-    scope = _scope.get()
+    scope = current_scope.get()
     if scope is not None and not scope.runtime._is_closed:  # noqa: SLF001  # same module
         return scope.runtime  # type: ignore[no-any-return]  # Scope does not know Runtime
     with _open_lock:

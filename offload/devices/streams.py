@@ -35,9 +35,10 @@ class Point(NamedTuple):
 class Lane:
     """One stream of a device."""
 
-    __slots__ = ("_waited", "busy", "device", "number", "sequence", "stream")
+    __slots__ = ("_waited", "busy", "device", "number", "pool", "sequence", "stream")
 
-    def __init__(self, device: Device, stream: Any, number: int) -> None:
+    def __init__(self, device: Device, stream: Any, number: int, pool: StreamPool | None = None) -> None:
+        self.pool = pool
         self.device = device
         self.stream = stream
         self.number = number
@@ -89,12 +90,7 @@ class StreamPool:
         with self._lock:
             for point in preferred:
                 lane = point.lane
-                if (
-                    lane.device is self._device
-                    and not lane.busy
-                    and lane.number >= 0
-                    and lane.sequence == point.sequence
-                ):
+                if lane.pool is self and not lane.busy and lane.sequence == point.sequence:
                     self._idle.remove(lane)
                     break
             else:
@@ -130,6 +126,6 @@ class StreamPool:
             return self._idle[-1]
 
     def _new(self) -> Lane:
-        lane = Lane(self._device, self._device.new_stream(), len(self.lanes))
+        lane = Lane(self._device, self._device.new_stream(), len(self.lanes), self)
         self.lanes.append(lane)
         return lane

@@ -56,6 +56,7 @@ class Gate:
         self._wakeup = wakeup
         self._lanes: dict[Any, deque[Ticket]] = {}
         self._armed: dict[Any, Ticket] = {}
+        self._waiting: set[Item] = set()
         self._watched: set[Item] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -70,6 +71,7 @@ class Gate:
                 self._thread = threading.Thread(target=self._complete, name="offload-completer", daemon=True)
                 self._thread.start()
             self._lanes.setdefault(lane, deque()).append(ticket)
+            self._waiting.add(item)
             if watched:
                 self._watched.add(item)
             armed = lane in self._armed
@@ -81,8 +83,8 @@ class Gate:
     def watch(self, item: Item) -> None:
         """Notice soon when the item passes: somebody on the host waits for it."""
         with self._lock:
-            if self._thread is None:
-                return
+            if item not in self._waiting:
+                return  # it has passed
             self._watched.add(item)
         self._wakeup.post()
 
@@ -101,6 +103,7 @@ class Gate:
                 for lane, tickets in list(self._lanes.items()):
                     self._advance(lane, tickets, passed)
                 for item, _ in passed:
+                    self._waiting.discard(item)
                     self._watched.discard(item)
                 finished = self._closed and not self._lanes
             self.moved += len(passed)

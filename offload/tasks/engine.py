@@ -29,6 +29,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from contextvars import ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise UnsupportedError("offload needs the GIL; on a free-threaded build of Python, start it with PYTHON_GIL=1")
+
+
+current_scope: ContextVar[Scope | None] = ContextVar("offload_scope", default=None)
+"""What the running code does: set by ``with runtime``, by a worker, and wherever a body begins."""
 
 
 class Parker:
@@ -100,7 +105,7 @@ class Scope:
                     f"{what} inside of the target body {task.name!r}: a body only enqueues device work; "
                     "move it before or after the region"
                 )
-            frame = self._frame = Frame(task, task.frame.default_device, task.group)
+            frame = self._frame = Frame(task, task.default_device, task.group)
         return frame
 
     @property
@@ -108,12 +113,15 @@ class Scope:
         """The default-device-var of what runs here."""
         frame = self._frame
         if frame is None and self.task is not None:
-            frame = self.task.frame
+            return self.task.default_device
         return frame.default_device if frame is not None else 0
 
     def enter(self, task: Task) -> tuple[Any, ...]:
         """Begin the body of a task; return what `leave` needs."""
-        outer = (self.task, self._frame, self.device, self.lane)
+        current = current_scope.get()
+        if current is not self:
+            current_scope.set(self)  # the thread helps a runtime that is not its current one
+        outer = (self.task, self._frame, self.device, self.lane, current)
         self.task = task
         self._frame = self.device = self.lane = None
         return outer
@@ -123,7 +131,9 @@ class Scope:
         frame = self._frame
         if frame is not None and (frame.children.live or frame.children.failures):
             self.runtime.engine.adopt(frame)
-        self.task, self._frame, self.device, self.lane = outer
+        self.task, self._frame, self.device, self.lane, current = outer
+        if current is not self:
+            current_scope.set(current)
 
 
 class Engine:
@@ -138,8 +148,10 @@ class Engine:
         self.frames: list[Frame] = []
         self.closed: str = ""
         self.activity = 0
+        self.gives_up = False
         self.hang_s = hang_s
         self._rng = rng
+        self._lock = threading.Lock()  # for what happens seldom, and in several steps
         self._make_scope = make_scope
         self._threads = [
             threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True)
@@ -187,17 +199,27 @@ class Engine:
 
     def make_ready(self, task: Task) -> None:
         """Hand a task, all of whose predecessors allow it, to a thread."""
-        owner = task.owner
-        if owner is not None:
-            task.is_ready = True
-            owner.unpark()
-            return
+        if task.owner is not None:
+            with self._lock:
+                owner = task.owner
+                task.is_ready = True
+            if owner is not None:
+                owner.unpark()
+                return
         self.ready.append(task)
         if self.parked:
             self._wake_one()
         if self.nested:
             for parker in tuple(self.nested):
                 parker.unpark()
+
+    def disown(self, task: Task) -> None:
+        """Take an undeferred task from its owner, who was interrupted; others run it."""
+        with self._lock:
+            task.owner = None
+            is_ready, task.is_ready = task.is_ready, False
+        if is_ready:
+            self.make_ready(task)
 
     def _wake_one(self) -> None:
         try:
@@ -208,6 +230,7 @@ class Engine:
     # -- running -------------------------------------------------------------------------------------
     def _work(self) -> None:
         scope = self._make_scope()
+        current_scope.set(scope)
         parker = scope.parker
         while True:
             task = self._take()
@@ -245,10 +268,7 @@ class Engine:
             task = self._take()
             if task is None:
                 return None
-            ancestor: Frame | None = task.frame
-            while ancestor is not None and ancestor is not frame:
-                ancestor = ancestor.task.frame if ancestor.task is not None else None
-            if ancestor is frame:
+            if _descends(task, frame):
                 return task
             self.ready.append(task)
             if self.parked:
@@ -342,6 +362,7 @@ class Engine:
         sets: Sequence[TaskSet],
         what: str,
         *,
+        awaited: Sequence[Task] = (),
         helps: bool = True,
     ) -> None:
         """Block until ``done()``, running ready tasks meanwhile.
@@ -354,6 +375,8 @@ class Engine:
             Task sets whose emptying is part of the condition.
         what : str
             What waits, for the message that says so when nothing has moved for ``hang_s`` seconds.
+        awaited : sequence of Task
+            Tasks that the condition is about, for the same message.
         helps : bool
             Whether this thread may run tasks: inside of a task only what the region generated. Without workers
             it always does.
@@ -362,8 +385,9 @@ class Engine:
         within = scope.frame(what) if scope.task is not None else None
         helps = helps or not self._threads
         waiting: Any = self.parked if within is None else self.nested
-        for tasks in sets:
-            tasks.waiters = (*tasks.waiters, parker)
+        with self._lock:
+            for tasks in sets:
+                tasks.waiters = (*tasks.waiters, parker)
         try:
             while not done():
                 task = None
@@ -376,34 +400,46 @@ class Engine:
                 if helps:
                     waiting.append(parker)
                 try:
-                    if not done() and not (helps and within is None and self.ready):
-                        self._park(parker, what, sets)
+                    # Again: what came between the last look and being listed has woken nobody.
+                    if not done() and not (helps and self._has_work(within)):
+                        self._park(parker, what, sets, awaited)
                 finally:
                     if helps:
                         self._unlist(parker) if within is None else self.nested.remove(parker)
         finally:
-            for tasks in sets:
-                remaining = list(tasks.waiters)
-                remaining.remove(parker)
-                tasks.waiters = tuple(remaining)
+            with self._lock:
+                for tasks in sets:
+                    remaining = list(tasks.waiters)
+                    remaining.remove(parker)
+                    tasks.waiters = tuple(remaining)
             if self.ready and self.parked:
                 self._wake_one()  # a wake-up that was meant for a task, not for the condition
 
-    def _park(self, parker: Parker, what: str, sets: Sequence[TaskSet]) -> None:
+    def _has_work(self, within: Frame | None) -> bool:
+        """Tell whether there is a ready task for a thread that waits, or that waits inside of a region."""
+        if within is None:
+            return bool(self.ready)
+        return any(_descends(task, within) for task in self.ready.copy())
+
+    def _park(self, parker: Parker, what: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
         while True:
             before = self.activity
             if parker.park(self.hang_s):
                 return
             if self.activity == before:
                 lines = [f"offload: {what} has waited for {self.hang_s:g} s in which no task ran. It waits for:"]
-                lines += [f"  {task.story()}" for tasks in sets for task in list(tasks.live)[:20]]
+                waits = [*awaited, *(task for tasks in sets for task in tasks.live.copy())]
+                lines += [f"  {task.story()}" for task in waits if not task.finished][:20]
                 sys.stderr.write("\n".join([*lines, ""]))
+                if self.gives_up:
+                    raise UsageError(f"{what} was given up: nothing had moved for {self.hang_s:g} s")
 
     def adopt(self, frame: Frame) -> None:
         """Keep the region of a body that has ended before its children, until somebody waits for all."""
-        self.frames.append(frame)
-        if len(self.frames) & 63 == 0:
-            self.frames[:] = [kept for kept in self.frames if kept.children.live or kept.children.failures]
+        with self._lock:
+            self.frames.append(frame)
+            if len(self.frames) & 63 == 0:
+                self.frames[:] = [kept for kept in self.frames if kept.children.live or kept.children.failures]
 
     def close(self, why: str) -> None:
         """Stop the workers; tasks that are still in the deque do not run."""
@@ -412,3 +448,11 @@ class Engine:
             while self.parked:
                 self._wake_one()
             thread.join()
+
+
+def _descends(task: Task, frame: Frame) -> bool:
+    """Tell whether the region generated the task, directly or not."""
+    ancestor: Frame | None = task.frame
+    while ancestor is not None and ancestor is not frame:
+        ancestor = ancestor.task.frame if ancestor.task is not None else None
+    return ancestor is frame

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offload.tasks.engine import Engine, Parker
 
 _serial = count(1)
+_adding_callback = threading.Lock()
 
 
 class TaskState(StrEnum):
@@ -116,6 +117,7 @@ class Task:
         "callbacks",
         "construct",
         "countdown",
+        "default_device",
         "dependences",
         "early",
         "event",
@@ -159,6 +161,7 @@ class Task:
         self.frame = frame
         self.label = label
         self.group = frame.group
+        self.default_device = frame.default_device
         self.successors: list[Task] = []
         self.early: list[Task] | None = None
         self.event: Any = None
@@ -240,9 +243,10 @@ class Task:
 
     def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
         """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it."""
-        if self.callbacks is None:
-            self.callbacks = []
-        self.callbacks.append(fn)
+        with _adding_callback:
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append(fn)
         if self.finished:
             run_callbacks(self)
 

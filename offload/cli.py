@@ -1,0 +1,130 @@
+"""The command ``offload``: ``demo``, ``bench`` and ``info``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+import offload as omp
+from offload.errors import OffloadError
+from offload.icv import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        0; 1 where a check failed; 2 for a mistake in what was given, told on stderr; 130 after Ctrl-C.
+    """
+    try:
+        args = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
+        return stop.code if isinstance(stop.code, int) else 2
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        print("offload: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (OffloadError, OSError) as error:
+        print(f"offload: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    from offload.bench import tasks
+    from offload.demo import fft3d
+
+    parser = argparse.ArgumentParser(
+        prog="offload", description="OpenMP's offload and tasking model for Python.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"offload {omp.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    demo = commands.add_parser("demo", help="run a program on real input", description="Run a program on real input.")
+    demos = demo.add_subparsers(metavar="NAME", required=True)
+    one = demos.add_parser("fft3d", help="a 3-D FFT of a field that need not fit the device", allow_abbrev=False)
+    fft3d.add_arguments(one)
+    one.set_defaults(run=fft3d.run)
+
+    bench = commands.add_parser("bench", help="measure", description="Measure.")
+    benches = bench.add_subparsers(metavar="NAME", required=True)
+    one = benches.add_parser("tasks", help="what a task costs, beside Dask's threaded scheduler", allow_abbrev=False)
+    tasks.add_arguments(one)
+    one.set_defaults(run=tasks.run)
+
+    info = commands.add_parser(
+        "info", help="show devices and settings", description="Show the devices and settings of a runtime made here."
+    )
+    info.add_argument(
+        "--devices",
+        metavar="SPEC",
+        help="as for Runtime (default: OFFLOAD_DEVICES, else CUDA if there is any, else sim)",
+    )
+    info.add_argument("--json", action="store_true", help="print one JSON object")
+    info.set_defaults(run=_info)
+    return parser
+
+
+def _info(args: argparse.Namespace) -> int:
+    settings = read_settings(None)
+    with omp.Runtime(args.devices) as runtime:
+        facts: dict[str, Any] = {
+            "version": omp.__version__,
+            "devices": [
+                {
+                    "number": device.number,
+                    "kind": device.kind,
+                    "name": device.name,
+                    "free_nbytes": free,
+                    "total_nbytes": total,
+                }
+                for device in omp.devices()
+                for free, total in [device.memory_info()]
+            ],
+            "initial_device": runtime.initial_device,
+            "default_device": omp.get_default_device(),
+            "env": {
+                "OFFLOAD_DEVICES": settings.devices,
+                "OFFLOAD_SIM_MEMORY": settings.sim_memory_nbytes,
+                "OFFLOAD_HANG_S": settings.hang_s,
+            },
+        }
+    if args.json:
+        print(json.dumps(facts))
+        return 0
+    console = Console()
+    shown = Table("number", "kind", "name", "free", "memory", title="devices", title_justify="left")
+    for device in facts["devices"]:
+        shown.add_row(
+            str(device["number"]),
+            device["kind"],
+            device["name"],
+            f"{device['free_nbytes']:,}",
+            f"{device['total_nbytes']:,} bytes",
+        )
+    shown.add_row(str(facts["initial_device"]), "host", "the host, also -1", "", "")
+    console.print(shown)
+    shown = Table("variable", "value", title="settings", title_justify="left")
+    for name, value in facts["env"].items():
+        shown.add_row(name, "not set" if value is None else str(value))
+    console.print(shown)
+    return 0

@@ -1,0 +1,166 @@
+"""Fields in ``.npy`` files: checked before anything is done with them, mapped and not read; written all or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Array = np.ndarray[Any, Any]
+
+_RESULTS = {
+    "f2": np.complex64,
+    "f4": np.complex64,
+    "c8": np.complex64,
+    "f8": np.complex128,
+    "c16": np.complex128,
+}
+
+
+def open_field(path: str) -> Array:
+    """Map a 3-D field of floats or complex numbers for reading, in the order and byte order that it has.
+
+    Raises
+    ------
+    ClauseError
+        There is no such file, it is no ``.npy`` file, is truncated, or holds something else.
+    """
+    where = f"--input {path}"
+    if not Path(path).exists():
+        raise ClauseError(
+            f"{where}: there is no such file; name a .npy file with a 3-D array of floats or complex numbers"
+        )
+    if not Path(path).is_file():
+        raise ClauseError(
+            f"{where} is not a regular file; name a .npy file with a 3-D array of floats or complex numbers"
+        )
+    try:
+        with Path(path).open("rb") as file:
+            shape, fortran_order, dtype = _read_header(file, where)
+            offset, size = file.tell(), os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise ClauseError(
+            f"{where} cannot be read: {error.strerror or error}; check the path and its permissions"
+        ) from error
+    result_dtype(dtype, where)
+    if len(shape) != 3:
+        raise ClauseError(
+            f"{where} has {len(shape)} dimensions, shape {shape}; the transform takes 3: reshape it and save it again"
+        )
+    if 0 in shape:
+        raise ClauseError(f"{where} has shape {shape}, which is no element at all; give a field with at least one")
+    nbytes = math.prod(shape) * dtype.itemsize
+    if size < offset + nbytes:
+        raise ClauseError(
+            f"{where} is truncated: its header promises {nbytes:,} bytes of {dtype}{list(shape)}, {max(size - offset, 0):,} are there; "
+            "copy or write it again"
+        )
+    return np.memmap(path, dtype, "r", offset, shape, "F" if fortran_order else "C")
+
+
+def result_dtype(dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
+    """Return complex64 for data of up to 32 bits a number, complex128 for 64.
+
+    Raises
+    ------
+    ClauseError
+        Data of another kind.
+    """
+    result = _RESULTS.get(f"{dtype.kind}{dtype.itemsize}")
+    if result is not None:
+        return np.dtype(result)
+    advice = {
+        "f": "convert it with .astype('f8')",
+        "c": "convert it with .astype('c16')",
+        **dict.fromkeys("biu", "convert it with .astype('f4') or .astype('f8')"),
+    }.get(dtype.kind, "save numbers")
+    raise ClauseError(
+        f"{where} holds {_KINDS.get(dtype.kind, 'data')} ({dtype}); the transform takes floats and complex numbers of 16 to 64 bits: {advice}"
+    )
+
+
+_KINDS = {"U": "strings", "S": "strings", "T": "strings", "O": "Python objects", "V": "records", "M": "dates", "m": "times", "b": "booleans",
+          "i": "integers", "u": "integers", "f": "long doubles", "c": "long doubles"}  # fmt: skip
+
+
+def _read_header(file: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = npy.read_magic(file)
+    except ValueError as error:
+        raise ClauseError(f"{where} is not a .npy file; write it with numpy.save") from error
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in readers:
+        raise ClauseError(
+            f"{where} is a .npy file of version {version[0]}.{version[1]}, which plain numbers do not need; write it with numpy.save"
+        )
+    try:
+        shape, fortran_order, dtype = readers[version](file)
+    except Exception as error:  # NumPy evaluates the header's text: what a damaged one raises is open
+        raise ClauseError(
+            f"{where}: its header is damaged ({type(error).__name__}: {error}); copy or write it again"
+        ) from error
+    return shape, fortran_order, dtype
+
+
+class Output:
+    """A ``.npy`` file in the making, beside the one that it will replace."""
+
+    def __init__(self, path: Path, part: Path, file: BinaryIO) -> None:
+        self._path = path
+        self._part = part
+        self._file = file
+
+    def save(self, array: Array) -> None:
+        """Write a C-ordered array and put the file in its place."""
+        npy.write_array(self._file, array, allow_pickle=False)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._part.replace(self._path)
+
+
+@contextlib.contextmanager
+def reserve_output(path: str, nbytes: int) -> Iterator[Output]:
+    """Make the file that an output will be written to, in the same directory; it is gone at the end unless saved.
+
+    Raises
+    ------
+    ClauseError
+        The output cannot be written, or there is no room for its ``nbytes`` bytes.
+    """
+    where = f"--output {path}"
+    target = Path(os.path.realpath(path))  # replace what a link points to, not the link
+    if target.exists() and not target.is_file():
+        raise ClauseError(f"{where} exists and is not a regular file; name a file")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise ClauseError(f"{where} is read-only; name another file, or make it writable")
+    # Not tempfile: it makes files private, and the umask cannot be read without changing it for all threads.
+    part = target.with_name(f".{target.name[:64]}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        file = part.open("xb")
+    except OSError as error:
+        raise ClauseError(
+            f"{where} cannot be written: {error.strerror or error}: {str(target.parent)!r}; name a file in a directory that takes it"
+        ) from error
+    try:
+        with file:
+            free_nbytes = shutil.disk_usage(target.parent).free
+            if free_nbytes < nbytes:
+                raise ClauseError(
+                    f"{where} needs {nbytes:,} bytes, {free_nbytes:,} are free in {str(target.parent)!r}; name a file elsewhere"
+                )
+            yield Output(target, part, file)
+    finally:
+        part.unlink(missing_ok=True)
