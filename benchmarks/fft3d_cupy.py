@@ -1,6 +1,7 @@
 """The pipeline of examples/fft3d.py written by hand: CuPy streams and events, `cudaMemcpy2DAsync`, no `offload`.
 
-`offload demo fft3d --devices cuda --json --peer` times it in turn with ours, on the same slab, boxes, buffers and plans.
+`offload demo fft3d --devices cuda --json --peer` times it in turn with ours, on the same slab, boxes,
+buffers and plans.
 """
 
 import cupy

@@ -39,13 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except KeyboardInterrupt:
-        print("offload: interrupted", file=sys.stderr)
+        sys.stderr.write("offload: interrupted\n")
         return 130
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (OffloadError, OSError) as error:
-        print(f"offload: error: {error}", file=sys.stderr)
+        sys.stderr.write(f"offload: error: {error}\n")
         return 2
 
 
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument(
         "--devices",
         metavar="SPEC",
-        help="as for Runtime (default: OFFLOAD_DEVICES, else CUDA if there is any, else sim)",
+        help="as for Runtime (default: OFFLOAD_DEVICES, else CUDA, else sim)",
     )
     info.add_argument("--json", action="store_true", help="print one JSON object")
     info.set_defaults(run=_info)
@@ -109,7 +109,7 @@ def _info(args: argparse.Namespace) -> int:
             },
         }
     if args.json:
-        print(json.dumps(facts))
+        sys.stdout.write(json.dumps(facts) + "\n")
         return 0
     console = Console()
     shown = Table("number", "kind", "name", "free", "memory", title="devices", title_justify="left")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
 from offload.items import label
-from offload.runtime import here
+from offload.runtime import current_scope_of, here
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Graph, Node
-from offload.tasks.task import Frame, Task
+from offload.tasks.task import Frame, Task, TaskSet, TaskState
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
 
     from offload.clauses import Dependence
+    from offload.events.event import Event
     from offload.runtime import Runtime
     from offload.tasks.task import Site
 
@@ -42,15 +44,20 @@ class _Clock:
 class _Run:
     """What a node shows of its task."""
 
-    __slots__ = ("_clock", "_task")
+    __slots__ = ("_clock", "task")
 
     def __init__(self, task: Task) -> None:
-        self._task = task
+        self.task = task
         self._clock = task.run = _Clock()
 
     @property
     def state(self) -> str:
-        return str(self._task.state)
+        return str(self.task.state)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the task has been started, or will be without being asked, and is not complete."""
+        return not self.task.finished and self.task.state_ is not TaskState.RECORDED
 
     @property
     def start_s(self) -> float | None:
@@ -77,7 +84,10 @@ class TaskGraph(Graph):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self.runtime = runtime
-        self._is_computing = False
+        self.events: list[Event] = []
+        self.rounds: deque[Any] = deque(maxlen=16)  # the last Dask graphs made of this one
+        self._computing = threading.Lock()
+        self._was_computed = False
 
     @property
     def tasks(self) -> list[Node]:
@@ -113,41 +123,70 @@ class TaskGraph(Graph):
         """
         from offload.tasks.dask import compute  # imports Dask
 
-        with self.running():
-            return compute(self, scheduler, kwargs)
+        return compute(self, scheduler, kwargs)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the graph for one computation, since its events serve one at a time."""
-        if self._is_computing:
+        """Hold the graph for one computation, since its events serve one at a time, and arm it."""
+        if not self._computing.acquire(blocking=False):
             raise UsageError("the graph is being computed already; its events serve one computation at a time")
-        self._is_computing = True
         try:
+            self._arm()
             yield
         finally:
-            self._is_computing = False
+            self._computing.release()
 
-    def start(self, node: Node) -> Future[Any] | None:
-        """Run a node now, whose predecessors the caller has seen complete; None for one that does nothing.
+    def arm(self) -> None:
+        """Make the graph ready for a computation whose end nobody will tell.
 
-        Returns
-        -------
-        Future
-            Done when the task is complete: its body, its event and its device work.
+        Raises
+        ------
+        UsageError
+            The graph is being computed.
         """
-        make: Any = node.spec
+        with self.running():
+            return
+
+    def _arm(self) -> None:
+        """Re-arm every event before anything runs: a node may fulfil the event of one that starts after it."""
+        live = [node.run.task for node in self.nodes if isinstance(node.run, _Run) and node.run.is_live]
+        if live and self._was_computed:
+            raise UsageError(
+                f"the graph is being computed already: {live[0].key} is {live[0].state}; wait for that computation"
+            )
+        if live:
+            self._wait_for_recorded(live)
+        self._was_computed = True
+        for event in self.events:
+            event.rearm()
+
+    def _wait_for_recorded(self, tasks: list[Task]) -> None:
+        scope = current_scope_of(self.runtime)
+        for task in tasks:
+            task.watch()
+            task.add_done_callback(lambda _: scope.parker.unpark())
+        self.runtime.engine.wait(
+            scope, lambda: all(task.finished for task in tasks), (), "the end of the recorded tasks"
+        )
+
+    def prepare(self, node: Node, parent: Task | None, group: TaskSet) -> Task | None:
+        """Return a fresh task of a node, in a group with its descendants; None for a node that does nothing."""
+        make: Callable[[Task | None, TaskSet], Task] | None = node.spec  # type: ignore[assignment]  # the recorder's
         if make is None:
             return None
-        task = make(Frame(None, 0))
+        task = make(parent, group)
         node.run = _Run(task)
-        future = task.as_future()
-        scope = self.runtime.scope()
+        return task
+
+    def submit(self, task: Task) -> None:
+        """Start a task of `prepare`, whose predecessors the caller has seen complete, on this thread."""
+        task.watch()  # somebody on the host waits
         if self.runtime.engine.submit(task, ()):
-            if task.launches_inline:
-                self.runtime.engine.launch(task, scope)
-            else:
-                self.runtime.engine.execute(task, scope)
-        return future
+            self.advance(task)
+
+    def advance(self, task: Task) -> None:
+        """Do what a started task has to do next, on this thread."""
+        self.runtime.engine.execute(task, current_scope_of(self.runtime))
 
     # -- Dask's protocol -----------------------------------------------------------------------------
     def __dask_graph__(self) -> Mapping[str, Any]:
@@ -162,10 +201,17 @@ class TaskGraph(Graph):
         return ("offload.TaskGraph", id(self))
 
     def __dask_postcompute__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return self._values_by_key, ()
+        return values_by_key, (self.__dask_keys__(),)
 
-    def _values_by_key(self, values: Sequence[Any]) -> dict[str, Any]:
-        return dict(zip(self.__dask_keys__(), values, strict=True))
+    def __dask_postpersist__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        from offload.tasks.dask import Rebuilt  # imports Dask
+
+        return Rebuilt, (self,)
+
+    @staticmethod
+    def __dask_optimize__(graph: Any, keys: Any, **_: Any) -> Any:
+        """Return the graph as it is: fused nodes would be waited for as one."""
+        return graph
 
     @property
     def __dask_scheduler__(self) -> Callable[..., Any]:
@@ -194,6 +240,11 @@ class TaskGraph(Graph):
         visualize(self, path)
 
 
+def values_by_key(values: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return what `dask.compute` of a graph gives; a function of a module, since Dask may pickle it."""
+    return dict(zip(keys, values, strict=True))
+
+
 class Recorder:
     """Builds the graph of what one region generates."""
 
@@ -210,11 +261,12 @@ class Recorder:
     ) -> None:
         """Add the node of a task and the edges of its dependences."""
         event = task.event
+        if event is not None:
+            self.graph.events.append(event)
+        default_device = task.frame.default_device
 
-        def again(frame: Frame) -> Task:
-            if event is not None:
-                event.rearm()
-            return make(frame)
+        def again(parent: Task | None, group: TaskSet) -> Task:
+            return make(Frame(parent, default_device, group))
 
         site = task.construct
         node = Node(
@@ -277,11 +329,12 @@ class Recorder:
             "taskwait",
             location=site.location,
         )
-        inner = {edge.source for edge in graph.edges}
+        waited = set(nodes)
+        # What has a successor that is waited for too is waited for through that one.
+        last = [source for source in nodes if waited.isdisjoint(graph.successors(source))]
         self._insert(node, ())
-        for source in nodes:
-            if source not in inner:  # what has successors is waited for through them
-                graph.add_edge(source, node, "wait")
+        for source in last:
+            graph.add_edge(source, node, "wait")
         self._fence = node
 
 

@@ -40,7 +40,7 @@ class _PutOffError(Exception):
 
 
 _RETRIES = 16
-"""Launches to try again when a task ends: few, so that a thousand that wait for memory are not tried a million times."""
+"""Launches to try again when a task ends: few, or a thousand that wait for memory would be tried a million times."""
 
 _COPYING: Any = object()
 """Stands for an entry's last write while its copy-in is being enqueued."""
@@ -226,7 +226,7 @@ class DevicePlace:
         return False
 
     def retry(self, engine: Engine) -> None:
-        """Try launches that were put off once more: some, as each comes back until it fits; all if nothing is in flight."""
+        """Try launches that were put off once more: the next few, or all if nothing is in flight."""
         for _ in range(min(len(self._put_off), _RETRIES) if self.in_flight else len(self._put_off)):
             try:
                 task = self._put_off.popleft()
@@ -344,11 +344,21 @@ class DeviceTask(Task):
             with device.using(lane.stream):  # type: ignore[union-attr]  # launched on a lane
                 self.value = body()
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-            note_task(error, self)
-            return error
+            return self._noted(error)
         finally:
             scope.leave(outer)
         return None
+
+    def _noted(self, error: BaseException) -> BaseException:
+        """Return the failure of a body: its own, or that of the device if earlier work there lost it."""
+        try:
+            self.place.device.check(self.lane.stream)  # type: ignore[union-attr]  # launched on a lane
+        except DeviceLostError as lost:
+            if not isinstance(error, DeviceLostError):
+                lost.__cause__ = error
+                error = lost
+        note_task(error, self)
+        return error
 
     def _finish_launch(self, engine: Engine, failure: BaseException | None) -> Task | None:
         place, lane = self.place, self.lane

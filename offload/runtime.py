@@ -103,7 +103,7 @@ class Runtime:
         uses_driver = any(place.device.kind == "cuda" for place in self.places)
         self.gate = Gate(SemaphoreWakeup() if uses_driver else LockWakeup())
         self._local = threading.local()
-        self._roots: list[Frame] = []
+        self._roots: dict[Frame, threading.Thread] = {}
         self._allocated: dict[int, tuple[Any, str]] = {}
         self._tokens: list[Any] = []
         self._warned_host = False
@@ -161,8 +161,16 @@ class Runtime:
         if scope is None:
             frame = Frame(None, 0)
             scope = self._local.scope = Scope(self, frame)
-            self._roots.append(frame)
+            self._roots[frame] = threading.current_thread()
+            if len(self._roots) & 63 == 0:
+                self._forget_threads()
         return scope
+
+    def _forget_threads(self) -> None:
+        """Drop the regions of threads that have ended and left nothing."""
+        for frame, thread in list(self._roots.items()):
+            if not (thread.is_alive() or frame.children.live or frame.children.failures):
+                self._roots.pop(frame, None)
 
     def close(self, error: BaseException | None = None) -> None:
         """Wait for all tasks, close the devices and report what is left.
@@ -205,10 +213,12 @@ class Runtime:
 
     def _shut_down(self) -> None:
         self._is_closed = True
-        self.gate.close()
-        self.engine.close("this runtime is closed; make another, or move the construct into its `with`")
-        for place in self.places:
-            place.close()
+        self.engine.closed = "this runtime is closed; make another, or move the construct into its `with`"
+        if not self.engine.gave_up:  # else its threads may never end; they are daemons
+            self.gate.close()
+            self.engine.close(self.engine.closed)
+            for place in self.places:
+                place.close()
         self._allocated.clear()
         with _open_lock:
             if self in _open:
@@ -225,8 +235,8 @@ class Runtime:
         return left
 
     def _ensure_open(self) -> None:
-        if self._is_closed:
-            raise RuntimeClosedError("this runtime is closed; make another")
+        if self.engine.closed:
+            raise RuntimeClosedError(self.engine.closed)
 
     # -- tasks ---------------------------------------------------------------------------------------
     def encounter(
@@ -335,6 +345,7 @@ class Runtime:
         ClauseError
             No device has this number.
         """
+        self._ensure_open()
         number = frame.default_device if device_num is None else device_num
         if 0 <= number < len(self.places):
             return self.places[number]
@@ -422,7 +433,7 @@ def current_runtime() -> Runtime:
     """
     global _default  # noqa: PLW0603  # the process's one default runtime
     scope = current_scope.get()
-    if scope is not None and not scope.runtime._is_closed:  # noqa: SLF001  # same module
+    if scope is not None and (scope.thread == threading.get_ident() or not scope.runtime._is_closed):  # noqa: SLF001  # same module
         return scope.runtime  # type: ignore[no-any-return]  # Scope does not know Runtime
     with _open_lock:
         if _open:
@@ -440,6 +451,7 @@ def _close_default() -> None:
     if _default is None:
         return
     try:
+        _default.engine.gives_up = True
         _default.close()
     except BaseException as error:  # noqa: BLE001  # the interpreter is ending
         sys.excepthook(type(error), error, error.__traceback__)
@@ -447,8 +459,10 @@ def _close_default() -> None:
 
 def _after_fork() -> None:
     """Refuse the parent's runtimes in a forked child: their threads and driver contexts did not come along."""
-    global _default  # noqa: PLW0603  # the process's one default runtime
+    global _default, _open_lock  # noqa: PLW0603  # the process's one default runtime, and the lock of the parent
+    _open_lock = threading.RLock()
     for runtime in _open:
+        runtime._is_closed = True  # noqa: SLF001  # same module
         runtime.engine.closed = "this runtime belongs to the parent of a forked process; make one in the child"
     _open.clear()
     _default = None

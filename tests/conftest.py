@@ -1,15 +1,18 @@
-"""Configuration of the whole suite: Hypothesis profiles, tracebacks of crashes, the count of GPU tests."""
+"""Configuration of the whole suite: Hypothesis profiles, tracebacks of crashes, the count of GPU tests, runtimes."""
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import gc
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
-if TYPE_CHECKING:
-    import pytest
+import offload as omp
+from offload.devices.sim import SimEvent
 
 # `pytest --hypothesis-profile=soak` takes the other one.
 settings.register_profile("ci", deadline=None, print_blob=True)  # a deadline measures the machine, not the code
@@ -51,3 +54,90 @@ class GpuCount:
 def pytest_configure(config: pytest.Config) -> None:
     """Attach the count to this run."""
     config.pluginmanager.register(GpuCount(), "offload-gpu-count")
+
+
+# -- runtimes -------------------------------------------------------------------------------------
+def count_gpus():
+    """Return how many GPUs CuPy sees; 0 without CuPy."""
+    try:
+        from offload.devices.cuda import device_count
+    except ImportError:
+        return 0
+    return device_count()
+
+
+def check_nothing_left(runtime):
+    """Check a closed runtime: counts zero, no device memory, no task unfinished, no thread."""
+    gc.collect()
+    for place in runtime.places:
+        assert place.table.entries() == ()
+        assert place.device.live_nbytes() == 0, f"{place.device.name} has {place.device.live_nbytes()} bytes allocated"
+        assert not place.in_flight
+    unfinished = [task for frame in (*runtime._roots, *runtime.engine.frames) for task in frame.children.live]
+    assert not unfinished, unfinished
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offload-")]
+
+
+@contextlib.contextmanager
+def checked(devices, **kwargs):
+    """Open a runtime with ``check=True``, and check after it that nothing is left."""
+    with omp.Runtime(devices, check=True, **kwargs) as runtime:
+        yield runtime
+    check_nothing_left(runtime)
+
+
+@pytest.fixture(params=["sim:1", "sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
+def devices(request):
+    """The devices of a runtime, as it takes them."""
+    if request.param == "cuda" and not count_gpus():
+        pytest.skip("CuPy sees no GPU")
+    return request.param
+
+
+@pytest.fixture
+def runtime(devices):
+    """A current runtime on each kind of device; afterwards nothing may be left of it."""
+    with checked(devices) as runtime:
+        yield runtime
+
+
+@pytest.fixture
+def sim():
+    """A current runtime with one simulated device; afterwards nothing may be left of it."""
+    with checked("sim:1") as runtime:
+        yield runtime
+
+
+class Streams:
+    """Holds the streams of the simulated devices until `go`, if it is to."""
+
+    def __init__(self, runtime, *, holds):
+        self.latches = []
+        for place in runtime.places if holds else ():
+            if place.device.kind != "sim":
+                continue
+            latch = SimEvent(place.device)
+            self.latches.append(latch)
+            for number in range(8):
+                place.pool.numbered(number).stream.wait_event(latch)
+
+    def go(self):
+        for latch in self.latches:
+            latch.fire()
+
+
+@pytest.fixture(params=["one worker", "four workers", "delayed streams"])
+def streams(request, devices):
+    """A current runtime with one worker, with four, or with streams that stand still until ``streams.go()``."""
+    with checked(devices, num_threads=1 if request.param == "one worker" else 4) as runtime:
+        streams = Streams(runtime, holds=request.param == "delayed streams")
+        try:
+            yield streams
+        finally:
+            streams.go()
+
+
+@pytest.fixture(params=["before", "during", "after"])
+def moment(request):
+    """When an event is fulfilled: before the body begins, in it, or after it."""
+    return request.param

@@ -1,15 +1,15 @@
-"""``offload bench tasks``: what a task costs here, beside Dask's threaded scheduler on the same graph in the same run."""
+"""``offload bench tasks``: what a task costs, beside Dask's threaded scheduler in the same run."""
 
 from __future__ import annotations
 
 import gc
 import json
+import sys
 import time
+from importlib.metadata import version
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import dask
-import dask.threaded
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    _Timed = tuple[Callable[[], None], int]
+
 _N_TASKS = 20_000
 _DASK_SHARE = 10
 """Dask, a hundred times as slow, gets a tenth of the tasks."""
@@ -29,8 +31,8 @@ _DASK_SHARE = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Time null tasks, each with one inout dependence: a chain, where all name one array, and independent ones, where each names its "
-        "own element. The time is from the first task to the end of the taskwait."
+        "Time null tasks, each with one inout dependence: a chain, where all name one array, and independent ones, "
+        "where each names its own element. The time is from the first task to the end of the taskwait."
     )
     parser.add_argument(
         "--tasks", metavar="N", type=int, default=_N_TASKS, help=f"tasks a run; Dask gets a tenth (default: {_N_TASKS})"
@@ -54,23 +56,21 @@ def run(args: argparse.Namespace) -> int:
     data = np.zeros(n_tasks)
     items = [data[i : i + 1] for i in range(n_tasks)]
     results = {}
-    with omp.Runtime("none") as runtime:
+    with omp.Runtime("none"):
         for name, ours, dasks in (
             ("chain", lambda: _chain(data, n_tasks), lambda: _dask_chain(n_dask)),
             ("independent", lambda: _independent(items), lambda: _dask_independent(n_dask)),
         ):
             results[name] = _compare((ours, n_tasks), (dasks, n_dask), args.repeat)
-        num_threads = runtime.engine.num_threads
     figures = {
         "unit": "µs a task",
         "repeat": args.repeat,
         "tasks": {"offload": n_tasks, "dask": n_dask},
-        "dask_version": dask.__version__,
-        "workers": num_threads,
+        "dask_version": version("dask"),
         "graphs": results,
     }
     if args.json:
-        print(json.dumps(figures))
+        sys.stdout.write(json.dumps(figures) + "\n")
     else:
         Console().print(_table(figures))
     return 0
@@ -99,19 +99,21 @@ def _independent(items: list[np.ndarray[Any, Any]]) -> None:
 
 
 def _dask_chain(n_tasks: int) -> None:
+    from dask.threaded import get
+
     graph: dict[Any, Any] = {0: (_nothing,)}
     graph.update({i: (_nothing, i - 1) for i in range(1, n_tasks)})
-    dask.threaded.get(graph, n_tasks - 1)
+    get(graph, n_tasks - 1)
 
 
 def _dask_independent(n_tasks: int) -> None:
-    graph: dict[Any, Any] = {i: (_nothing,) for i in range(n_tasks)}
-    dask.threaded.get(graph, list(graph))
+    from dask.threaded import get
+
+    graph: dict[Any, Any] = dict.fromkeys(range(n_tasks), (_nothing,))
+    get(graph, list(graph))
 
 
-def _compare(
-    ours: tuple[Callable[[], None], int], dasks: tuple[Callable[[], None], int], repeat: int
-) -> dict[str, Any]:
+def _compare(ours: _Timed, dasks: _Timed, repeat: int) -> dict[str, Any]:
     """Time both in turn; microseconds a task."""
     times_us: dict[str, list[float]] = {"offload": [], "dask": []}
     for turn in range(-1, repeat):  # the first one warms up
@@ -122,28 +124,28 @@ def _compare(
             if turn >= 0:
                 times_us[name].append((time.perf_counter() - began_s) * 1e6 / n_tasks)
     medians = {name: median(times) for name, times in times_us.items()}
+    spread = {
+        name: {"median_us": medians[name], "min_us": min(times), "max_us": max(times)}
+        for name, times in times_us.items()
+    }
     return {
-        **{
-            name: {"median_us": medians[name], "min_us": min(times), "max_us": max(times)}
-            for name, times in times_us.items()
-        },
+        **spread,
         "ratio": medians["dask"] / medians["offload"],
     }
 
 
 def _table(figures: dict[str, Any]) -> Table:
     counts = figures["tasks"]
-    shown = Table(
-        title=f"null tasks with one inout, µs a task: median of {figures['repeat']} (spread)", title_justify="left"
-    )
+    title = f"null tasks with one inout, µs a task: median of {figures['repeat']} (lowest to highest)"
+    shown = Table(title=title, title_justify="left")
     shown.add_column("graph")
     shown.add_column(f"offload, {counts['offload']:,} tasks", justify="right")
     shown.add_column(f"Dask {figures['dask_version']} threaded, {counts['dask']:,} tasks", justify="right")
-    shown.add_column("ratio", justify="right")
+    shown.add_column("Dask / offload", justify="right")
     for name, result in figures["graphs"].items():
         cells = (
-            f"{one['median_us']:.1f} ({one['min_us']:.1f} – {one['max_us']:.1f})"
+            f"{one['median_us']:.1f} ({one['min_us']:.1f} to {one['max_us']:.1f})"
             for one in (result["offload"], result["dask"])
         )
-        shown.add_row(name, *cells, f"{result['ratio']:.0f} ×")
+        shown.add_row(name, *cells, f"{result['ratio']:.0f}")
     return shown

@@ -39,5 +39,5 @@ def _load(name: str, *places: Path) -> ModuleType:
                 spec.loader.exec_module(module)
                 return module
     raise UnsupportedError(
-        f"{name}.py is not here: looked for {', '.join(map(str, places))}; run from a clone of the project"
+        f"{name}.py is not here: looked for {' and '.join(map(str, places))}; use a clone of the project"
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +20,13 @@ from offload.demo.examples import load_benchmark, load_example
 from offload.demo.link import host_slab, measure_link
 from offload.demo.npy import open_field, reserve_output, result_dtype
 from offload.demo.pieces import cut
-from offload.demo.report import TOLERANCE, Report, table
+from offload.demo.report import Report, table
 from offload.errors import ClauseError, DeviceMemoryError
 from offload.icv import parse_nbytes
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import ModuleType
 
     from offload.demo.pieces import Pieces
@@ -43,35 +43,24 @@ _REPEATS_OF_PEER = 7
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Transform a 3-D field in host memory, piece by piece, on a device that need not hold it: synchronously, then as "
-        "asynchronous tasks. The output is what numpy.fft.fftn gives."
+        "Transform a 3-D field in host memory, piece by piece, on a device that need not hold it: synchronously, then "
+        "in asynchronous tasks. The output is what numpy.fft.fftn gives."
     )
-    parser.add_argument(
-        "--input", metavar="FIELD.npy", help="a 3-D array of floats or complex numbers (default: a Taylor-Green vortex)"
-    )
-    parser.add_argument(
-        "--output", metavar="OUT.npy", help="where the transform goes: complex64, or complex128 for 64-bit input"
-    )
-    parser.add_argument(
-        "--shape", metavar="NZ,NY,NX", help=f"of the generated field (default: {','.join(map(str, SHAPE))})"
-    )
-    pieces = parser.add_mutually_exclusive_group()
-    pieces.add_argument("--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x")
-    pieces.add_argument(
-        "--planes", metavar="K", type=int, help="transform groups of K planes (default: pieces of up to 32 MB)"
-    )
-    parser.add_argument("--buffers", metavar="B", type=int, default=3, help="device buffers in turn (default: 3)")
-    parser.add_argument("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M and G")
-    parser.add_argument("--devices", metavar="SPEC", help="cuda, cuda:1, sim (default: CUDA if there is any, else sim)")
-    parser.add_argument("--graph", metavar="F", help="write the task graph to F (.svg or .dot), or show it (-)")
-    parser.add_argument("--verify", action="store_true", help="compare with scipy.fft or NumPy; exit 1 if it differs")
-    parser.add_argument(
-        "--repeat", metavar="N", type=int, help="times each form is run; medians are shown (default: 3, large fields 1)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, and nothing else")
-    parser.add_argument(
-        "--peer", action="store_true", help="also time streams and events written by hand (CUDA, in a checkout)"
-    )
+    add = parser.add_argument
+    add("--input", metavar="FIELD.npy", help="3-D floats or complex numbers (default: a Taylor-Green vortex)")
+    add("--output", metavar="OUT.npy", help="the transform: complex64, or complex128 for 64-bit input")
+    add("--shape", metavar="NZ,NY,NX", help=f"of the generated field (default: {','.join(map(str, SHAPE))})")
+    pieces = parser.add_mutually_exclusive_group().add_argument
+    pieces("--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x")
+    pieces("--planes", metavar="K", type=int, help="transform groups of K planes (default: up to 32 MB)")
+    add("--buffers", metavar="B", type=int, default=3, help="device buffers in turn (default: 3)")
+    add("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M and G")
+    add("--devices", metavar="SPEC", help="cuda, cuda:1, sim (default: CUDA, else sim)")
+    add("--graph", metavar="F", help="write the task graph to F (.svg or .dot), or show it (-)")
+    add("--verify", action="store_true", help="compare with scipy.fft or NumPy; exit 1 if it differs")
+    add("--repeat", metavar="N", type=int, help="runs of each form (default: 3, large fields 1)")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -153,9 +142,7 @@ def _source(args: argparse.Namespace) -> Any:
         return _TaylorGreen(shape or SHAPE)
     found = open_field(args.input)
     if shape is not None and shape != found.shape:
-        raise ClauseError(
-            f"--shape {args.shape}: {args.input} has the shape {','.join(map(str, found.shape))}; leave --shape out"
-        )
+        raise ClauseError(f"--shape {args.shape}: {args.input} has the shape {found.shape}; leave --shape out")
     return found
 
 
@@ -188,7 +175,7 @@ def reference(source: Any, shape: tuple[int, ...]) -> Array:
         from scipy.fft import fftn
     except ImportError:
         return np.fft.fftn(whole)
-    return fftn(whole, overwrite_x=True, workers=-1)  # type: ignore[no-any-return]  # SciPy is not typed
+    return fftn(whole, overwrite_x=True, workers=-1)
 
 
 def relative_error(slab: Array, expected: Array) -> float:
@@ -223,9 +210,10 @@ class _Job:
         pieces = cut(shape, dtype.itemsize, device, buffers=args.buffers, planes=args.planes, pencils=args.pencils)
         self.slab = host_slab(shape, dtype, device)
         buffers: list[Any] = []
+        passes: list[Any] = []
         try:
             buffers += (omp.target_alloc(pieces.largest, dtype) for _ in range(args.buffers))
-            passes = self._plan(example, buffers, pieces)
+            passes += self._plan(example, buffers, pieces)
             rate, bound = measure_link(device, self.slab, buffers)
             report = Report(
                 device=device.name,
@@ -248,7 +236,7 @@ class _Job:
             self._time(report, example, passes, peer)
             return report
         finally:
-            passes = None
+            passes.clear()
             while buffers:
                 omp.target_free(buffers.pop())
 
@@ -260,36 +248,33 @@ class _Job:
         except MemoryError as error:  # CuPy's is one
             free_nbytes, total_nbytes = self.device.memory_info()
             raise DeviceMemoryError(
-                f"cuFFT's work areas do not fit beside {len(buffers)} buffers of {buffers[0].nbytes:,} bytes: {free_nbytes:,} of {total_nbytes:,} bytes "
-                "are free; take smaller pieces, fewer --buffers or more --device-memory"
+                f"cuFFT's work areas do not fit beside {len(buffers)} buffers of {buffers[0].nbytes:,} bytes: "
+                f"{free_nbytes:,} of {total_nbytes:,} bytes are free; take smaller pieces, fewer --buffers or "
+                "more --device-memory"
             ) from error
 
     def _time(self, report: Report, example: ModuleType, passes: list[Any], peer: ModuleType | None) -> None:
         """Time the forms in turn, on a field that is loaded afresh, and check what they made of it."""
         args = self.args
-        forms: dict[str, Callable[[Any], None]] = {
-            "sync": lambda each: example.fft3d(self.slab, passes, nowait=False, each=each),
-            "async": lambda each: example.fft3d(self.slab, passes, each=each),
-        }
+        forms: dict[str, Callable[[Any], None]] = {}
+        forms["sync"] = lambda each: example.fft3d(self.slab, passes, nowait=False, each=each)
         if peer is not None:
             streams = peer.Streams(passes[0].buffers)
-            forms = {
-                "sync": forms["sync"],
-                "peer": lambda _: peer.fft3d(self.slab, passes, streams),
-                "async": forms["async"],
-            }
+            forms["peer"] = lambda _: peer.fft3d(self.slab, passes, streams)
+        forms["async"] = lambda each: example.fft3d(self.slab, passes, each=each)  # last: its result is the output
         repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= _LARGE_NBYTES else 3)
         expected = reference(self.source, self.slab.shape) if args.verify else None
         if args.graph:
             with omp.record() as self.graph:
                 example.fft3d(self.slab, passes)
-        elif self.device.kind == "cuda":
-            example.fft3d(self.slab, passes)  # the first run loads cuFFT's kernels
+        elif repeats > 1 or self.device.kind == "cuda":
+            example.fft3d(self.slab, passes)  # the first run loads libraries and touches memory
         with _progress(args.json) as progress:
-            bar = progress.add_task("", total=repeats * len(forms) * sum(report.pieces))
+            n_pieces = sum(report.pieces)
+            bar = progress.add_task("", total=repeats * len(forms) * n_pieces)
             for turn in range(repeats):
-                for name, form in forms.items():
-                    progress.update(bar, description=f"{name} {turn + 1}/{repeats}")
+                for number, (name, form) in enumerate(forms.items(), turn * len(forms)):
+                    progress.update(bar, description=f"{name} {turn + 1}/{repeats}", completed=number * n_pieces)
                     load(self.slab, self.source)
                     began_s = time.perf_counter()
                     form(None if progress.disable else lambda _: progress.advance(bar))
@@ -316,7 +301,7 @@ def _show(args: argparse.Namespace, report: Report, graph: Any) -> None:
     if graph is not None and args.graph != "-":
         graph.visualize(args.graph)
     if args.json:
-        print(json.dumps(report.as_json()))
+        sys.stdout.write(json.dumps(report.as_json()) + "\n")
         return
     console = Console()
     if graph is not None and args.graph == "-":

@@ -35,22 +35,23 @@ def host_slab(shape: tuple[int, ...], dtype: np.dtype[Any], device: Device) -> A
     physical_nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         if nbytes > physical_nbytes:
-            raise MemoryError
+            raise MemoryError  # noqa: TRY301  # told below, with that of NumPy and CUDA
         if device.kind != "cuda":
             return np.empty(shape, dtype)
         memory = device.namespace().cuda.alloc_pinned_memory(nbytes)
         return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
     except MemoryError as error:
         raise ClauseError(
-            f"the field takes {nbytes:,} bytes of host memory as {dtype}{list(shape)}; this machine has {physical_nbytes:,}: transform a smaller one"
+            f"the field takes {nbytes:,} bytes of host memory as {dtype}{list(shape)}; this machine has "
+            f"{physical_nbytes:,}: transform a smaller one"
         ) from error
 
 
 def measure_link(device: Device, slab: Array, buffers: list[Any]) -> tuple[float, str]:
-    """Return the bytes per second of each direction while both are busy, and how that was measured. Overwrites the slab.
+    """Return the bytes per second of each direction, and how that was measured. Overwrites the slab.
 
-    On CUDA two streams copy at once, between pinned memory and two buffers (or halves of one). On the simulated device, whose
-    link is this machine's memory, it is `numpy.copyto` in one direction at a time.
+    On CUDA two streams copy at once, between pinned memory and two buffers (or halves of one). On the simulated
+    device, whose link is this machine's memory, it is `numpy.copyto` in one direction at a time.
     """
     flat = slab.reshape(-1)
     if device.kind != "cuda":
@@ -69,14 +70,15 @@ def measure_link(device: Device, slab: Array, buffers: list[Any]) -> tuple[float
 def _measure_cuda(flat: Array, buffers: list[Any]) -> float:
     first = buffers[0]
     cuda = array_namespace(first).cuda
-    half = first.size // 2
-    inward, outward = (first, buffers[1]) if len(buffers) > 1 else (first[:half], first[half:])
-    count = max(1, min(inward.size, outward.size, flat.size // 2))
+    half = -(-first.size // 2)
+    inward, outward = (first, buffers[1]) if len(buffers) > 1 else (first[:half], first[-half:])
+    count = min(inward.size, -(-flat.size // 2))
     nbytes = count * flat.itemsize
     host = flat.__array_interface__["data"][0]
+    last = host + flat.nbytes - nbytes
     with first.device:
         streams = cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
-        rates = []
+        rates: list[float] = []
         for _ in range(3):
             turns = max(1, _MEASURED_NBYTES // nbytes)
             for stream in streams:
@@ -84,9 +86,7 @@ def _measure_cuda(flat: Array, buffers: list[Any]) -> float:
             began_s = time.perf_counter()
             for _ in range(turns):
                 cuda.runtime.memcpyAsync(inward.data.ptr, host, nbytes, _TO_DEVICE, streams[0].ptr)
-                cuda.runtime.memcpyAsync(
-                    host + flat.nbytes - nbytes, outward.data.ptr, nbytes, _TO_HOST, streams[1].ptr
-                )
+                cuda.runtime.memcpyAsync(last, outward.data.ptr, nbytes, _TO_HOST, streams[1].ptr)
             for stream in streams:
                 stream.synchronize()
             rates.append(turns * nbytes / (time.perf_counter() - began_s))

@@ -1,4 +1,4 @@
-"""Fields in ``.npy`` files: checked before anything is done with them, mapped and not read; written all or not at all."""
+"""Fields in ``.npy`` files: checked before anything is done with them, mapped rather than read; written all or not."""
 
 from __future__ import annotations
 
@@ -38,34 +38,27 @@ def open_field(path: str) -> Array:
         There is no such file, it is no ``.npy`` file, is truncated, or holds something else.
     """
     where = f"--input {path}"
+    wanted = "name a .npy file with a 3-D array of floats or complex numbers"
     if not Path(path).exists():
-        raise ClauseError(
-            f"{where}: there is no such file; name a .npy file with a 3-D array of floats or complex numbers"
-        )
+        raise ClauseError(f"{where}: there is no such file; {wanted}")
     if not Path(path).is_file():
-        raise ClauseError(
-            f"{where} is not a regular file; name a .npy file with a 3-D array of floats or complex numbers"
-        )
+        raise ClauseError(f"{where} is not a regular file; {wanted}")
     try:
         with Path(path).open("rb") as file:
             shape, fortran_order, dtype = _read_header(file, where)
             offset, size = file.tell(), os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise ClauseError(
-            f"{where} cannot be read: {error.strerror or error}; check the path and its permissions"
-        ) from error
+        raise ClauseError(f"{where} cannot be read: {error.strerror or error}; check its permissions") from error
     result_dtype(dtype, where)
     if len(shape) != 3:
-        raise ClauseError(
-            f"{where} has {len(shape)} dimensions, shape {shape}; the transform takes 3: reshape it and save it again"
-        )
+        raise ClauseError(f"{where} has {len(shape)} dimensions, {shape}; the transform takes 3: reshape and save it")
     if 0 in shape:
         raise ClauseError(f"{where} has shape {shape}, which is no element at all; give a field with at least one")
     nbytes = math.prod(shape) * dtype.itemsize
     if size < offset + nbytes:
         raise ClauseError(
-            f"{where} is truncated: its header promises {nbytes:,} bytes of {dtype}{list(shape)}, {max(size - offset, 0):,} are there; "
-            "copy or write it again"
+            f"{where} is truncated: its header promises {nbytes:,} bytes of {dtype}{list(shape)}, "
+            f"{size - offset:,} are there; copy or write it again"
         )
     return np.memmap(path, dtype, "r", offset, shape, "F" if fortran_order else "C")
 
@@ -87,12 +80,20 @@ def result_dtype(dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
         **dict.fromkeys("biu", "convert it with .astype('f4') or .astype('f8')"),
     }.get(dtype.kind, "save numbers")
     raise ClauseError(
-        f"{where} holds {_KINDS.get(dtype.kind, 'data')} ({dtype}); the transform takes floats and complex numbers of 16 to 64 bits: {advice}"
+        f"{where} holds {_KINDS.get(dtype.kind, 'data')} ({dtype}); the transform takes "
+        f"floats of 16, 32 or 64 bits and complex numbers of those: {advice}"
     )
 
 
-_KINDS = {"U": "strings", "S": "strings", "T": "strings", "O": "Python objects", "V": "records", "M": "dates", "m": "times", "b": "booleans",
-          "i": "integers", "u": "integers", "f": "long doubles", "c": "long doubles"}  # fmt: skip
+_KINDS = {
+    **dict.fromkeys("USTa", "strings"),
+    **dict.fromkeys("iu", "integers"),
+    **dict.fromkeys("fc", "long doubles"),
+    **dict.fromkeys("Mm", "dates"),
+    "O": "Python objects",
+    "V": "records",
+    "b": "booleans",
+}
 
 
 def _read_header(file: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -102,15 +103,12 @@ def _read_header(file: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.
         raise ClauseError(f"{where} is not a .npy file; write it with numpy.save") from error
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
-        raise ClauseError(
-            f"{where} is a .npy file of version {version[0]}.{version[1]}, which plain numbers do not need; write it with numpy.save"
-        )
+        number = ".".join(map(str, version))
+        raise ClauseError(f"{where}: version {number} of .npy is not for plain numbers; write it with numpy.save")
     try:
         shape, fortran_order, dtype = readers[version](file)
     except Exception as error:  # NumPy evaluates the header's text: what a damaged one raises is open
-        raise ClauseError(
-            f"{where}: its header is damaged ({type(error).__name__}: {error}); copy or write it again"
-        ) from error
+        raise ClauseError(f"{where}: its header is damaged ({error!r:.200}); copy or write it again") from error
     return shape, fortran_order, dtype
 
 
@@ -152,14 +150,15 @@ def reserve_output(path: str, nbytes: int) -> Iterator[Output]:
         file = part.open("xb")
     except OSError as error:
         raise ClauseError(
-            f"{where} cannot be written: {error.strerror or error}: {str(target.parent)!r}; name a file in a directory that takes it"
+            f"{where} cannot be written: {error.strerror or error} in {str(target.parent)!r}; name a file elsewhere"
         ) from error
     try:
         with file:
             free_nbytes = shutil.disk_usage(target.parent).free
             if free_nbytes < nbytes:
                 raise ClauseError(
-                    f"{where} needs {nbytes:,} bytes, {free_nbytes:,} are free in {str(target.parent)!r}; name a file elsewhere"
+                    f"{where} needs {nbytes:,} bytes, {free_nbytes:,} are free in {str(target.parent)!r}; "
+                    "name a file elsewhere"
                 )
             yield Output(target, part, file)
     finally:

@@ -89,9 +89,9 @@ def cut(
     needed_nbytes = buffers * pieces.largest * itemsize
     if needed_nbytes > free_nbytes:
         raise DeviceMemoryError(
-            f"{buffers} buffers of {pieces.largest * itemsize:,} bytes need {needed_nbytes:,} bytes of memory on {device.name}, "
-            f"{free_nbytes:,} of {total_nbytes:,} are free; take smaller pieces (--planes 1, more --pencils), fewer --buffers, "
-            "or a device with more memory",
+            f"{buffers} buffers of {pieces.largest * itemsize:,} bytes need {needed_nbytes:,} bytes of memory on "
+            f"{device.name}, {free_nbytes:,} of {total_nbytes:,} are free; take smaller pieces (--planes 1, more "
+            "--pencils), fewer --buffers, or a device with more memory",
             needed_nbytes,
             free_nbytes,
         )

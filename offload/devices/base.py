@@ -142,6 +142,9 @@ class Device(Protocol):
     def namespace(self) -> ModuleType | Any:
         """Return the module whose functions make arrays on this device."""
 
+    def check(self, stream: Any) -> None:
+        """Raise `DeviceLostError` if work on the device is known to have failed; wait for nothing."""
+
     # -- life ------------------------------------------------------------------------------------
     def synchronize(self) -> None:
         """Block until every stream of the device is idle; raise `DeviceLostError` if one failed."""

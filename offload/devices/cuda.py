@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
+_NOT_READY = 600  # cudaErrorNotReady
 _PAGEABLE = 0  # cudaMemoryTypeUnregistered
 _WIDTHS = {16: np.dtype("c16"), 8: np.dtype("u8"), 4: np.dtype("u4"), 2: np.dtype("u2"), 1: np.dtype("u1")}
 
@@ -108,10 +109,11 @@ class CudaDevice:
 
     def passed(self, event: Any) -> bool:
         """Tell whether ``event`` has passed; raise `DeviceLostError` if it never will."""
-        try:
-            return bool(event.done)
-        except cuda.CUDARuntimeError as error:
+        status = cuda.eventQuery(event.ptr)  # returns the status, where CuPy's other calls raise
+        if status not in (0, _NOT_READY):
+            error = cuda.CUDARuntimeError(status)
             raise self._lost(error) from error
+        return bool(status == 0)
 
     def wake(self, stream: Any, wakeup: Any) -> None:
         """Have the driver post ``wakeup``, a `SemaphoreWakeup`, when ``stream`` gets here."""
@@ -227,6 +229,13 @@ class CudaDevice:
         return cupy  # type: ignore[no-any-return]  # CuPy is not typed
 
     # -- life ------------------------------------------------------------------------------------
+    def check(self, stream: Any) -> None:
+        """Raise `DeviceLostError` if work on the device is known to have failed; such an error sticks to every call."""
+        status = cuda.streamQuery(stream.ptr)
+        if status not in (0, _NOT_READY):
+            error = cuda.CUDARuntimeError(status)
+            raise self._lost(error) from error
+
     def synchronize(self) -> None:
         """Block until every stream of the device is idle."""
         with self._errors():

@@ -139,6 +139,9 @@ class NullDevice:
         return types.SimpleNamespace(empty=lambda shape, dtype: self.alloc(shape, dtype, stream))
 
     # -- life ------------------------------------------------------------------------------------
+    def check(self, stream: Any) -> None:
+        """Do nothing: nothing fails here."""
+
     def synchronize(self) -> None:
         """Note it."""
         self.calls.append(("synchronize",))

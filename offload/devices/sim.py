@@ -225,6 +225,10 @@ class SimDevice:
         return self._namespace
 
     # -- life ------------------------------------------------------------------------------------
+    def check(self, stream: SimStream) -> None:  # any stream of a lost device tells
+        """Raise `DeviceLostError` if work on the device has failed."""
+        self.fate.check()
+
     def synchronize(self) -> None:
         """Block until every stream is idle; raise `DeviceLostError` if one failed."""
         events = []

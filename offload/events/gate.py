@@ -98,20 +98,26 @@ class Gate:
     def _complete(self) -> None:
         while True:
             self._wakeup.wait(self._patience_s())
-            passed: list[tuple[Item, BaseException | None]] = []
-            with self._lock:
-                for lane, tickets in list(self._lanes.items()):
-                    self._advance(lane, tickets, passed)
-                for item, _ in passed:
-                    self._waiting.discard(item)
-                    self._watched.discard(item)
-                finished = self._closed and not self._lanes
-            self.moved += len(passed)
-            for item, error in passed:
-                item.passed(error)
-            del passed
-            if finished:
+            if self._look():
                 return
+
+    def _look(self) -> bool:
+        """Tell every item that has passed; return whether the gate is closed and nothing is left.
+
+        A method of its own, so that the thread keeps nothing alive while it waits.
+        """
+        passed: list[tuple[Item, BaseException | None]] = []
+        with self._lock:
+            for lane, tickets in list(self._lanes.items()):
+                self._advance(lane, tickets, passed)
+            for item, _ in passed:
+                self._waiting.discard(item)
+                self._watched.discard(item)
+            finished = self._closed and not self._lanes
+        self.moved += len(passed)
+        for item, error in passed:
+            item.passed(error)
+        return finished
 
     def _advance(self, lane: Any, tickets: deque[Ticket], passed: list[tuple[Item, BaseException | None]]) -> None:
         """Take from the lane what has passed, and see that a callback is outstanding for the rest."""

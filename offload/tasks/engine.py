@@ -148,7 +148,7 @@ class Engine:
         self.frames: list[Frame] = []
         self.closed: str = ""
         self.activity = 0
-        self.gives_up = False
+        self.gives_up = self.gave_up = False  # for the end of the process: a wait that nothing moves ends
         self.hang_s = hang_s
         self._rng = rng
         self._lock = threading.Lock()  # for what happens seldom, and in several steps
@@ -432,6 +432,7 @@ class Engine:
                 lines += [f"  {task.story()}" for task in waits if not task.finished][:20]
                 sys.stderr.write("\n".join([*lines, ""]))
                 if self.gives_up:
+                    self.gave_up = True
                     raise UsageError(f"{what} was given up: nothing had moved for {self.hang_s:g} s")
 
     def adopt(self, frame: Frame) -> None:

@@ -45,7 +45,7 @@ class Latch:
         # new may be loaded while a stream is held.
         warm = cupy.zeros(4, "f8"), cupy.zeros(4, "f4")
         for array in warm:
-            array += 1
+            cupy.add(array, 1, out=array)
             array.fill(2)
             float(array.sum())
             cupy.multiply(array, 2, out=array)

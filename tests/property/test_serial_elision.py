@@ -1,0 +1,326 @@
+"""Serial elision: with covering clauses, memory is bit-identical to the serial run, under every schedule.
+
+A program is a list of operations on four host arrays and two device buffers. `Serial` runs it with NumPy, one operation
+after the other; `Offloaded` generates the constructs. Arrays that a data region holds are touched by target regions on
+that device only, others in fixed blocks, as the standard asks: so each program is conforming.
+"""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import offload as omp
+from offload import alloc, from_, in_, inout, out, release, to, tofrom
+
+N_ARRAYS, BLOCK = 4, 4
+BLOCKS = (slice(0, 8, 2), slice(1, 8, 2)), (slice(0, 4), slice(4, 8))
+SECTIONS = (*BLOCKS[0], *BLOCKS[1], slice(2, 6), slice(7, 3, -1), slice(1, 5))
+
+
+def fold(y, a, c, *xs):
+    """Do what every body does: ``y = a * y + c + sum(xs)``."""
+    total = c
+    for x in xs:
+        total = total + x
+    if a:
+        total = total + a * y
+    y[...] = total
+
+
+# -- programs -------------------------------------------------------------------------------------
+@st.composite
+def item(draw, held):
+    """Return (array number, slice): any section of an array that is held, a block of one that is not."""
+    k = draw(st.integers(0, N_ARRAYS - 1))
+    return k, draw(st.sampled_from(SECTIONS if k in held else BLOCKS[k % 2]))
+
+
+@st.composite
+def fold_operation(draw, held, n_devices):
+    """Return an operation that writes one item and reads some, where it may run."""
+    devices = st.integers(0, n_devices - 1)
+    y = draw(item(held))
+    xs = draw(st.lists(item(held), max_size=2))
+    homes = {held[k] for k, _ in (y, *xs) if k in held}
+    if len(homes) > 1:
+        xs = []
+        homes = {held[y[0]]} if y[0] in held else set()
+    kind = "target" if homes else draw(st.sampled_from(["target", "target", "task", "detach", "nested"]))
+    a, c = draw(st.integers(0, 3)), draw(st.integers(-9, 9))
+    return {
+        "kind": kind,
+        "device": homes.pop() if homes else draw(devices),
+        "y": y,
+        "xs": xs,
+        "a": a,
+        "c": c,
+        "nowait": draw(st.booleans()),
+        "map": draw(st.sampled_from(["exact", "implicit", "wide"])),
+        "how": draw(st.sampled_from(["before", "inside", "after", "stream"])),
+    }
+
+
+@st.composite
+def operations(draw, n_devices, held, depth, size=8):
+    """Return a list of operations; ``held`` says which arrays are mapped, and where."""
+    program = []
+    held = dict(held)
+    outer = set(held)
+    for _ in range(draw(st.integers(1, size))):
+        kind = draw(st.sampled_from(["fold"] * 6 + ["copy", "buffer", "wait", "waitfor", "enter", "exit", "data", "group"]))
+        free = [k for k in range(N_ARRAYS) if k not in held]
+        if kind == "fold":
+            program.append(draw(fold_operation(held, n_devices)))
+        elif kind == "copy":
+            ours = st.sampled_from([k for k in range(N_ARRAYS) if k not in held]) if free else None
+            if ours is not None:
+                k = draw(ours)
+                program.append(
+                    {"kind": "copy", "block": (k, draw(st.sampled_from(BLOCKS[k % 2]))), "buffer": draw(st.integers(0, 1)), "out": draw(st.booleans())}
+                )
+        elif kind == "buffer":
+            program.append({"kind": "buffer", "buffer": draw(st.integers(0, 1)), "a": draw(st.integers(0, 3)), "c": draw(st.integers(-9, 9))})
+        elif kind == "wait":
+            program.append({"kind": "wait"})
+        elif kind == "waitfor":
+            program.append({"kind": "waitfor", "array": draw(st.integers(0, N_ARRAYS - 1))})
+        elif kind == "enter" and free:
+            k, device = draw(st.sampled_from(free)), draw(st.integers(0, n_devices - 1))
+            held[k] = device
+            program.append({"kind": "enter", "array": k, "device": device, "nowait": draw(st.booleans())})
+        elif kind == "exit" and set(held) - outer:
+            k = draw(st.sampled_from(sorted(set(held) - outer)))
+            program.append({"kind": "exit", "array": k, "device": held.pop(k), "nowait": draw(st.booleans())})
+        elif kind == "data" and free and depth:
+            k, device = draw(st.sampled_from(free)), draw(st.integers(0, n_devices - 1))
+            inner = draw(operations(n_devices, {**held, k: device}, depth - 1, 5))
+            program.append({"kind": "data", "array": k, "device": device, "body": inner, "nogroup": draw(st.booleans())})
+        elif kind == "group" and depth:
+            program.append({"kind": "group", "body": draw(operations(n_devices, held, depth - 1, 5))})
+    program.extend(
+        {"kind": "exit", "array": k, "device": held[k], "nowait": draw(st.booleans())} for k in sorted(set(held) - outer)
+    )
+    return program
+
+
+@st.composite
+def programs(draw):
+    n_devices = draw(st.sampled_from([1, 2]))
+    return n_devices, draw(operations(n_devices, {}, 2))
+
+
+# -- interpreters -----------------------------------------------------------------------------------
+class Memory:
+    """The host arrays at the start of each run, and what the buffers hold."""
+
+    def __init__(self):
+        self.arrays = [np.arange(8, dtype=np.int64) + 10 * k for k in range(N_ARRAYS)]
+        self.buffers = [np.zeros(BLOCK, np.int64), np.zeros(BLOCK, np.int64)]
+
+    def view(self, chosen):
+        return self.arrays[chosen[0]][chosen[1]]
+
+
+class Serial(Memory):
+    def run(self, program):
+        for op in program:
+            kind = op["kind"]
+            if kind in ("target", "task", "detach", "nested"):
+                fold(self.view(op["y"]), op["a"], op["c"], *map(self.view, op["xs"]))
+            elif kind == "copy":
+                host, buffer = self.view(op["block"]), self.buffers[op["buffer"]]
+                if op["out"]:
+                    host[...] = buffer
+                else:
+                    buffer[...] = host
+            elif kind == "buffer":
+                fold(self.buffers[op["buffer"]], op["a"], op["c"])
+            elif kind in ("data", "group"):
+                self.run(op["body"])
+
+
+class Offloaded(Memory):
+    def __init__(self, n_devices):
+        super().__init__()
+        zeros = np.zeros(BLOCK, np.int64)
+        self.device_of = [0, n_devices - 1]
+        self.buffers = [omp.target_alloc(BLOCK, np.int64, device) for device in self.device_of]
+        for buffer in self.buffers:
+            omp.target_memcpy(buffer, zeros)
+        self.foreign = SimpleQueue()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            job = self.foreign.get()
+            if job is None:
+                return
+            job()
+
+    def end(self):
+        self.foreign.put(None)
+        self.thread.join()
+
+    def collect(self):
+        """Bring the buffers home and free them."""
+        found = []
+        for buffer in self.buffers:
+            found.append(np.empty(BLOCK, np.int64))
+            omp.target_memcpy(found[-1], buffer)
+            omp.target_free(buffer)
+        self.buffers = found
+
+    def run(self, program):
+        for op in program:
+            getattr(self, op["kind"])(op)
+
+    def depend(self, op):
+        y, xs = self.view(op["y"]), [self.view(x) for x in op["xs"]]
+        writes = inout(y) if op["a"] else out(y)
+        return y, xs, [writes, *map(in_, xs)]
+
+    def target(self, op):
+        y, xs, depend = self.depend(op)
+        maps = []
+        if op["map"] != "implicit":
+            exact = op["map"] == "exact" and not op["a"]
+            maps = [from_(y) if exact else tofrom(y)]
+            maps += [to(x) for x in xs if not np.shares_memory(x, y)]
+        call = omp.target(map=maps, depend=depend, device=op["device"], nowait=op["nowait"])(self.on_device)
+        call(y, op["a"], op["c"], *xs, device=op["device"])
+
+    @staticmethod
+    def on_device(y, a, c, *xs, device):
+        assert omp.get_device_num() == device
+        assert not omp.is_initial_device()
+        fold(y, a, c, *xs)
+
+    def task(self, op):
+        y, xs, depend = self.depend(op)
+        omp.task(depend=depend, if_=op["nowait"])(fold)(y, op["a"], op["c"], *xs)
+
+    def detach(self, op):
+        """Let the body do a part, and something else the rest, before it fulfils the event."""
+        y, xs, depend = self.depend(op)
+        event = omp.Event()
+        how = op["how"]
+
+        def rest():
+            np.add(y, 1, out=y)
+            event.fulfill()
+
+        def body():
+            fold(y, op["a"], op["c"] - (how != "before"), *xs)
+            if how == "stream":
+                stream = omp.current_stream()
+                stream.launch(np.add, y, 1, y)
+                event.fulfill_on(stream)
+            elif how == "inside":
+                rest()
+            elif how == "after":
+                self.foreign.put(rest)
+
+        if how == "before":
+            event.fulfill()
+        omp.task(depend=depend, detach=event)(body)()
+
+    def nested(self, op):
+        """Let the body generate two tasks, on the halves of the item."""
+        y, xs, depend = self.depend(op)
+        how = op["how"]
+
+        def part(half):
+            own = [x[half] for x in xs]
+            depend = [inout(y[half]), *map(in_, own)]
+            if how in ("before", "after") and not any(np.shares_memory(x, y) for x in xs):
+                maps = [tofrom(y[half])]
+                omp.target(map=maps, depend=depend, nowait=True, device=op["device"])(fold)(y[half], op["a"], op["c"])
+                omp.task(depend=depend)(lambda: [np.add(y[half], x, out=y[half]) for x in own])()
+            else:
+                omp.task(depend=depend)(fold)(y[half], op["a"], op["c"], *own)
+
+        def body():
+            if how in ("before", "stream"):
+                with omp.taskgroup():
+                    part(slice(0, 2))
+                    part(slice(2, 4))
+            else:
+                part(slice(0, 2))
+                part(slice(2, 4))
+                omp.taskwait()
+
+        if any(np.shares_memory(x, y) for x in xs):  # halves would not be covered by the clauses
+            return self.task(op)
+        return omp.task(depend=depend)(body)()
+
+    def copy(self, op):
+        host, buffer = self.view(op["block"]), self.buffers[op["buffer"]]
+        dst, src = (host, buffer) if op["out"] else (buffer, host)
+        omp.target_memcpy_rect_async(dst, src, depend=[out(dst), in_(src)])
+
+    def buffer(self, op):
+        buffer = self.buffers[op["buffer"]]
+        call = omp.target(nowait=True, device=self.device_of[op["buffer"]], depend=[inout(buffer)])(fold)
+        call(buffer, op["a"], op["c"])
+
+    def wait(self, op):
+        omp.taskwait()
+
+    def waitfor(self, op):
+        omp.taskwait(depend=[in_(self.arrays[op["array"]])])
+
+    def enter(self, op):
+        a = self.arrays[op["array"]]
+        omp.target_enter_data(map=[to(a)], depend=[inout(a)], nowait=op["nowait"], device=op["device"])
+
+    def exit(self, op):
+        a = self.arrays[op["array"]]
+        omp.target_exit_data(map=[from_(a)], depend=[inout(a)], nowait=op["nowait"], device=op["device"])
+
+    def data(self, op):
+        a = self.arrays[op["array"]]
+        with omp.target_data(map=[tofrom(a)], depend=[inout(a)], device=op["device"], nogroup=op["nogroup"]):
+            self.run(op["body"])
+
+    def group(self, op):
+        with omp.taskgroup():
+            self.run(op["body"])
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("num_threads", [0, 1, 4])
+@pytest.mark.parametrize("seeded", [False, True])
+@given(programs(), st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_memory_is_that_of_the_serial_run(num_threads, seeded, program, seed):
+    """Every schedule leaves host arrays and device buffers as the serial run does, and nothing mapped."""
+    n_devices, operations = program
+    serial = Serial()
+    serial.run(operations)
+    with omp.Runtime(f"sim:{n_devices}", num_threads=num_threads, check=True, seed=seed if seeded else None):
+        offloaded = Offloaded(n_devices)
+        try:
+            offloaded.run(operations)
+            omp.taskwait()
+        finally:
+            offloaded.end()
+        offloaded.collect()
+    np.testing.assert_array_equal(offloaded.arrays, serial.arrays)
+    np.testing.assert_array_equal(offloaded.buffers, serial.buffers)
+
+
+def test_alloc_and_release_move_nothing():
+    """Storage that is allocated and released leaves the host as it was."""
+    a = np.arange(8)
+    with omp.Runtime("sim", check=True):
+        omp.target_enter_data(map=[alloc(a)])
+        omp.target(map=[to(a)])(lambda a: fold(a, 0, 5))(a)
+        omp.target_exit_data(map=[release(a)])
+    np.testing.assert_array_equal(a, np.arange(8))
