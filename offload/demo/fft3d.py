@@ -129,7 +129,7 @@ class _TaylorGreen:
         self.size = shape[0] * shape[1] * shape[2]
         z, y, x = (2 * np.pi * np.arange(length) / length for length in shape)
         self._z = np.sin(z).astype(np.float32)
-        self._yx = np.outer(np.cos(y), np.cos(x)).astype(np.float32)
+        self._yx = np.outer(np.cos(y).astype(np.float32), np.cos(x).astype(np.float32))
 
     def __getitem__(self, box: tuple[slice, ...]) -> Array:
         return self._z[box[0], None, None] * self._yx[box[1:]]

@@ -29,7 +29,7 @@ slots and a small executor (the user's cluster is as it is), `client.submit` of 
 complete (210 µs a node, and Dask sees no edges), a second key for a gate, fulfilled from outside (a key without a task
 is lost to the scheduler, and one that waits for a `distributed.Event` holds a slot again).
 
-Under a scheduler that Dask was given explicitly, a node is a function that blocks until the node is complete, but
+Under a scheduler that Dask was given explicitly, a node is a function that blocks until the node is complete, and
 under `distributed` again a coroutine.
 """
 
@@ -320,7 +320,10 @@ class _Computation:
 
     def wait(self, done: Callable[[], bool], *, helps: bool = False) -> None:
         """Wait on the computing thread until ``done()``; whatever makes it true unparks the thread."""
-        self.runtime.engine.wait(self.scope, done, (self.group,), "the computation of a graph", helps=helps)
+        from offload.runtime import current_scope_of  # the layer above
+
+        scope = current_scope_of(self.runtime)
+        self.runtime.engine.wait(scope, done, (self.group,), "the computation of a graph", helps=helps)
 
     def settle(self) -> None:
         """Start nothing more and wait until what was started, descendants included, is complete."""
@@ -392,7 +395,7 @@ class _LocalRun(_Computation):
         failure: BaseException | None = None
         values = None
         try:
-            values = get_async(
+            values = get_async(  # type: ignore[no-untyped-call]  # Dask has few types
                 self._submit,
                 max(len(self._dsk), 1),  # nodes in flight; `_pool` has the threads
                 self._dsk,
@@ -645,52 +648,44 @@ def _secede(key: str) -> None:
     get_worker().handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{now_s}"))
 
 
-class _AsyncNodeCall:
-    """What a `NodeCall` becomes on its way through a `distributed.Client`: a coroutine function."""
-
-    def __init__(self, call: NodeCall) -> None:
-        self._call = call
-
-    async def __call__(self, *_predecessors: object) -> Any:
-        call = self._call
-        call.round.begin(call.node)
-        end: Future[None] = Future()
-        computation = _Computation(call.graph.runtime)
-        await _off_the_loop(computation.start, call, lambda: end.set_result(None))
-        if not end.done():
-            _secede(call.node.key)
-            await asyncio.wrap_future(end)
-        await _off_the_loop(computation.settle)
-        computation.raise_failures()
-        return computation.values.get(call.node.key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._call.__reduce__()
+def _restore(process: str, graph_id: int, round_number: int, key: str) -> Callable[..., Any]:
+    """Unpickle a node: under `distributed`, which alone keeps to this process, it becomes a coroutine function."""
+    if process != _PROCESS:
+        return partial(_refuse, key)
+    return partial(_run_restored, process, graph_id, round_number, key)
 
 
-class _Elsewhere:
-    """A node in a process that is not its own."""
-
-    def __init__(self, *where: Any) -> None:
-        self._where = where
-
-    def __call__(self, *_predecessors: object) -> Any:
-        raise UnsupportedError(
-            f"{self._where[-1]} was recorded in another process, where its memory is, or its graph is gone; "
-            "use a scheduler in that process, and keep the graph"
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, self._where
+def _refuse(key: str, *_predecessors: object) -> None:
+    raise UnsupportedError(
+        f"{key} was recorded in another process, where its memory and its events are; use a scheduler in that process"
+    )
 
 
-def _restore(process: str, graph_id: int, round_number: int, key: str) -> Any:
-    """Unpickle a node: Dask's scheduler has done it, and its worker."""
-    graph = _graphs.get(graph_id) if process == _PROCESS else None
+async def _run_restored(process: str, graph_id: int, round_number: int, key: str, *_predecessors: object) -> Any:
+    """Run a node that Dask's scheduler got explicitly, on a worker's loop."""
+    if process != _PROCESS:
+        _refuse(key)
+    graph = _graphs.get(graph_id)
     if graph is None:
-        return _Elsewhere(process, graph_id, round_number, key)
+        raise UsageError(f"{key}: its graph is gone; keep the graph while Dask computes it")
     round_ = next((known for known in graph.rounds if known.number == round_number), None) or _Round(graph)
-    return _AsyncNodeCall(NodeCall(graph, graph.node(key), round_))
+    call = NodeCall(graph, graph.node(key), round_)
+    end: Future[None] = Future()
+
+    def run() -> _Computation:
+        round_.begin(call.node)
+        computation = _Computation(graph.runtime)
+        computation.start(call, lambda: end.set_result(None))
+        return computation
+
+    computation = await _off_the_loop(run)
+    if not end.done():
+        _secede(key)
+        await asyncio.wrap_future(end)
+    if computation.group.live:
+        await _off_the_loop(_Computation.settle, computation)
+    computation.raise_failures()
+    return computation.values.get(key)
 
 
 def _token() -> str:

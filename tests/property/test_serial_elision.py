@@ -190,9 +190,9 @@ class Offloaded(Memory):
         y, xs, depend = self.depend(op)
         maps = []
         if op["map"] != "implicit":
-            exact = op["map"] == "exact" and not op["a"]
-            maps = [from_(y) if exact else tofrom(y)]
-            maps += [to(x) for x in xs if not np.shares_memory(x, y)]
+            others = [x for x in xs if not np.shares_memory(x, y)]
+            overwrites = not op["a"] and len(others) == len(xs)
+            maps = [from_(y) if op["map"] == "exact" and overwrites else tofrom(y), *map(to, others)]
         call = omp.target(map=maps, depend=depend, device=op["device"], nowait=op["nowait"])(self.on_device)
         call(y, op["a"], op["c"], *xs, device=op["device"])
 

@@ -1,0 +1,77 @@
+"""The command line: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import offload
+from offload.cli import main
+
+
+def test_info(capsys, monkeypatch):
+    """``info`` lists the devices, their memory and the settings."""
+    monkeypatch.setenv("OFFLOAD_DEVICES", "sim:2")
+    monkeypatch.setenv("OFFLOAD_SIM_MEMORY", "1M")
+    monkeypatch.setenv("OFFLOAD_HANG_S", "12")
+    assert main(["info"]) == 0
+    shown = capsys.readouterr().out
+    for words in ("sim:0", "sim:1", "1,048,576", "OFFLOAD_HANG_S", "12"):
+        assert words in shown
+
+
+def test_info_json(capsys, monkeypatch):
+    """``info --json`` says the same to programs."""
+    monkeypatch.setenv("OFFLOAD_SIM_MEMORY", "1M")
+    assert main(["info", "--devices", "sim:2", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [device["kind"] for device in facts["devices"]] == ["sim", "sim"]
+    assert {device["total_nbytes"] for device in facts["devices"]} == {1 << 20}
+    assert facts["initial_device"] == 2
+    assert facts["version"] == offload.__version__
+    assert facts["env"]["OFFLOAD_SIM_MEMORY"] == 1 << 20
+
+
+def test_bad_setting(capsys, monkeypatch):
+    """A variable that means nothing is an error, without a traceback."""
+    monkeypatch.setenv("OFFLOAD_SIM_MEMORY", "plenty")
+    assert main(["info", "--devices", "sim"]) == 2
+    assert capsys.readouterr().err.startswith("offload: error: OFFLOAD_SIM_MEMORY='plenty'")
+
+
+@pytest.mark.parametrize("json_option", [[], ["--json"]])
+def test_bench_tasks(capsys, json_option):
+    """``bench tasks`` prints what a task costs here and under Dask, and the ratio."""
+    assert main(["bench", "tasks", "--tasks", "50", "--repeat", "2", *json_option]) == 0
+    shown = capsys.readouterr().out
+    if json_option:
+        figures = json.loads(shown)
+        assert figures["tasks"] == {"offload": 50, "dask": 5}
+        for result in figures["graphs"].values():
+            assert result["ratio"] == pytest.approx(result["dask"]["median_us"] / result["offload"]["median_us"])
+            assert 0 < result["offload"]["min_us"] <= result["offload"]["median_us"] <= result["offload"]["max_us"]
+    else:
+        assert "chain" in shown
+        assert "Dask" in shown
+
+
+@pytest.mark.parametrize("option", ["--tasks", "--repeat"])
+def test_bench_number_out_of_range(capsys, option):
+    """A number below 1 is an error."""
+    assert main(["bench", "tasks", option, "0"]) == 2
+    assert option in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [[], ["demo"], ["demo", "nothing"], ["nothing"], ["demo", "fft3d", "--pencil", "3"]])
+def test_wrong_usage(capsys, argv):
+    """What the parser does not know ends with 2 and the usage."""
+    assert main(argv) == 2
+    assert "usage: offload" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["demo", "fft3d", "--help"]])
+def test_help(capsys, argv):
+    """Help and version end with 0."""
+    assert main(argv) == 0
+    assert "offload" in capsys.readouterr().out

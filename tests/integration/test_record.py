@@ -1,0 +1,231 @@
+"""What `record` keeps: nodes, edges and the order that waits impose."""
+
+import io
+import threading
+
+import numpy as np
+import pytest
+import rich
+from rich.console import Console
+
+import offload as omp
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@omp.task
+def step(*_):
+    return "ran"
+
+
+@omp.target(nowait=True)
+def double(x):
+    x *= 2
+
+
+def edges(graph):
+    """The edges by the positions of their ends."""
+    return {(edge.source.index, edge.target.index, edge.kind) for edge in graph.edges}
+
+
+def directives(graph):
+    return [node.directive for node in graph.tasks]
+
+
+def test_depend_edges_carry_kind_and_item(sim):
+    """Flow, anti and output dependences are edges, with the list item that they are about."""
+    with omp.record(execute=False) as graph:
+        step.options(depend=[omp.out(("x",))])()
+        step.options(depend=[omp.in_(("x",))])()
+        step.options(depend=[omp.out(("x",))])()
+        step.options(depend=[omp.out(("x",))])()
+    assert edges(graph) == {(0, 1, "flow"), (1, 2, "anti"), (2, 3, "output")}
+    assert all("x" in edge.item for edge in graph.edges)
+
+
+def test_taskwait_comes_after_what_was_generated_and_before_what_follows(sim):
+    """A taskwait is a node between the two parts of the block; what has successors is waited for through them."""
+    with omp.record(execute=False) as graph:
+        step.options(depend=[omp.out(("x",))])()
+        step.options(depend=[omp.in_(("x",))])()
+        step()
+        omp.taskwait()
+        step()
+    assert directives(graph) == ["task", "task", "task", "taskwait", "task"]
+    assert edges(graph) == {(0, 1, "flow"), (1, 3, "wait"), (2, 3, "wait"), (3, 4, "wait")}
+
+
+def test_two_taskwaits_chain(sim):
+    """The second taskwait waits for the tasks since the first; with none there is no node."""
+    with omp.record(execute=False) as graph:
+        omp.taskwait()
+        step()
+        omp.taskwait()
+        step()
+        omp.taskwait()
+    assert directives(graph) == ["task", "taskwait", "task", "taskwait"]
+    assert {(0, 1), (1, 2), (2, 3)} <= {edge[:2] for edge in edges(graph)}
+
+
+def test_taskwait_depend_waits_for_what_it_names_though_others_follow_that(sim):
+    """A taskwait with depend orders the named writer before what comes after, even if a reader follows it already."""
+    with omp.record(execute=False) as graph:
+        step.options(depend=[omp.out(("x",))])()
+        step.options(depend=[omp.in_(("x",))])()
+        omp.taskwait(depend=[omp.in_(("x",))])
+        step()
+    assert edges(graph) == {(0, 1, "flow"), (0, 2, "wait"), (2, 3, "wait")}
+
+
+def test_end_of_taskgroup_waits_for_its_tasks_only(sim):
+    """What was generated before the group is not waited for at its end; what follows the group is after the end."""
+    with omp.record(execute=False) as graph:
+        step()
+        with omp.taskgroup():
+            step()
+            step()
+        step()
+    assert directives(graph) == ["task", "task", "task", "taskwait", "task"]
+    assert edges(graph) == {(1, 3, "wait"), (2, 3, "wait"), (3, 4, "wait")}
+
+
+def test_taskwait_after_a_group_waits_for_what_was_before_it(sim):
+    """A taskwait behind a group is after the group's end and after the tasks from before it."""
+    with omp.record(execute=False) as graph:
+        step()
+        with omp.taskgroup():
+            step()
+        omp.taskwait()
+    assert edges(graph) == {(1, 2, "wait"), (0, 3, "wait"), (2, 3, "wait")}
+
+
+def test_target_data_is_entry_tasks_wait_exit(sim):
+    """A target data region is its entry, what it holds, a wait, and its exit, in this order."""
+    x = np.ones(4)
+    with omp.record(execute=False) as graph, omp.target_data(map=[omp.tofrom(x)]):
+        double.options(depend=[omp.inout(x)])(x)
+        double.options(depend=[omp.inout(x)])(x)
+    assert len(graph.tasks) == 5
+    assert [node.index for node, _ in graph.critical_path()] == [0, 1, 2, 3, 4]
+    assert (x == 1).all()
+    graph.compute("synchronous")
+    assert (x == 4).all()
+
+
+def test_synchronous_target_is_a_fence(sim):
+    """What is generated after a synchronous region comes after it; what was before it and independent does not matter."""
+    x, y, z = np.ones(4), np.ones(4), np.ones(4)
+    with omp.record(execute=False) as graph:
+        double(x)
+        assert double.options(nowait=False)(y) is None
+        double(z)
+    assert edges(graph) == {(1, 2, "wait")}
+
+
+def test_result_is_a_wait_for_one_task(sim):
+    """`result()` orders the task that it waited for before what follows, also if another follows that task."""
+    latch = threading.Event()
+
+    @omp.task
+    def held():
+        assert latch.wait(10)
+
+    with omp.record() as graph:
+        first = held.options(depend=[omp.out(("x",))])()
+        step.options(depend=[omp.in_(("x",))])()
+        step()
+        first.add_done_callback(lambda _: None)
+        threading.Timer(0.0, latch.set).start()
+        while not first.done():
+            first.exception()
+            break
+        step()
+    omp.taskwait()
+    if any(node.directive == "taskwait" for node in graph.tasks):  # else the task was complete before `exception` looked
+        assert edges(graph) == {(0, 1, "flow"), (0, 3, "wait"), (3, 4, "wait")}
+
+
+def test_nothing_runs_when_only_recorded(sim):
+    """With execute=False no body runs, host memory stays, waits return, and `result()` is a UsageError."""
+    x = np.ones(4)
+    ran = []
+    with omp.record(execute=False) as graph:
+        task = omp.task(lambda: ran.append(1))()
+        double(x)
+        assert omp.target_memcpy_rect(x[:2], np.zeros(2)) is None
+        omp.target_enter_data(map=[omp.to(x)])
+        omp.target_exit_data(map=[omp.from_(x)])
+        omp.taskwait()
+        with pytest.raises(omp.UsageError):
+            task.result()
+    with pytest.raises(omp.UsageError):
+        task.result(1)
+    assert not ran
+    assert (x == 1).all()
+    assert task.state == "recorded"
+    assert len(graph.tasks) == 6
+
+
+def test_recording_and_running_keeps_times(sim):
+    """After record(), tasks have a state and a duration, and the critical path is the slowest chain."""
+    with omp.record() as graph:
+        step.options(depend=[omp.out(("x",))])()
+        step.options(depend=[omp.inout(("x",))])()
+        omp.taskwait()
+    assert [node.state for node in graph.tasks[:2]] == ["complete"] * 2
+    assert all(node.duration_s >= 0 for node in graph.tasks[:2])
+    path = graph.critical_path()
+    assert [node.index for node, _ in path] == [0, 1, 2]
+
+
+def test_nested_tasks_are_no_nodes(sim):
+    """Tasks that a recorded body generates belong to that body."""
+
+    @omp.task
+    def outer():
+        step()
+        omp.taskwait()
+
+    with omp.record() as graph:
+        outer()
+    omp.taskwait()
+    assert [node.name for node in graph.tasks] == ["outer"]
+
+
+def test_views(sim, tmp_path):
+    """A recorded graph prints in the terminal and is written as SVG and as Graphviz source."""
+    with omp.record(execute=False) as graph:
+        step.options(depend=[omp.out(("x",))])()
+        step.options(depend=[omp.in_(("x",))])()
+        omp.taskwait()
+    text = io.StringIO()
+    rich.print(graph, file=text)
+    Console(file=text, width=200).print(graph)
+    assert text.getvalue().count("step") >= 4
+    graph.visualize(tmp_path / "g.svg")
+    graph.visualize(tmp_path / "g.dot")
+    assert "<svg" in (tmp_path / "g.svg").read_text()
+    assert "digraph" in (tmp_path / "g.dot").read_text()
+    with pytest.raises(omp.UnsupportedError):
+        graph.visualize(tmp_path / "g.bmp")
+
+
+def test_recording_twice_is_an_error(sim):
+    """A region records one graph at a time, and another afterwards."""
+    with omp.record(execute=False), pytest.raises(omp.UsageError), omp.record():
+        pass
+    with omp.record(execute=False) as graph:
+        step()
+    assert len(graph.tasks) == 1
+
+
+def test_the_default_device_is_the_recorded_one(runtime):
+    """A task that a recorded body generates inherits the default device of the recording region."""
+    host = omp.get_initial_device()
+    omp.set_default_device(host)
+    try:
+        with omp.record(execute=False) as graph:
+            omp.task(omp.get_default_device)()
+    finally:
+        omp.set_default_device(0)
+    assert list(graph.compute("synchronous").values()) == [host]
