@@ -38,15 +38,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else 2
     try:
         return int(args.run(args))
-    except KeyboardInterrupt:
-        sys.stderr.write("offload: interrupted\n")
-        return 130
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (OffloadError, OSError) as error:
-        sys.stderr.write(f"offload: error: {error}\n")
+    except BaseException as error:
+        failures = _leaves(error)
+        if any(isinstance(failure, KeyboardInterrupt) for failure in failures):
+            sys.stderr.write("offload: interrupted\n")
+            return 130
+        if not all(isinstance(failure, (OffloadError, OSError)) for failure in failures):
+            raise
+        for failure in failures:
+            sys.stderr.write(f"offload: error: {failure}\n")
         return 2
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """Return the failures that a group holds, or the one that this is: a wait raises those of several tasks."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from offload.clauses import Dependence
     from offload.events.event import Event
     from offload.runtime import Runtime
+    from offload.tasks.engine import Scope
     from offload.tasks.task import Site
 
 
@@ -161,7 +162,7 @@ class TaskGraph(Graph):
             event.rearm()
 
     def _wait_for_recorded(self, tasks: list[Task]) -> None:
-        scope = current_scope_of(self.runtime)
+        scope = self.scope()
         for task in tasks:
             task.watch()
             task.add_done_callback(lambda _: scope.parker.unpark())
@@ -186,7 +187,11 @@ class TaskGraph(Graph):
 
     def advance(self, task: Task) -> None:
         """Do what a started task has to do next, on this thread."""
-        self.runtime.engine.execute(task, current_scope_of(self.runtime))
+        self.runtime.engine.execute(task, self.scope())
+
+    def scope(self) -> Scope:
+        """Return what the calling thread is doing for the graph's runtime."""
+        return current_scope_of(self.runtime)
 
     # -- Dask's protocol -----------------------------------------------------------------------------
     def __dask_graph__(self) -> Mapping[str, Any]:

@@ -167,19 +167,22 @@ class DevicePlace:
         return self.device.view(entry.buffer, offset, host.shape, strides, host.dtype)
 
     def _allocate(self, plan: EnterPlan, lane: Lane) -> list[Any]:
-        buffers = []
+        buffers: list[Any] = []
         for entry in plan.created:
             try:
                 buffers.append(self.device.alloc((entry.nbytes,), _BYTE, lane.stream))
             except DeviceMemoryError as error:
-                largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
-                mapped = ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
+                buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
                 error.add_note(
                     f"to map {entry.label} ({entry.nbytes:,} bytes) on device {self.device.number}; "
-                    f"mapped there: {mapped}"
+                    f"mapped there: {self._largest_mappings()}"
                 )
                 raise
         return buffers
+
+    def _largest_mappings(self) -> str:
+        largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
+        return ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
 
     def _follow_users(self, lane: Lane, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -217,6 +220,8 @@ class DevicePlace:
     def put_off(self, task: DeviceTask) -> bool:
         """Try the launch again when a task in flight ends; return false if none is in flight."""
         self._put_off.append(task)
+        for other in self.in_flight.copy():
+            other.watch()
         if self.in_flight:
             return True
         try:

@@ -360,7 +360,7 @@ def _copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) ->
         raise ClauseError(f"{directive}: list items written as strings belong to decorators; name the array itself")
     if isinstance(dst, np.ndarray) and not dst.flags.writeable:
         raise ClauseError(f"{directive}: the destination {label(dst)} is read-only")
-    if overlaps(array_section(dst), array_section(src)):
+    if isinstance(dst, np.ndarray) == isinstance(src, np.ndarray) and overlaps(array_section(dst), array_section(src)):
         raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
     site = call_site(directive, runtime)
     place = _place(runtime, dst, directive) or _place(runtime, src, directive)
@@ -377,7 +377,7 @@ def _copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) ->
 def _place(runtime: Runtime, array: Any, what: str) -> DevicePlace | None:
     if isinstance(array, np.ndarray):
         return None
-    place = runtime.place_of(array) if is_device_array(array) else None
+    place = runtime.place_of(array)
     if place is None:
         raise ClauseError(
             f"{what}: {type(array).__name__} {array!r:.60} is neither a NumPy array "
@@ -440,6 +440,9 @@ def _boxes(  # the routine's own arguments
     what = "target_memcpy_rect"
     _check_device(dst, dst_device, "dst", what)
     _check_device(src, src_device, "src", what)
+    given = (volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions)
+    if dst.shape == src.shape and dst.dtype == src.dtype and all(value is None for value in given):
+        return dst, src  # the usual call, on views
     if dst.dtype != src.dtype:
         if dst.dtype.itemsize != src.dtype.itemsize:
             raise ClauseError(

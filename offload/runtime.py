@@ -29,6 +29,7 @@ from offload.events import sources
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.launch import DevicePlace
+from offload.tasks.depend import Tracker
 from offload.tasks.engine import Engine, Scope, current_scope
 from offload.tasks.task import Frame, Task, TaskState, raise_failures
 
@@ -109,6 +110,7 @@ class Runtime:
         self._warned_host = False
         self._is_closed = False
         self.engine = Engine(num_threads, self._rng, settings.hang_s, self.scope)
+        self.engine.hurry, self.engine.relax = self.gate.hurry, self.gate.relax
         with _open_lock:
             _open.append(self)
 
@@ -220,6 +222,8 @@ class Runtime:
             for place in self.places:
                 place.close()
         self._allocated.clear()
+        for frame in list(self._roots):
+            frame.tracker = Tracker()  # it has the last tasks, with what their failures refer to
         with _open_lock:
             if self in _open:
                 _open.remove(self)
@@ -246,6 +250,7 @@ class Runtime:
 
         An undeferred task that fails raises its exception here.
         """
+        self._ensure_open()  # before the task takes its event
         recorder = frame.recorder
         task = make(frame)
         if recorder is not None:

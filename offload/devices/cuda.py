@@ -128,9 +128,10 @@ class CudaDevice:
             yield
 
     def caller_event(self) -> Any:
-        """Record an event on the calling thread's current stream of this device."""
+        """Record an event on the calling thread's current stream of this device, unless it is idle."""
         with self._on():
-            return self.record(cupy.cuda.get_current_stream())
+            stream = cupy.cuda.get_current_stream()
+            return None if cuda.streamQuery(stream.ptr) == 0 else self.record(stream)
 
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:

@@ -10,8 +10,10 @@ fired and there are more items, the next is enqueued at what is then the tail. A
 pays for one callback per wake-up, not for one per task (a callback after every kernel costs 21 µs a kernel,
 one after every tenth costs nothing that can be seen).
 
-A callback at the tail comes late for an item far ahead of it. Items that somebody on the host waits for are
-therefore *watched*: while one is not the item right before the callback, the completer asks every 100 µs.
+While nobody on the host waits, there is no callback at all: the completer asks a few hundred times a second, so that
+tasks are let go. Somebody who waits for everything makes the gate *hurry*: then each busy lane has its callback. An
+item that somebody waits for is *watched*; a callback at the tail comes late for one far ahead of it, so while one is
+not the item right before its lane's callback, the completer asks every 100 µs.
 
 CUDA makes no callback after an error. With any callback outstanding the completer's wait ends after 50 ms
 at the latest; the events of a failed device then raise, and every item of it fails.
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _ERROR_CHECK_S = 0.05
 _WATCH_S = 100e-6
+_IDLE_S = 4e-3
+"""Between two looks when nobody waits: rare enough to leave the GIL to whoever launches."""
 
 
 class Item(Protocol):
@@ -58,6 +62,7 @@ class Gate:
         self._armed: dict[Any, Ticket] = {}
         self._waiting: set[Item] = set()
         self._watched: set[Item] = set()
+        self._hurried = 0
         self._lock = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -74,10 +79,11 @@ class Gate:
             self._waiting.add(item)
             if watched:
                 self._watched.add(item)
+            is_first = len(self._waiting) == 1
             armed = lane in self._armed
-            if not armed:
+            if not armed and (watched or self._hurried):
                 self._arm(lane, ticket)
-        if watched and armed:
+        if is_first or (watched and armed):
             self._wakeup.post()
 
     def watch(self, item: Item) -> None:
@@ -87,6 +93,19 @@ class Gate:
                 return  # it has passed
             self._watched.add(item)
         self._wakeup.post()
+
+    def hurry(self) -> None:
+        """Notice everything soon, until `relax`: somebody on the host waits for all that there is."""
+        with self._lock:
+            self._hurried += 1
+            for lane, tickets in self._lanes.items():
+                if lane not in self._armed:
+                    self._arm(lane, tickets[-1])
+
+    def relax(self) -> None:
+        """Take back one `hurry`."""
+        with self._lock:
+            self._hurried -= 1
 
     def _arm(self, lane: Any, last: Ticket) -> None:
         self._armed[lane] = last
@@ -138,7 +157,7 @@ class Gate:
         if not tickets:
             del self._lanes[lane]
             self._armed.pop(lane, None)
-        elif armed is None:
+        elif armed is None and (self._hurried or any(ticket.item in self._watched for ticket in tickets)):
             self._arm(lane, tickets[-1])
 
     def _patience_s(self) -> float | None:
@@ -147,7 +166,9 @@ class Gate:
                 covered = {ticket.item for ticket in self._armed.values()}
                 if not self._watched <= covered:
                     return _WATCH_S
-            return _ERROR_CHECK_S if self._lanes else None
+            if not self._lanes:
+                return None
+            return _ERROR_CHECK_S if self._hurried or self._watched else _IDLE_S
 
     def close(self) -> None:
         """Let the completer end once every item has passed, and wait for it."""

@@ -57,9 +57,9 @@ from dask.local import SynchronousExecutor, get_async
 from dask.system import CPU_COUNT
 from dask.task_spec import Task as DaskTask
 from dask.task_spec import TaskRef
-from dask.threaded import pack_exception
+from dask.threaded import get, pack_exception
 
-from offload.errors import EventError, InternalError, UnsupportedError, UsageError
+from offload.errors import EventError, UnsupportedError, UsageError
 from offload.tasks.engine import Scope
 from offload.tasks.task import Task, TaskSet, TaskState, raise_failures
 
@@ -142,7 +142,7 @@ class NodeCall:
         if run is not None:
             return run.values.get(self.node.key)
         self.round.begin(self.node)
-        computation = _Computation(self.graph.runtime)
+        computation = _Computation(self.graph)
         ended: list[bool] = []
 
         def end() -> None:
@@ -267,11 +267,9 @@ class Rebuilt:
 class _Computation:
     """What one computation has started, what came of it, and the thread that waits for it."""
 
-    def __init__(self, runtime: Any) -> None:
-        from offload.runtime import current_scope_of  # the layer above; it imports the engine, not this file
-
-        self.runtime = runtime
-        self.scope: Scope = current_scope_of(runtime)
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph  # one of them, where there are several
+        self.scope: Scope = graph.scope()
         self.group = TaskSet()
         self.values: dict[Hashable, Any] = {}
         self.failures: dict[Hashable, BaseException] = {}
@@ -320,10 +318,8 @@ class _Computation:
 
     def wait(self, done: Callable[[], bool], *, helps: bool = False) -> None:
         """Wait on the computing thread until ``done()``; whatever makes it true unparks the thread."""
-        from offload.runtime import current_scope_of  # the layer above
-
-        scope = current_scope_of(self.runtime)
-        self.runtime.engine.wait(scope, done, (self.group,), "the computation of a graph", helps=helps)
+        what = "the computation of a graph"
+        self.graph.runtime.engine.wait(self.graph.scope(), done, (self.group,), what, helps=helps)
 
     def settle(self) -> None:
         """Start nothing more and wait until what was started, descendants included, is complete."""
@@ -381,8 +377,8 @@ class _Ticket:
 class _LocalRun(_Computation):
     """A computation by `dask.local.get_async`, on this thread alone where there is no pool."""
 
-    def __init__(self, runtime: Any, dsk: Mapping[Hashable, Any], pool: Executor | None) -> None:
-        super().__init__(runtime)
+    def __init__(self, graph: Any, dsk: Mapping[Hashable, Any], pool: Executor | None) -> None:
+        super().__init__(graph)
         self._dsk = dsk
         self._pool = pool
         self._jobs: dict[Hashable, Callable[[], Any]] = {}
@@ -496,11 +492,11 @@ def _run_locally(dsk: Any, keys: Any, pool: Executor | None, kwargs: dict[str, A
         if isinstance(node, DaskTask) and isinstance(node.func, NodeCall)
     }
     if not graphs:
-        raise InternalError("no node of the graph is offload's")
+        return get(dsk, keys, pool=pool, **kwargs)  # values that were persisted
     with ExitStack() as held:
         for graph in graphs.values():
             held.enter_context(graph.running())
-        return _LocalRun(next(iter(graphs.values())).runtime, dsk, pool).get(keys, **kwargs)
+        return _LocalRun(next(iter(graphs.values())), dsk, pool).get(keys, **kwargs)
 
 
 @contextmanager
@@ -552,7 +548,7 @@ class _ClientRun(_Computation):
     """A computation by a `distributed.Client` whose workers are in this process."""
 
     def __init__(self, graph: Any) -> None:
-        super().__init__(graph.runtime)
+        super().__init__(graph)
         round_ = _Round(graph)
         self.suffix = uuid4().hex[:8]  # Dask would take a key that it has seen for computed
         self._graph = graph
@@ -674,7 +670,7 @@ async def _run_restored(process: str, graph_id: int, round_number: int, key: str
 
     def run() -> _Computation:
         round_.begin(call.node)
-        computation = _Computation(graph.runtime)
+        computation = _Computation(graph)
         computation.start(call, lambda: end.set_result(None))
         return computation
 

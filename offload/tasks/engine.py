@@ -136,6 +136,10 @@ class Scope:
             current_scope.set(current)
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Engine:
     """Ready tasks, the threads that run them, and those who wait."""
 
@@ -149,6 +153,8 @@ class Engine:
         self.closed: str = ""
         self.activity = 0
         self.gives_up = self.gave_up = False  # for the end of the process: a wait that nothing moves ends
+        self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
+        self.relax: Callable[[], None] = _nothing  # noticed soon
         self.hang_s = hang_s
         self._rng = rng
         self._lock = threading.Lock()  # for what happens seldom, and in several steps
@@ -422,6 +428,13 @@ class Engine:
         return any(_descends(task, within) for task in self.ready.copy())
 
     def _park(self, parker: Parker, what: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
+        self.hurry()
+        try:
+            self._park_patiently(parker, what, sets, awaited)
+        finally:
+            self.relax()
+
+    def _park_patiently(self, parker: Parker, what: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
         while True:
             before = self.activity
             if parker.park(self.hang_s):

@@ -247,6 +247,7 @@ class Task:
             if self.callbacks is None:
                 self.callbacks = []
             self.callbacks.append(fn)
+        self.watch()
         if self.finished:
             run_callbacks(self)
 

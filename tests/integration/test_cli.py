@@ -70,6 +70,41 @@ def test_wrong_usage(capsys, argv):
     assert "usage: offload" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("failure", "code", "told"),
+    [
+        (KeyboardInterrupt(), 130, "offload: interrupted\n"),
+        (BaseExceptionGroup("tasks", [KeyboardInterrupt(), ValueError()]), 130, "offload: interrupted\n"),
+        (offload.DeviceLostError("lost"), 2, "offload: error: lost\n"),
+        (
+            ExceptionGroup("tasks", [OSError("one"), offload.MapError("two")]),
+            2,
+            "offload: error: one\noffload: error: two\n",
+        ),
+    ],
+)
+def test_failures_are_told_without_traceback(capsys, monkeypatch, failure, code, told):
+    """Ctrl-C ends with 130, an error of ours or of the system with 2, alone or out of a group of tasks."""
+
+    def fail(args):
+        raise failure
+
+    monkeypatch.setattr("offload.demo.fft3d.run", fail)
+    assert main(["demo", "fft3d"]) == code
+    assert capsys.readouterr().err == told
+
+
+def test_bugs_keep_their_traceback(monkeypatch):
+    """Anything else is a bug, and goes on as it is."""
+
+    def fail(args):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("offload.demo.fft3d.run", fail)
+    with pytest.raises(ZeroDivisionError):
+        main(["demo", "fft3d"])
+
+
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["demo", "fft3d", "--help"]])
 def test_help(capsys, argv):
     """Help and version end with 0."""

@@ -1,0 +1,606 @@
+"""Recorded graphs under Dask: order, gates that hold no worker, failures, and what is refused."""
+
+import threading
+from functools import partial
+
+import dask
+import numpy as np
+import pytest
+from dask.task_spec import Task as DaskTask
+from distributed import Client, LocalCluster
+
+import offload as omp
+
+pytestmark = pytest.mark.timeout(60)
+
+PATIENCE_S = 20
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(params=["synchronous", "threads-1", "threads-4", "client"])
+def compute(request):
+    """Compute a graph under one of the schedulers."""
+    if request.param == "client":
+        return partial(lambda client, graph: graph.compute(client), request.getfixturevalue("client"))
+    name, _, num_workers = request.param.partition("-")
+    kwargs = {"num_workers": int(num_workers)} if num_workers else {}
+    return lambda graph: graph.compute(name, **kwargs)
+
+
+@pytest.fixture(params=["threads-1", "threads-4", "client"])
+def parallel(request):
+    """The same without the synchronous scheduler."""
+    if request.param == "client":
+        return partial(lambda client, graph: graph.compute(client), request.getfixturevalue("client"))
+    return lambda graph: graph.compute("threads", num_workers=int(request.param[-1]))
+
+
+def wait_for(event):
+    assert event.wait(PATIENCE_S)
+
+
+class Log:
+    """What ran, in order."""
+
+    def __init__(self):
+        self.entries = []
+
+    def task(self, name, value=None, **clauses):
+        """Generate a task that writes its name."""
+
+        def body():
+            self.entries.append(name)
+            return value
+
+        return omp.task(name=name, **clauses)(body)()
+
+    def before(self, first, second):
+        return self.entries.index(first) < self.entries.index(second)
+
+
+# -- the graph -------------------------------------------------------------------------------------
+
+
+def test_dask_graph_has_a_node_for_each_directive_and_a_reference_for_each_dependence(sim):
+    """The Dask graph has the recorded one's keys and edges, and is made of public task nodes."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("a", depend=[omp.out(("x",))])
+        log.task("b", depend=[omp.in_(("x",))])
+        omp.taskwait()
+        log.task("c")
+    dsk = graph.__dask_graph__()
+    assert dask.is_dask_collection(graph)
+    assert list(dsk) == graph.__dask_keys__() == [node.key for node in graph.tasks]
+    assert all(type(task) is DaskTask and task.key == key for key, task in dsk.items())
+    assert {(before, key) for key, task in dsk.items() for before in task.dependencies} == {
+        (edge.source.key, edge.target.key) for edge in graph.edges
+    }
+
+
+def test_order_and_values(sim, compute):
+    """Dependences and a taskwait order the bodies; values come by key; a second computation runs them again."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("a", 1, depend=[omp.out(("x",))])
+        log.task("b", 2, depend=[omp.in_(("x",))])
+        log.task("c", 3)
+        omp.taskwait()
+        log.task("d", 4)
+    for _ in range(2):
+        log.entries.clear()
+        values = compute(graph)
+        assert list(values) == [node.key for node in graph.tasks]
+        assert list(values.values()) == [1, 2, 3, None, 4]
+        assert sorted(log.entries) == ["a", "b", "c", "d"]
+        assert log.before("a", "b")
+        assert log.entries[-1] == "d"
+        assert all(node.state == "complete" for node in graph.tasks if node.directive == "task")
+
+
+def test_wide_graph(sim, compute):
+    """Many more nodes than workers, in chains, all run in order."""
+    counts = dict.fromkeys(range(8), 0)
+
+    @omp.task
+    def add(chain, expected):
+        assert counts[chain] == expected
+        counts[chain] += 1
+
+    with omp.record(execute=False) as graph:
+        for turn in range(10):
+            for chain in counts:
+                add.options(depend=[omp.inout(("chain", chain))])(chain, turn)
+    compute(graph)
+    assert set(counts.values()) == {10}
+
+
+def test_empty_graph(sim, compute):
+    """A graph without nodes has no values."""
+    with omp.record() as graph:
+        pass
+    assert compute(graph) == {}
+
+
+def test_computed_after_it_ran(sim, compute):
+    """A graph that was recorded while it ran is computed once what was recorded is complete, its events armed again."""
+    event = omp.Event()
+    runs = []
+
+    @omp.task(detach=event, depend=[omp.out(("x",))])
+    def first():
+        runs.append("first")
+
+    @omp.task(depend=[omp.in_(("x",))])
+    def second():
+        runs.append("second")
+
+    with omp.record() as graph:
+        first()
+        second()
+        omp.task(event.fulfill)()
+    compute(graph)
+    compute(graph)
+    assert runs == ["first", "second"] * 3
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def test_event_fulfilled_by_a_node_that_runs_before(sim, compute):
+    """An event that an earlier node fulfils counts, though its task starts later; also the second time."""
+    event = omp.Event()
+    log = Log()
+    with omp.record(execute=False) as graph:
+        omp.task(depend=[omp.out(("x",))])(event.fulfill)()
+        log.task("detached", detach=event, depend=[omp.inout(("x",))])
+        log.task("after", depend=[omp.in_(("x",))])
+    compute(graph)
+    compute(graph)
+    assert log.entries == ["detached", "after"] * 2
+
+
+def test_event_fulfilled_by_the_body(sim, compute):
+    """A body may fulfil its own event."""
+    event = omp.Event()
+    log = Log()
+    with omp.record(execute=False) as graph:
+        omp.task(detach=event, depend=[omp.out(("x",))])(event.fulfill)()
+        log.task("after", depend=[omp.in_(("x",))])
+    compute(graph)
+    assert log.entries == ["after"]
+
+
+def test_event_fulfilled_by_a_foreign_thread(sim, compute):
+    """What depends on a detached node runs after the event, which a thread that Dask does not know fulfils."""
+    event = omp.Event()
+    log = Log()
+    threads = []
+
+    @omp.task(detach=event, depend=[omp.out(("x",))])
+    def body():
+        def fulfill():
+            log.entries.append("fulfilled")
+            event.fulfill()
+
+        threads.append(threading.Thread(target=fulfill))
+        threads[-1].start()
+
+    with omp.record(execute=False) as graph:
+        body()
+        log.task("after", depend=[omp.in_(("x",))])
+    for _ in range(2):
+        compute(graph)
+    for thread in threads:
+        thread.join()
+    assert log.entries == ["fulfilled", "after"] * 2
+
+
+def open_gates(n, log):
+    """Record n detached tasks, which independent later ones fulfil, the last first, once all n are open."""
+    events, all_open, opened = [omp.Event() for _ in range(n)], omp.Event(), []
+
+    def opens():
+        opened.append(1)
+        if len(opened) % n == 0:
+            all_open.fulfill()
+
+    def fulfills(number):
+        log.entries.append(("fulfil", number))
+        events[number].fulfill()
+
+    with omp.record(execute=False) as graph:
+        for number, event in enumerate(events):
+            omp.task(detach=event, depend=[omp.out(("gate", number))])(opens)()
+        omp.task(detach=all_open, depend=[omp.out(("chain",))])(lambda: None)()
+        for number in reversed(range(n)):
+            omp.task(depend=[omp.inout(("chain",))])(fulfills)(number)
+        for number in range(n):
+            log.task(f"after {number}", depend=[omp.in_(("gate", number))])
+    return graph
+
+
+def test_open_gates_hold_no_worker(sim, parallel):
+    """With many more gates open than there are workers, the nodes that open them still run."""
+    log = Log()
+    graph = open_gates(20, log)
+    parallel(graph)
+    assert [entry for entry in log.entries if isinstance(entry, tuple)] == [("fulfil", n) for n in reversed(range(20))]
+    assert sum(isinstance(entry, str) for entry in log.entries) == 20
+
+
+def test_open_gate_does_not_hold_the_one_thread(sim, compute):
+    """Even on one thread, a node that is ready fulfils the gate of one that has started."""
+    event = omp.Event()
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("gate", detach=event, depend=[omp.out(("x",))])
+        omp.task(event.fulfill)()
+        log.task("after", depend=[omp.in_(("x",))])
+    compute(graph)
+    assert log.before("gate", "after")
+
+
+def test_synchronous_runs_every_body_on_the_calling_thread(sim):
+    """Under the synchronous scheduler host and device bodies run where `compute` was called."""
+    x = np.ones(4)
+    where = []
+
+    @omp.target(nowait=True)
+    def body(x):
+        where.append(threading.get_ident())
+        x += 1
+
+    with omp.record(execute=False) as graph:
+        for _ in range(3):
+            omp.task(lambda: where.append(threading.get_ident()))()
+            body.options(depend=[omp.inout(("x",))])(x)
+    graph.compute("synchronous")
+    assert set(where) == {threading.get_ident()}
+    assert len(where) == 6
+    assert (x == 4).all()
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def test_device_work(runtime, compute):
+    """Data constructs, regions and rectangular copies are nodes that complete with their stream."""
+    x, y, back = np.arange(64.0).reshape(8, 8), np.zeros((8, 8)), np.zeros((8, 8))
+
+    @omp.target(nowait=True, map=[omp.to("x"), omp.tofrom("y")])
+    def axpy(x, y):
+        y += 2 * x
+
+    d = omp.target_alloc((8, 8), "f8")
+    with omp.record(execute=False) as graph:
+        omp.target_enter_data(map=[omp.to(x, y)], nowait=True, depend=[omp.out(x), omp.out(y)])
+        axpy.options(depend=[omp.in_(x), omp.inout(y)])(x, y)
+        axpy.options(depend=[omp.in_(x), omp.inout(y)])(x, y)
+        omp.target_exit_data(map=[omp.from_(y), omp.release(x)], nowait=True, depend=[omp.inout(x), omp.inout(y)])
+        omp.target_memcpy_rect_async(d, y, depend=[omp.in_(y), omp.out(d)])
+        omp.target_memcpy_rect_async(back, d, (4, 8), depend=[omp.in_(d), omp.out(back)])
+        omp.task(depend=[omp.in_(back)])(lambda: float(back[:4].sum()))()
+    for turn in (1, 2):
+        values = compute(graph)
+        assert (y == 4 * x * turn).all()
+        assert (back[:4] == y[:4]).all()
+        assert (back[4:] == 0).all()
+        assert list(values.values())[-1] == back.sum()
+    omp.target_free(d)
+
+
+def test_event_fulfilled_on_a_stream(runtime, compute):
+    """A detached task whose event is fulfilled by a stream completes when the stream has got there."""
+    event = omp.Event()
+    host, log = np.zeros(8), Log()
+    d = omp.target_alloc(8, "f8")
+
+    @omp.task(detach=event, depend=[omp.out(("d",))])
+    def body():
+        log.entries.append("body")
+        event.fulfill_on(omp.current_stream())
+
+    with omp.record(execute=False) as graph:
+        body()
+        omp.target_memcpy_rect_async(d, host, depend=[omp.inout(("d",))])
+        log.task("after", depend=[omp.in_(("d",))])
+    compute(graph)
+    compute(graph)
+    assert log.entries == ["body", "after"] * 2
+    omp.target_free(d)
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_a_runtime_without_workers(scheduler):
+    """Device bodies and nested tasks run though the runtime has no threads of its own."""
+    x, ran = np.ones(4), []
+
+    @omp.task
+    def outer():
+        omp.task(ran.append)("inner")
+
+    with omp.Runtime("sim:1", num_threads=0, check=True):
+        with omp.record(execute=False) as graph:
+            outer()
+            omp.target(nowait=True)(lambda x: x.__iadd__(1) is None)(x)
+        graph.compute(scheduler)
+    assert (x == 2).all()
+    assert ran == ["inner"]
+
+
+# -- nested tasks ----------------------------------------------------------------------------------
+
+
+def test_nested_tasks_end_before_compute_returns(sim, compute):
+    """Tasks that bodies generate and do not wait for, and their children, are complete when `compute` returns."""
+    latch = threading.Event()
+    ran = []
+
+    @omp.task
+    def innermost():
+        wait_for(latch)
+        ran.append("innermost")
+
+    @omp.task
+    def inner():
+        innermost()
+
+    @omp.task
+    def outer():
+        inner()
+        ran.append(omp.current_task().name)
+
+    with omp.record(execute=False) as graph:
+        outer()
+        omp.task(latch.set)()
+    compute(graph)
+    assert sorted(ran) == ["innermost", "outer"]
+
+
+def test_a_failing_nested_task_is_a_group(sim, compute):
+    """A failure of a task that a body generated and nobody has seen is raised at the end."""
+
+    @omp.task
+    def outer():
+        omp.task(lambda: 1 / 0)()
+
+    with omp.record(execute=False) as graph:
+        outer()
+    with pytest.raises(ExceptionGroup) as caught:
+        compute(graph)
+    assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+def test_failing_body(sim, compute):
+    """The exception comes out as raised, dependents do not run, open gates and independent nodes end first."""
+    event, error, log = omp.Event(), ValueError("mine"), Log()
+
+    @omp.task(depend=[omp.out(("x",))])
+    def fails():
+        raise error
+
+    with omp.record(execute=False) as graph:
+        log.task("gate", detach=event, depend=[omp.out(("gate",))])
+        fails()
+        log.task("dependent", depend=[omp.in_(("x",))])
+        log.task("dependent of it", depend=[omp.in_(("x",))])
+        omp.task(name="opens")(event.fulfill)()
+        log.task("after gate", depend=[omp.in_(("gate",))])
+    for _ in range(2):
+        log.entries.clear()
+        with pytest.raises(ValueError, match="mine") as caught:
+            compute(graph)
+        assert caught.value is error
+        assert any("fails" in note and "test_dask.py" in note for note in error.__notes__)
+        assert log.entries == ["gate", "after gate"]
+
+
+def test_two_failures(sim, compute):
+    """The second failure is a note on the first; nobody meets either again."""
+
+    @omp.task
+    def fails(number):
+        raise [ValueError, KeyError][number](number)
+
+    with omp.record(execute=False) as graph:
+        fails(0)
+        fails(1)
+    with pytest.raises((ValueError, KeyError)) as caught:
+        compute(graph)
+    other = "KeyError" if isinstance(caught.value, ValueError) else "ValueError"
+    assert any(other in note for note in caught.value.__notes__)
+
+
+def test_failing_device_task(runtime, compute):
+    """A target whose body fails fails the computation and leaves nothing mapped; another graph runs afterwards."""
+    x = np.ones(4)
+
+    @omp.target(nowait=True)
+    def body(x):
+        x += 1
+        raise ValueError(int(x.size))
+
+    with omp.record(execute=False) as graph:
+        body.options(depend=[omp.inout(x)])(x)
+        body.options(depend=[omp.inout(x)])(x)
+    with pytest.raises(ValueError, match="4"):
+        compute(graph)
+    assert (x == 1).all()
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ["processes", "multiprocessing", "no such thing", 7, None])
+def test_other_schedulers_are_refused(sim, scheduler):
+    """A scheduler of other processes, or none at all, is an UnsupportedError, and nothing runs."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("a")
+    with pytest.raises(omp.UnsupportedError):
+        graph.compute(scheduler)
+    assert not log.entries
+    graph.compute()
+    assert log.entries == ["a"]
+
+
+def test_a_client_of_other_processes_is_refused(sim):
+    """A client whose worker is a process of its own is an UnsupportedError, explicitly and through Dask."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("a")
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        with pytest.raises(omp.UnsupportedError):
+            graph.compute(client)
+        with pytest.raises(omp.UnsupportedError):
+            dask.compute(graph, scheduler=client)
+    assert not log.entries
+
+
+def test_a_graph_is_computed_once_at_a_time(sim, compute):
+    """A second computation of the same graph during the first is a UsageError."""
+    seen = []
+
+    def body():
+        with pytest.raises(omp.UsageError) as caught:
+            graph.compute("threads")
+        seen.append(caught.value)
+
+    with omp.record(execute=False) as graph:
+        omp.task(body)()
+    compute(graph)
+    assert len(seen) == 1
+
+
+def test_a_graph_inside_a_graph(sim, compute):
+    """A body may compute another graph."""
+    log = Log()
+    with omp.record(execute=False) as inner:
+        log.task("inner", 5)
+    with omp.record(execute=False) as outer:
+        omp.task(lambda: list(inner.compute("threads", num_workers=1).values()))()
+    assert list(compute(outer).values()) == [[5]]
+
+
+# -- through Dask ----------------------------------------------------------------------------------
+
+
+def test_dask_compute_holds_no_worker(sim):
+    """`dask.compute(graph)` has the values by key, and opens more gates than it has threads."""
+    log = Log()
+    graph = open_gates(6, log)
+    (values,) = dask.compute(graph, num_workers=2)
+    assert list(values) == graph.__dask_keys__()
+    assert sum(isinstance(entry, str) for entry in log.entries) == 6
+
+
+def test_dask_compute_of_two_graphs(sim):
+    """Two collections are computed together."""
+    log = Log()
+    graphs = []
+    for name in "ab":
+        with omp.record(execute=False) as graph:
+            log.task(name, name)
+        graphs.append(graph)
+    first, second = dask.compute(*graphs)
+    assert [*first.values(), *second.values()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "client"])
+def test_dask_compute_with_an_explicit_scheduler(sim, request, scheduler):
+    """Under a scheduler given to Dask a node completes with its event, its device work and its descendants."""
+    event, log, x = omp.Event(), Log(), np.ones(4)
+    threads = []
+
+    @omp.task(detach=event, depend=[omp.out(("x",))])
+    def body():
+        threads.append(threading.Thread(target=event.fulfill))
+        threads[-1].start()
+
+    with omp.record(execute=False) as graph:
+        body()
+        log.task("after", 7, depend=[omp.in_(("x",))])
+        omp.target(nowait=True)(lambda x: x.__iadd__(1) is None)(x)
+        omp.task(lambda: log.task("nested") and None)()
+    scheduler = request.getfixturevalue("client") if scheduler == "client" else scheduler
+    for turn in (1, 2):
+        (values,) = dask.compute(graph, scheduler=scheduler)
+        assert list(values.values())[1] == 7
+        assert (x == 1 + turn).all()
+    for thread in threads:
+        thread.join()
+    assert sorted(log.entries) == ["after"] * 2 + ["nested"] * 2
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_dask_compute_raises_the_body_s_own_exception(sim, scheduler):
+    """A failing body comes out of an explicit scheduler as it was raised."""
+    error = ValueError("mine")
+
+    @omp.task
+    def fails():
+        raise error
+
+    with omp.record(execute=False) as graph:
+        fails()
+    with pytest.raises(ValueError, match="mine") as caught:
+        dask.compute(graph, scheduler=scheduler)
+    assert caught.value is error
+
+
+def test_a_gate_that_only_the_single_thread_could_open_is_an_error(sim):
+    """Under Dask's synchronous scheduler a gate that a node after it fulfils is a UsageError, not a hang."""
+    first, second = omp.Event(), omp.Event()
+    with omp.record(execute=False) as graph:  # whichever Dask runs first waits for the other
+        omp.task(detach=first)(second.fulfill)()
+        omp.task(detach=second)(first.fulfill)()
+        omp.taskwait()
+    with pytest.raises(omp.UsageError):
+        dask.compute(graph, scheduler="synchronous")
+    dask.compute(graph, scheduler="threads", num_workers=2)
+    graph.compute("synchronous")
+
+
+def test_open_gates_hold_no_slot_under_a_client_given_to_dask(sim, client):
+    """Through a client even an explicit `dask.compute` holds no worker for a gate."""
+    log = Log()
+    graph = open_gates(6, log)
+    dask.compute(graph, scheduler=client)
+    assert sum(isinstance(entry, str) for entry in log.entries) == 6
+
+
+@pytest.mark.parametrize("how", [dask.persist, dask.optimize])
+def test_persist_and_optimize(sim, how):
+    """A persisted graph holds values, an optimised one nodes; both compute to the same dictionary."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("a", 1)
+    (kept,) = how(graph)
+    assert dask.is_dask_collection(kept)
+    assert dask.compute(kept) == ({graph.tasks[0].key: 1},)
+    assert log.entries == ["a"]
+
+
+def test_visualize(sim, tmp_path):
+    """`dask.visualize` draws the graph, where Graphviz is installed."""
+    pytest.importorskip("graphviz")
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("a")
+    dask.visualize(graph, filename=str(tmp_path / "g"), format="svg")
+    assert (tmp_path / "g.svg").exists()
