@@ -187,7 +187,7 @@ class CudaDevice:
         if not box.row_nbytes:
             return
         to_host, from_host = isinstance(dst, np.ndarray), isinstance(src, np.ndarray)
-        with self._on(), self._errors():
+        with self._errors():  # each copy names its stream, so that the thread's device does not matter
             if not to_host and not from_host and box.dims and dst.device.id == src.device.id:
                 self._copy_inside(dst, src, box, stream)
                 return
@@ -208,7 +208,7 @@ class CudaDevice:
         width = next(width for width in _WIDTHS if not any(step % width for step in steps))
         shape = (*(count for count, _, _ in box.dims), box.row_nbytes // width)
         wide = _WIDTHS[width]
-        with stream:
+        with self._on(), stream:
             target = cupy.ndarray(shape, wide, dst.data + box.dst_offset_nbytes, (*(dim[1] for dim in box.dims), width))
             source = cupy.ndarray(shape, wide, src.data + box.src_offset_nbytes, (*(dim[2] for dim in box.dims), width))
             cupy.copyto(target, source)

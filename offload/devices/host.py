@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 
 
 class Host:
@@ -24,7 +23,7 @@ class Host:
     def __init__(self, number: int) -> None:
         self.number = number
         self.kind = "host"
-        self.name = platform.node() or "host"
+        self.name = os.uname().nodename if hasattr(os, "uname") else "host"
 
     def synchronize(self) -> None:
         """Do nothing: the host has no streams."""

@@ -6,7 +6,6 @@ A wake-up only says *look again*: posts may be lost into one another, and a wait
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import errno
 import sys
 import threading

@@ -89,7 +89,7 @@ def test_target_map_zero_length_pointer(runtime):
         body(a, a)
         body(a, np.empty(0))
         assert len(runtime.places[0].table.entries()) == 1
-    assert (a == 2).all() or (a == 1).all()
+    assert (a == 2).all()
 
 
 def test_target_firstprivate(runtime):
@@ -239,14 +239,9 @@ def test_non_contiguous_items(runtime):
 
         body(view)
         expected = before.copy()
-        np.lib.stride_tricks.as_strided(expected, a.shape, a.strides)
-        mask = np.zeros_like(a, bool)
-        if view.base is not None:
-            a_mask = np.zeros_like(a)
-            offset = view.__array_interface__["data"][0] - a.__array_interface__["data"][0]
-            np.ndarray(view.shape, a.dtype, a_mask, offset, view.strides)[...] = 1
-            mask = a_mask.astype(bool)
-        assert (a == np.where(mask, before + 100, before)).all()
+        offset = view.__array_interface__["data"][0] - a.__array_interface__["data"][0]
+        np.ndarray(view.shape, a.dtype, expected, offset, view.strides)[...] += 100
+        assert (a == expected).all()
 
 
 def test_host_as_target(runtime):
