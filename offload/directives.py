@@ -56,7 +56,8 @@ class _DataConstruct:
         self.runtime: Runtime = runtime
         self.frame: Frame = self.scope.frame(name)
         self.items: list[MapItem] = map_items(construct, checked["map"])
-        self.place: DevicePlace | None = runtime.place(self.frame, checked["device"]) if checked["if_"] else None
+        place = runtime.place(self.frame, checked["device"])
+        self.place: DevicePlace | None = place if checked["if_"] else None
         self.depend: tuple[Dependence, ...] = checked["depend"]
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)

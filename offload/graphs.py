@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from offload.runtime import Runtime
     from offload.tasks.engine import Scope
     from offload.tasks.task import Site
+
+_wait_numbers = count(1)
+"""Keys are unique in the process: Dask computes several graphs as one."""
 
 
 class _Clock:
@@ -67,6 +71,41 @@ class _Run:
     @property
     def end_s(self) -> float | None:
         return self._clock.end_s
+
+
+class _WaitRun:
+    """What the node of a wait shows: it is complete when all that it waited for is, and takes no time of its own."""
+
+    __slots__ = ("_nodes",)
+
+    start_s = end_s = None
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+
+    @property
+    def state(self) -> str:
+        states = {node.state for node in self._nodes}
+        if states <= {TaskState.COMPLETE, TaskState.FAILED}:
+            return str(TaskState.COMPLETE)
+        return str(TaskState.RECORDED if TaskState.RECORDED in states else TaskState.WAITING)
+
+
+class _Again:
+    """Makes the task of a node again.
+
+    ``call`` is what its body is and is given: who asks what the node may do looks there.
+    """
+
+    __slots__ = ("_default_device", "_make", "call")
+
+    def __init__(self, task: Task, make: Callable[[Frame], Task]) -> None:
+        self._make = make
+        self._default_device = task.frame.default_device
+        self.call = [task.body, *task.args, *(task.kwargs or {}).values()]
+
+    def __call__(self, parent: Task | None, group: TaskSet) -> Task:
+        return self._make(Frame(parent, self._default_device, group))
 
 
 class TaskGraph(Graph):
@@ -209,9 +248,9 @@ class TaskGraph(Graph):
         return values_by_key, (self.__dask_keys__(),)
 
     def __dask_postpersist__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        from offload.tasks.dask import Rebuilt  # imports Dask
+        from offload.tasks.dask import rebuild  # imports Dask
 
-        return Rebuilt, (self,)
+        return rebuild, self.__dask_postcompute__()
 
     @staticmethod
     def __dask_optimize__(graph: Any, keys: Any, **_: Any) -> Any:
@@ -259,6 +298,7 @@ class Recorder:
         self._tracker = Tracker(forgets=False)
         self._node_of: dict[Task, Node] = {}
         self._fence: Node | None = None  # everything generated from now on comes after it
+        self._waited_for: set[Node] = set()  # what the fence is known to come after
         self._groups: list[list[Node]] = [[]]  # what the next wait of each open group waits for
 
     def add(
@@ -268,11 +308,6 @@ class Recorder:
         event = task.event
         if event is not None:
             self.graph.events.append(event)
-        default_device = task.frame.default_device
-
-        def again(parent: Task | None, group: TaskSet) -> Task:
-            return make(Frame(parent, default_device, group))
-
         site = task.construct
         node = Node(
             task.key,
@@ -281,13 +316,14 @@ class Recorder:
             device_num=task.device_num,
             location=site.location,
             detach=event is not None,
-            spec=again,
+            spec=_Again(task, make),
         )
         node.run = _Run(task)
         self._node_of[task] = node
         self._insert(node, dependences)
         if not deferred:
             self._fence = node
+            self._waited_for.add(node)
 
     def _insert(self, node: Node, dependences: Sequence[Dependence]) -> None:
         graph = self.graph
@@ -321,7 +357,7 @@ class Recorder:
     def note_wait(self, task: Task) -> None:
         """Note that the recorded code waited for one task: what follows comes after it."""
         node = self._node_of.get(task)
-        if node is not None:
+        if node is not None and node not in self._waited_for:
             self._wait(task.construct, [node], name="result")
 
     def _wait(self, site: Site, nodes: list[Node], name: str | None = None) -> None:
@@ -329,10 +365,11 @@ class Recorder:
             return
         graph = self.graph
         node = Node(
-            f"{name or site.directive}-wait-{len(graph.nodes)}",
+            f"{name or site.directive}-wait-{next(_wait_numbers)}",
             name or site.directive,
             "taskwait",
             location=site.location,
+            run=_WaitRun([waited for waited in nodes if waited.spec is not None]),
         )
         waited = set(nodes)
         # What has a successor that is waited for too is waited for through that one.
@@ -341,6 +378,7 @@ class Recorder:
         for source in last:
             graph.add_edge(source, node, "wait")
         self._fence = node
+        self._waited_for |= waited
 
 
 @contextmanager

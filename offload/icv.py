@@ -101,7 +101,9 @@ def parse_devices(spec: str, count_cuda: int) -> list[DeviceSpec]:
     listing = False
     sims = 0
     for part in (text.strip().lower() for text in spec.split(",")):
-        kind, _, number = part.partition(":")
+        kind, colon, number = part.partition(":")
+        if colon and not number:
+            kind = ""  # nothing after the colon: not understood
         if part == "none":
             listing = False
         elif kind == "cuda" and (not number or number.isdecimal()):

@@ -303,9 +303,7 @@ class Runtime:
         if task.state_ is TaskState.RECORDED:
             raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
         scope = current_scope_of(self)
-        frame = scope.frame("a wait for a task")
-        if frame.recorder is not None:
-            frame.recorder.note_wait(task)
+        scope.frame("a wait for a task")  # refuses one where nobody may wait
         task.watch()
         if timeout_s is not None:
             done = threading.Event()
@@ -315,6 +313,13 @@ class Runtime:
             return
         task.add_done_callback(lambda _: scope.parker.unpark())
         self.engine.wait(scope, lambda: task.finished, (), f"the wait for {task.key}", awaited=(task,))
+
+    def note_wait(self, task: Task) -> None:
+        """Tell the recorder of the calling region, if there is one, that the region has waited for a task."""
+        scope: Scope | None = getattr(self._local, "scope", None)
+        recorder = scope.recorder if scope is not None else None
+        if recorder is not None:
+            recorder.note_wait(task)
 
     def wait_for_children(self, scope: Scope, frame: Frame, where: str) -> None:
         """Wait for the tasks that a region has generated, and raise what failed among them."""

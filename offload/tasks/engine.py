@@ -109,6 +109,11 @@ class Scope:
         return frame
 
     @property
+    def recorder(self) -> Any:
+        """What keeps the graph of the region, while ``record`` is on; None elsewhere."""
+        return None if self._frame is None else self._frame.recorder
+
+    @property
     def default_device(self) -> int:
         """The default-device-var of what runs here."""
         frame = self._frame

@@ -238,6 +238,8 @@ class Task:
         """Wait until the task is complete and return its failure, or None. Otherwise as `result`."""
         if not self.finished:
             self.construct.runtime.wait_for_task(self, timeout)
+        if self.run is not None:  # recorded: a wait for it orders what follows, also one that found it complete
+            self.construct.runtime.note_wait(self)
         self.seen = True
         return self.failure
 

@@ -82,7 +82,7 @@ def test_kmp_detach_tasks_t3(streams, moment):
 
 
 def test_bug_taskwait_detach(streams, moment):
-    """openmp/…/bug_taskwait_detach.cpp: a thread that the body started fulfils; taskwait outside of any region waits."""
+    """openmp/…/bug_taskwait_detach.cpp: a thread that the body started fulfils; taskwait outside any region waits."""
     event, checker, threads = omp.Event(), [], []
 
     def later():
@@ -214,7 +214,7 @@ def test_fulfil_on_a_stream(streams):
 
     omp.task(detach=event, depend=[inout(a)])(body)()
     omp.target(depend=[inout(a)], nowait=True)(lambda a: a.__imul__(10) is None)(a)
-    task = omp.task(depend=[in_(a)])(lambda: a.sum())()
+    task = omp.task(depend=[in_(a)])(a.sum)()
     streams.go()
     assert task.result() == 40
 

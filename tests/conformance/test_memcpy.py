@@ -75,7 +75,7 @@ def test_target_memcpy_async_depend(streams):
 
 
 def test_target_memcpy_rect_async_depend(streams):
-    """5.1/target/test_target_memcpy_rect_async_depobj.c: 5 × 10 doubles, there and back, doubled."""
+    """5.1/target/test_target_memcpy_rect_async_depobj.c: 5 by 10 doubles, there and back, doubled."""
     mem, d = np.arange(50.0).reshape(5, 10), omp.target_alloc((5, 10), np.float64)
     found = np.zeros((5, 10))
     omp.target_memcpy_rect_async(d, mem, (5, 10), (0, 0), (0, 0), (5, 10), (5, 10), depend=[out(d)])

@@ -60,7 +60,7 @@ def test_target_map_local_array(runtime):
 
 
 def test_target_map_pointer(runtime):
-    """4.5/target/test_target_map_pointer.c: an alias finds the storage that an outer region maps, which alone copies."""
+    """4.5/target/test_target_map_pointer.c: an alias finds what an outer region maps, which alone copies."""
     a = np.zeros(N)
     alias = a[:]
     with omp.target_data(map=[tofrom(a)]):
@@ -93,7 +93,7 @@ def test_target_map_zero_length_pointer(runtime):
 
 
 def test_target_firstprivate(runtime):
-    """4.5/target/test_target_firstprivate.c: scalars of several host threads, each with a row of its own, do not mix."""
+    """4.5/target/test_target_firstprivate.c: scalars of several host threads, each with its row, do not mix."""
     rows = np.zeros((4, N))
 
     @omp.target(map=[tofrom("row")])
@@ -193,7 +193,7 @@ def test_target_map_present_ordering(runtime):
 
 
 def test_map_ordering_tgt_alloc_present_tofrom(runtime):
-    """offload/test/mapping/map_ordering_tgt_alloc_present_tofrom.c: present fails though another map would create it."""
+    """offload/test/mapping/map_ordering_tgt_alloc_present_tofrom.c: present fails though another creates it."""
     x = np.zeros(N)
     with pytest.raises(omp.NotPresentError):
         omp.target(map=[alloc("x"), alloc("x", present=True), tofrom("x")])(lambda x: None)(x)
@@ -273,7 +273,7 @@ def test_arguments_by_every_way(runtime):
     @omp.target
     def body(a, *rest, last):
         for x in (a, *rest, last):
-            x += 1
+            np.add(x, 1, out=x)
 
     body(a, b, last=c)
 

@@ -97,10 +97,8 @@ def test_depend_array_section(streams):
 def test_depend_in_in(streams):
     """4.5/…/depend_in_in.c: readers are not ordered among each other: two that meet in the middle both run."""
     a = np.zeros(N)
-    if len(omp.current_runtime().engine._threads) < 2:
-        meeting = None
-    else:
-        meeting = threading.Barrier(2, timeout=60)
+    several = len(omp.current_runtime().engine._threads) > 1
+    meeting = threading.Barrier(2, timeout=60) if several else None
     omp.task(depend=[out(a)])(lambda: a.fill(1))()
     for _ in range(2):
         omp.task(depend=[in_(a)])(lambda: meeting and meeting.wait())()

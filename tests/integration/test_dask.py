@@ -4,6 +4,7 @@ import threading
 from functools import partial
 
 import dask
+import dask.callbacks
 import numpy as np
 import pytest
 from dask.task_spec import Task as DaskTask
@@ -521,6 +522,22 @@ def test_dask_compute_of_two_graphs(sim):
     assert [*first.values(), *second.values()] == ["a", "b"]
 
 
+def test_dask_compute_of_two_graphs_with_waits(sim):
+    """The waits of two graphs are nodes of their own."""
+    log = Log()
+    graphs = []
+    for name in "ab":
+        with omp.record(execute=False) as graph:
+            log.task(f"{name} before")
+            omp.taskwait()
+            log.task(f"{name} after")
+        graphs.append(graph)
+    assert not set(graphs[0].__dask_keys__()) & set(graphs[1].__dask_keys__())
+    dask.compute(*graphs)
+    assert log.before("a before", "a after")
+    assert log.before("b before", "b after")
+
+
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "client"])
 def test_dask_compute_with_an_explicit_scheduler(sim, request, scheduler):
     """Under a scheduler given to Dask a node completes with its event, its device work and its descendants."""
@@ -574,6 +591,65 @@ def test_a_gate_that_only_the_single_thread_could_open_is_an_error(sim):
         dask.compute(graph, scheduler="synchronous")
     dask.compute(graph, scheduler="threads", num_workers=2)
     graph.compute("synchronous")
+
+
+class Door:
+    """An event inside of an object."""
+
+    def __init__(self):
+        self.event = omp.Event()
+
+    def open(self):
+        self.event.fulfill()
+
+
+@pytest.mark.parametrize("how", ["method", "variable", "in a list", "argument"])
+def test_a_node_that_refers_to_the_event_is_found(sim, how):
+    """The error comes at once however the later node refers to the event."""
+    doors = [Door(), Door()]
+
+    def opener(door):
+        event, held = door.event, [None, door.event]
+
+        def by_variable():
+            event.fulfill()
+
+        def by_list():
+            held[-1].fulfill()
+
+        def by_argument(event):
+            event.fulfill()
+
+        return {
+            "method": (door.open,),
+            "variable": (by_variable,),
+            "in a list": (by_list,),
+            "argument": (by_argument, event),
+        }[how]
+
+    with omp.record(execute=False) as graph:
+        for door, other in (doors, doors[::-1]):
+            body, *arguments = opener(other)
+            omp.task(detach=door.event)(body)(*arguments)
+    with pytest.raises(omp.UsageError):
+        dask.compute(graph, scheduler="synchronous")
+
+
+def test_an_interrupt_ends_the_computation(sim):
+    """What interrupts the computing thread comes out once nothing runs any more; what has not begun does not begin."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("first", depend=[omp.out(("x",))])
+        log.task("second", depend=[omp.inout(("x",))])
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with dask.callbacks.Callback(posttask=interrupt), pytest.raises(KeyboardInterrupt):
+        graph.compute("threads")
+    assert log.entries == ["first"]
+    graph.compute("threads")
+    assert log.entries == ["first", "first", "second"]
 
 
 def test_open_gates_hold_no_slot_under_a_client_given_to_dask(sim, client):

@@ -1,6 +1,7 @@
 """What `record` keeps: nodes, edges and the order that waits impose."""
 
 import io
+import threading
 
 import numpy as np
 import pytest
@@ -132,6 +133,78 @@ def test_result_is_a_wait_for_one_task():
             step()
         omp.taskwait()
     assert edges(graph) == {(0, 1, "flow"), (0, 3, "wait"), (3, 4, "wait")}
+
+
+@pytest.mark.parametrize("ask", [omp.Task.result, omp.Task.exception])
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_wait_for_a_task_is_recorded_whether_or_not_the_task_is_complete(ask, is_complete):
+    """The graph of a program with `result()` in it does not depend on how far the task has come by then."""
+    with omp.Runtime("none", num_threads=1 if is_complete else 0):
+        done = threading.Event()
+        with omp.record() as graph:
+            first = step()
+            first.add_done_callback(lambda _: done.set())
+            if is_complete:
+                assert done.wait(20)
+            ask(first)
+            step()
+        omp.taskwait()
+    assert directives(graph) == ["task", "taskwait", "task"]
+    assert edges(graph) == {(0, 1, "wait"), (1, 2, "wait")}
+
+
+def test_a_task_that_has_been_waited_for_is_waited_for_once(sim):
+    """`result()` behind a taskwait, behind an undeferred task's end or a second time adds no node."""
+    with omp.record() as graph:
+        first, second = step(), step()
+        assert [first.result(), first.result()] == ["ran"] * 2
+        omp.taskwait()
+        second.result()
+        assert step.options(if_=False)().result() == "ran"
+    assert directives(graph) == ["task", "task", "taskwait", "taskwait", "task"]
+
+
+def test_a_wait_that_timed_out_orders_nothing(sim):
+    """`result(timeout)` that ends in TimeoutError is no node; one that does not is."""
+    event = omp.Event()
+    with omp.record() as graph:
+        task = omp.task(detach=event)(lambda: "ran")()
+        with pytest.raises(TimeoutError):
+            task.result(timeout=0)
+        step()
+        event.fulfill()
+        assert task.result(timeout=20) == "ran"
+    omp.taskwait()
+    assert directives(graph) == ["task", "task", "taskwait"]
+
+
+def test_a_complete_task_can_be_asked_where_nobody_may_wait(sim):
+    """In the body of a target region a recorded task that is complete gives its result."""
+    with omp.record():
+        task = step()
+        omp.taskwait()
+    assert omp.target(task.result)() == "ran"
+
+
+def test_waits_have_a_state(sim):
+    """A wait is recorded, waiting or complete as what it waits for; a finished graph has nothing left to wait for."""
+    event = omp.Event()
+    with omp.record() as graph:
+        step().result()
+        with omp.taskgroup():
+            omp.task(detach=event)(lambda: None)()
+            event.fulfill()
+        omp.taskwait()
+    assert [node.state for node in graph.tasks] == ["complete"] * 5
+    text = io.StringIO()
+    Console(file=text, width=200).print(graph)
+    assert "5 done;" in text.getvalue()
+    with omp.record(execute=False) as graph:
+        step()
+        omp.taskwait()
+    assert [node.state for node in graph.tasks] == ["recorded"] * 2
+    graph.compute("synchronous")
+    assert [node.state for node in graph.tasks] == ["complete"] * 2
 
 
 def test_nothing_runs_when_only_recorded(sim):

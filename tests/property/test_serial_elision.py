@@ -73,7 +73,9 @@ def operations(draw, n_devices, held, depth, size=8):
     held = dict(held)
     outer = set(held)
     for _ in range(draw(st.integers(1, size))):
-        kind = draw(st.sampled_from(["fold"] * 6 + ["copy", "buffer", "wait", "waitfor", "enter", "exit", "data", "group"]))
+        kind = draw(
+            st.sampled_from(["fold"] * 6 + ["copy", "buffer", "wait", "waitfor", "enter", "exit", "data", "group"])
+        )
         free = [k for k in range(N_ARRAYS) if k not in held]
         if kind == "fold":
             program.append(draw(fold_operation(held, n_devices)))
@@ -82,10 +84,22 @@ def operations(draw, n_devices, held, depth, size=8):
             if ours is not None:
                 k = draw(ours)
                 program.append(
-                    {"kind": "copy", "block": (k, draw(st.sampled_from(BLOCKS[k % 2]))), "buffer": draw(st.integers(0, 1)), "out": draw(st.booleans())}
+                    {
+                        "kind": "copy",
+                        "block": (k, draw(st.sampled_from(BLOCKS[k % 2]))),
+                        "buffer": draw(st.integers(0, 1)),
+                        "out": draw(st.booleans()),
+                    }
                 )
         elif kind == "buffer":
-            program.append({"kind": "buffer", "buffer": draw(st.integers(0, 1)), "a": draw(st.integers(0, 3)), "c": draw(st.integers(-9, 9))})
+            program.append(
+                {
+                    "kind": "buffer",
+                    "buffer": draw(st.integers(0, 1)),
+                    "a": draw(st.integers(0, 3)),
+                    "c": draw(st.integers(-9, 9)),
+                }
+            )
         elif kind == "wait":
             program.append({"kind": "wait"})
         elif kind == "waitfor":
@@ -100,11 +114,14 @@ def operations(draw, n_devices, held, depth, size=8):
         elif kind == "data" and free and depth:
             k, device = draw(st.sampled_from(free)), draw(st.integers(0, n_devices - 1))
             inner = draw(operations(n_devices, {**held, k: device}, depth - 1, 5))
-            program.append({"kind": "data", "array": k, "device": device, "body": inner, "nogroup": draw(st.booleans())})
+            program.append(
+                {"kind": "data", "array": k, "device": device, "body": inner, "nogroup": draw(st.booleans())}
+            )
         elif kind == "group" and depth:
             program.append({"kind": "group", "body": draw(operations(n_devices, held, depth - 1, 5))})
     program.extend(
-        {"kind": "exit", "array": k, "device": held[k], "nowait": draw(st.booleans())} for k in sorted(set(held) - outer)
+        {"kind": "exit", "array": k, "device": held[k], "nowait": draw(st.booleans())}
+        for k in sorted(set(held) - outer)
     )
     return program
 

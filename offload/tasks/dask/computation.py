@@ -1,0 +1,146 @@
+"""One computation of a recorded graph: what it has started, what came of it, and the thread that waits for it.
+
+Imports no Dask: each scheduler decides when a node is started, and here stands what starting, waiting and failing are.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from offload.tasks.task import Task, TaskSet, raise_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator
+
+    from offload.tasks.engine import Scope
+    from offload.tasks.graph import Node
+
+
+class Computation:
+    """What was started for one computation, until all of it is complete.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What is computed; any of them, where there are several.
+    is_synchronous : bool
+        Whether the bodies of nodes run on the thread that makes this object and no other.
+
+    Attributes
+    ----------
+    values, failures : dict
+        What came of the nodes that are complete, by key; a skipped node has the failure that it was skipped for.
+    started : set
+        Keys of nodes that are started, or will be by a thread that has been told to, and not complete.
+    """
+
+    def __init__(self, graph: Any, *, is_synchronous: bool = False) -> None:
+        self.scope: Scope = graph.scope()
+        self.values: dict[Hashable, Any] = {}
+        self.failures: dict[Hashable, BaseException] = {}
+        self.started: set[Hashable] = set()
+        self.graph = graph
+        self._is_synchronous = is_synchronous
+        self._is_over = False
+        self._group = TaskSet()  # the nodes' tasks with their descendants
+        self._own: set[Task] = set()  # tasks whose every step is for this thread
+
+    def start(self, graph: Any, node: Node, then: Callable[[], Any] | None = None) -> None:
+        """Start a node on the calling thread; ``then()`` is called when it is complete, on whichever thread that is.
+
+        Raises nothing: a node that cannot be started has failed.
+        """
+        key = node.key
+
+        def over() -> None:
+            self.started.discard(key)
+            if then is not None:
+                then()
+            self.scope.parker.unpark()
+
+        def end(task: Task) -> None:
+            task.seen = True
+            self._own.discard(task)
+            if task.failure is None:
+                self.values[key] = task.value
+            else:
+                self.failures[key] = task.failure
+            over()
+
+        self.started.add(key)
+        try:
+            task = None if self._is_over else graph.prepare(node, self.scope.task, self._group)
+            if task is not None:
+                if self._is_synchronous:
+                    task.owner = self.scope.parker
+                    self._own.add(task)
+                graph.submit(task)
+        except BaseException as error:  # noqa: BLE001  # kept for whoever computes
+            self.failures[key] = error
+            task = None
+        if task is None:
+            over()
+        else:
+            task.add_done_callback(end)
+
+    def skips(self, key: Hashable, before: Iterable[Hashable]) -> bool:
+        """Tell whether something that the node depends on failed; then the node counts as failed too."""
+        error = next((self.failures[other] for other in before if other in self.failures), None)
+        if error is not None:
+            self.failures[key] = error
+        return error is not None
+
+    def wait(self, done: Callable[[], Any]) -> None:
+        """Wait until ``done()``, on the thread that computes; whatever makes it true unparks that thread."""
+        while not done():
+            steps = [task for task in self._own.copy() if task.is_ready]
+            for task in steps:
+                task.is_ready = False
+                self.graph.advance(task)
+            if not steps:
+                self.graph.runtime.engine.wait(
+                    self.scope,
+                    lambda: done() or any(task.is_ready for task in self._own.copy()),
+                    (self._group,),
+                    "the computation of a graph",
+                    helps=self._is_synchronous,
+                )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the block, wait until everything that it started is complete, and raise what failed.
+
+        Raises
+        ------
+        BaseException
+            What the block raised, else the first failure of a node, as it was; the others are notes on it.
+        BaseExceptionGroup
+            Only tasks that bodies generated failed, and nobody has seen it.
+        """
+        errors: list[BaseException] = []
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001  # raised below
+            errors.append(error)
+        self._is_over = True
+        try:
+            self.wait(lambda: not self.started and not self._group.live)
+        finally:
+            for task in self._own.copy():  # none, unless the wait was interrupted
+                self.graph.runtime.engine.disown(task)
+        self._raise_failures([*errors, *self.failures.values()])
+
+    def _raise_failures(self, errors: Iterable[BaseException]) -> None:
+        errors = {id(error): error for error in errors}.values()
+        if not errors:
+            raise_failures(self._group.failures, "the end of the computation")
+            return
+        for task in self._group.failures:
+            task.seen = True
+        first, *others = errors
+        for other in others:
+            note = f"in the same computation: {other!r}"
+            if note not in getattr(first, "__notes__", ()):
+                first.add_note(note)
+        raise first

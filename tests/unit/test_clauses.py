@@ -1,0 +1,120 @@
+"""Clauses are checked when they are made; constructs refuse what they do not take."""
+
+import numpy as np
+import pytest
+
+import offload as omp
+from offload import alloc, delete, from_, in_, inout, out, release, to, tofrom
+from offload.clauses import (
+    as_tuple,
+    check_clauses,
+    check_depend,
+    check_device,
+    check_map,
+    check_name,
+    check_priority,
+    symbolic,
+)
+from offload.errors import ClauseError, DependError, EventError
+
+A = np.zeros(4)
+
+
+def test_depend_types():
+    """in reads; out and inout write."""
+    assert [kind(A).writes for kind in (in_, out, inout)] == [False, True, True]
+    assert in_(A, ("t", 1)).keys == (omp.clauses.locator(A), omp.clauses.locator(("t", 1)))
+    assert repr(inout(A, "x[0:2]")) == "inout(float64[4], x[0:2])"
+
+
+def test_depend_errors():
+    """No item, an empty section, something that is no location: each is an error."""
+    for kind in (in_, out, inout):
+        with pytest.raises(DependError):
+            kind()
+        with pytest.raises(DependError):
+            kind(A[2:2])
+        with pytest.raises(ClauseError):
+            kind([1, 2])
+        with pytest.raises(ClauseError):
+            kind(np.array([None]))
+    for wrong in (A, "x", [A], to(A), 3):
+        with pytest.raises(DependError):
+            check_depend(wrong)
+    assert check_depend(in_(A))[0].keys == check_depend([in_(A)])[0].keys
+    assert check_depend(()) == ()
+
+
+def test_strings_wait_for_the_call():
+    """Items written as strings have no storage before the call; a string value is a location then."""
+    clause = inout("x[0:n]", ("t",))
+    assert clause.is_symbolic
+    assert clause.keys == ()
+    resolved = clause.resolved({"x": A, "n": 2})
+    assert resolved.keys == (omp.clauses.locator(A[:2]), omp.clauses.locator(("t",)))
+    assert in_("name").resolved({"name": "text"}).keys == (omp.clauses.Token("text"),)
+    with pytest.raises(DependError):
+        clause.resolved({"x": A, "n": 0})
+    assert symbolic([clause])
+    assert symbolic(["x"])
+    assert symbolic([to("x")])
+    assert not symbolic([in_(A), to(A), A])
+
+
+@pytest.mark.parametrize("kind", [to, from_, tofrom, alloc, release, delete])
+def test_map_errors(kind):
+    """A map clause takes arrays of numbers, views and strings; nothing else."""
+    assert kind(A, "x[1:2]").items[0] is A
+    for wrong in ((), (3,), ([1.0],), (None,), (np.array(["a", None]),), ("1x",), (("t", 1),)):
+        with pytest.raises(ClauseError):
+            kind(*wrong)
+
+
+def test_values():
+    """Device numbers, priorities and names are what they should be."""
+    assert [check_device(value) for value in (None, 0, np.int32(3), -1)] == [None, 0, 3, -1]
+    assert check_priority(np.int64(4)) == 4
+    assert check_name(None) is None
+    for check, wrong in ((check_device, True), (check_device, 1.0), (check_device, "0"), (check_priority, -1)):
+        with pytest.raises(ClauseError):
+            check(wrong)
+    for check, wrong in ((check_priority, True), (check_priority, "high"), (check_name, 3), (check_map, 3)):
+        with pytest.raises(ClauseError):
+            check(wrong)
+    assert as_tuple([1, 2]) == as_tuple((1, 2)) == (1, 2)
+    assert as_tuple(1) == (1,)
+    with pytest.raises(ClauseError, match=r"'b'.*a"):
+        check_clauses("target", {"b": 1}, {"a": int})
+
+
+def test_constructs_refuse_what_they_do_not_take():
+    """A wrong clause, value or decorated object is an error before anything is generated."""
+    for make in (
+        lambda: omp.task(nowait=True),
+        lambda: omp.task(map=[to(A)]),
+        lambda: omp.target(detach=omp.Event()),
+        lambda: omp.target(priority=-1),
+        lambda: omp.target(device="cuda"),
+        lambda: omp.target(map=[in_(A)]),
+        lambda: omp.task(3),
+        lambda: omp.target(3),
+        lambda: omp.task(lambda: None).options(maps=1),
+        lambda: omp.target(lambda: None).options(nowiat=True),
+    ):
+        with pytest.raises(ClauseError):
+            make()
+    with pytest.raises(DependError):
+        omp.task(depend=[A])
+    with pytest.raises(EventError):
+        omp.task(detach=3)
+
+
+def test_options_replace_clauses_in_a_copy():
+    """``options`` returns a copy; the clauses given replace the old ones wholly, the others stay."""
+    original = omp.target(nowait=True, name="one", device=0)(lambda: None)
+    copy = original.options(name="two", nowait=False)
+    assert original._clauses == {"nowait": True, "name": "one", "device": 0}
+    assert copy._clauses == {"nowait": False, "name": "two", "device": 0}
+    assert copy.__name__ == original.__name__
+    event = omp.Event()
+    assert omp.task(lambda: None).options(detach=event)._event is event

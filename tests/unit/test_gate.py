@@ -1,0 +1,227 @@
+"""The gate with a fake device: order, at most one callback a stream, watching, failures, the end."""
+
+import threading
+
+import pytest
+
+from offload.events.gate import Gate
+from offload.events.wakeup import LockWakeup, SemaphoreWakeup
+
+
+class FakeDevice:
+    """Events that pass when the test says so, and callbacks that it fires."""
+
+    def __init__(self):
+        self.callbacks = []
+        self.passed_events = set()
+        self.error = None
+
+    def passed(self, event):
+        if event in self.passed_events:
+            return True
+        if self.error is not None:
+            raise self.error
+        return False
+
+    def wake(self, stream, wakeup):
+        self.callbacks.append(wakeup)
+
+    def fire(self):
+        self.callbacks.pop(0).post()
+
+
+class FakeLane:
+    stream = None
+
+    def __init__(self, device):
+        self.device = device
+
+
+class Item:
+    """Notes when it is told."""
+
+    def __init__(self):
+        self.told = threading.Event()
+        self.errors = []
+
+    def passed(self, error):
+        self.errors.append(error)
+        self.told.set()
+
+    def wait(self):
+        assert self.told.wait(60)
+        return self.errors
+
+
+@pytest.fixture
+def device():
+    return FakeDevice()
+
+
+@pytest.fixture(params=[LockWakeup, SemaphoreWakeup])
+def gate(request, device):
+    """A gate that ends with the test."""
+    gate = Gate(request.param())
+    yield gate
+    device.error = device.error or OSError("the test has ended")  # or the gate would wait for what has not passed
+    gate.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "offload-completer"]
+
+
+def test_an_item_passes_after_the_callback(gate, device):
+    """An item that somebody waits for is told once its event has passed and the callback has fired."""
+    lane, item = FakeLane(device), Item()
+    gate.add(lane, 1, "e", item, watched=True)
+    assert len(device.callbacks) == 1
+    assert not item.told.is_set()
+    device.passed_events.add("e")
+    device.fire()
+    assert item.wait() == [None]
+
+
+def test_one_callback_a_lane(gate, device):
+    """Items behind a callback wait for the next, which is enqueued when that one has fired."""
+    lane, items = FakeLane(device), [Item() for _ in range(10)]
+    gate.hurry()
+    for number, item in enumerate(items):
+        gate.add(lane, number, number, item)
+    assert len(device.callbacks) == 1
+    device.passed_events.update(range(4))
+    device.fire()
+    for item in items[:4]:
+        assert item.wait() == [None]
+    assert not items[4].told.is_set()
+    device.passed_events.update(range(10))
+    for _ in range(200):  # the completer enqueues the next callback after it has told
+        if items[-1].told.wait(0.01):
+            break
+    assert items[-1].wait() == [None]
+
+
+def test_nobody_waits(gate, device):
+    """While nobody waits there is no callback, and items are told all the same."""
+    lane, items = FakeLane(device), [Item(), Item()]
+    for number, item in enumerate(items):
+        gate.add(lane, number, number, item)
+    device.passed_events.update((0, 1))
+    for item in items:
+        assert item.wait() == [None]
+    assert device.callbacks == []
+
+
+def test_hurry(gate, device):
+    """Somebody who waits for everything puts a callback on each lane that has none."""
+    items = [Item(), Item()]
+    for number, item in enumerate(items):
+        gate.add(FakeLane(device), 1, number, item)
+    assert device.callbacks == []
+    gate.hurry()
+    gate.hurry()
+    assert len(device.callbacks) == 2
+    device.passed_events.update((0, 1))
+    device.fire()
+    for item in items:
+        assert item.wait() == [None]
+    gate.relax()
+    gate.relax()
+    later = Item()
+    gate.add(FakeLane(device), 1, 0, later)
+    assert later.wait() == [None]
+    assert len(device.callbacks) == 1
+
+
+def test_lanes_are_independent(gate, device):
+    """An item of one lane does not wait for another lane."""
+    held, free = Item(), Item()
+    gate.hurry()
+    gate.add(FakeLane(device), 1, "held", held)
+    gate.add(FakeLane(device), 1, "free", free)
+    device.passed_events.add("free")
+    device.callbacks.pop().post()
+    assert free.wait() == [None]
+    assert not held.told.is_set()
+    device.passed_events.add("held")
+    device.fire()
+    held.wait()
+
+
+def test_watched_items_are_noticed_without_a_callback(gate, device):
+    """An item far ahead of the callback is asked for while somebody waits for it."""
+    lane, first, second = FakeLane(device), Item(), Item()
+    gate.add(lane, 1, 1, first)
+    gate.add(lane, 2, 2, second)
+    gate.watch(second)
+    device.passed_events.update((1, 2))
+    assert first.wait() == [None]
+    assert second.wait() == [None]
+
+
+def test_watching_what_has_passed_watches_nothing(gate, device):
+    """An item that has passed is not watched: the completer would ask for ever."""
+    item = Item()
+    gate.watch(item)
+    gate.add(FakeLane(device), 1, 1, item, watched=True)
+    device.passed_events.add(1)
+    device.fire()
+    item.wait()
+    gate.watch(item)
+    assert not gate._watched
+    assert not gate._waiting
+
+
+def test_a_failed_device_fails_its_items(gate, device):
+    """No callback comes after an error; the items are failed all the same, those that had passed are not."""
+    lane, before, after = FakeLane(device), Item(), Item()
+    gate.add(lane, 1, "before", before)
+    gate.add(lane, 2, "after", after)
+    device.passed_events.add("before")
+    device.error = OSError("lost")
+    assert before.wait() == [None]
+    assert after.wait() == [device.error]
+
+
+def test_a_device_that_takes_no_callback(gate, device):
+    """A device that cannot enqueue a callback is asked at once."""
+    device.error = OSError("lost")
+
+    def refuse(stream, wakeup):
+        raise device.error
+
+    device.wake = refuse
+    item = Item()
+    gate.add(FakeLane(device), 1, 1, item)
+    assert item.wait() == [device.error]
+
+
+def test_an_item_may_add_another(gate, device):
+    """What an item does when told may use the gate."""
+    lane, second = FakeLane(device), Item()
+
+    class First:
+        def passed(self, error):
+            gate.add(lane, 2, 2, second)
+
+    device.passed_events.update((1, 2))
+    gate.hurry()
+    gate.add(lane, 1, 1, First())
+    device.fire()
+    for _ in range(200):
+        if second.told.wait(0.01):
+            break
+        if device.callbacks:
+            device.fire()
+    assert second.wait() == [None]
+
+
+@pytest.mark.parametrize("kind", [LockWakeup, SemaphoreWakeup])
+def test_wakeups(kind):
+    """Posts before a wait let it through, several are one, and a wait ends at its time."""
+    wakeup = kind()
+    wakeup.post()
+    wakeup.post()
+    wakeup.wait(None)
+    wakeup.wait(0.001)
+    thread = threading.Thread(target=wakeup.post)
+    thread.start()
+    wakeup.wait(None)
+    thread.join()

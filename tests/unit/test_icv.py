@@ -1,0 +1,64 @@
+"""Settings from the environment, and specifications of devices."""
+
+import pytest
+
+from offload.errors import ClauseError
+from offload.icv import DeviceSpec, parse_devices, parse_nbytes, read_settings
+
+
+def specs(text, count_cuda=3):
+    return [(spec.kind, spec.index) for spec in parse_devices(text, count_cuda)]
+
+
+def test_devices():
+    """Kinds, indices, counts and lists; a bare number continues a list of indices."""
+    assert specs("none") == []
+    assert specs("sim") == [("sim", 0)]
+    assert specs("sim:3") == [("sim", 0), ("sim", 1), ("sim", 2)]
+    assert specs("cuda") == [("cuda", 0), ("cuda", 1), ("cuda", 2)]
+    assert specs("cuda", 0) == []
+    assert specs("cuda:2,0") == [("cuda", 2), ("cuda", 0)]
+    assert specs(" CUDA:1 , sim:2, sim ") == [("cuda", 1), ("sim", 0), ("sim", 1), ("sim", 2)]
+    assert DeviceSpec("sim", 0) == DeviceSpec("sim", 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "gpu", "sim:0", "sim:-1", "sim:x", "cuda:", "cuda:a", "0", "sim,1", "cuda:0,0", "cuda,cuda:1", "none:2", ","],
+)
+def test_devices_that_mean_nothing(text):
+    """What is not understood, or named twice, is an error that shows the text."""
+    with pytest.raises(ClauseError, match="devices="):
+        specs(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [("1", 1), ("64K", 65536), ("1.5 k", 1536), ("2GiB", 2**31), ("3mb", 3 * 2**20), ("1T", 2**40), (" 10 B ", 10)],
+)
+def test_sizes(text, nbytes):
+    """Bytes, with units that are powers of 1024."""
+    assert parse_nbytes(text, "X") == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "K", "1e3", "10 KK", "0.1", "lots"])
+def test_sizes_that_mean_nothing(text):
+    """Anything else is an error that names the variable."""
+    with pytest.raises(ClauseError, match="X="):
+        parse_nbytes(text, "X")
+
+
+def test_settings(monkeypatch):
+    """A mapping stands in for the environment; empty values are none."""
+    settings = read_settings({"OFFLOAD_DEVICES": "", "OFFLOAD_SIM_MEMORY": "", "OFFLOAD_HANG_S": "2.5"})
+    assert (settings.devices, settings.sim_memory_nbytes, settings.hang_s) == (None, None, 2.5)
+    monkeypatch.setenv("OFFLOAD_DEVICES", "sim:7")
+    assert read_settings(None).devices == "sim:7"
+    assert read_settings({}).devices is None
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "soon"])
+def test_hang_seconds_that_mean_nothing(text):
+    """A time that is no time is an error."""
+    with pytest.raises(ClauseError, match="OFFLOAD_HANG_S"):
+        read_settings({"OFFLOAD_HANG_S": text})
