@@ -111,13 +111,14 @@ def current_stream() -> Any:
         The body runs on the host and there is no device.
     """
     scope = here()
-    if scope.lane is None:
+    if scope.device is None:  # not in a target body: a stream of the default device, the same one while that stays
         place = scope.runtime.place(scope.frame("current_stream"), None)
         if place is None:
             raise UsageError(
                 "current_stream: the host has no streams; there is no device, or the default device is the host"
             )
-        scope.lane = place.user_pool.next()
+        if scope.lane is None or scope.lane.device is not place.device:
+            scope.lane = place.user_pool.next()
     return scope.lane.stream
 
 

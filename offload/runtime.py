@@ -101,6 +101,7 @@ class Runtime:
         self._rng = _generator(seed)
         self.places = [DevicePlace(device) for device in self._open_devices(devices or settings.devices, settings)]
         self.initial_device = len(self.places)
+        self.has_mixed_kinds = len({place.device.kind for place in self.places}) > 1
         uses_driver = any(place.device.kind == "cuda" for place in self.places)
         self.gate = Gate(SemaphoreWakeup() if uses_driver else LockWakeup())
         self._local = threading.local()
@@ -261,7 +262,10 @@ class Runtime:
         if not deferred:
             self.run_undeferred(scope, task, dependences)
         elif self.engine.submit(task, dependences):
-            if task.launches_inline and (self._rng is None or self._rng.random() < 0.5):  # a coin
+            inline = task.launches_inline
+            if self._rng is not None:  # a body may run inside of the call or later: let nobody rely on either
+                inline = task.waits_in_stream_order and self._rng.random() < 0.5
+            if inline:
                 self.engine.launch(task, scope)
             else:
                 self.engine.make_ready(task)

@@ -316,7 +316,9 @@ class Engine:
         following = self._release(task.successors, task, keep=True) if task.successors else None
         if task.early:
             self._release(task.early, task)
-        task.body = task.dependences = task.predecessors = task.kwargs = None
+        if failure is None:
+            task.dependences = None  # else they keep the address of their storage from naming something new
+        task.body = task.predecessors = task.kwargs = None
         task.args = ()
         children = task.frame.children
         group = task.group

@@ -330,10 +330,7 @@ class Task:
 
     def orders(self, successor: Task) -> bool:
         """Tell whether the successor can start in stream order, behind work on a stream that it can wait for."""
-        if self.early is None:
-            return False
-        point = self.point
-        return point is None or point.lane.device.kind == successor.device_kind
+        return self.early is not None and not self.construct.runtime.has_mixed_kinds
 
     @property
     def device_kind(self) -> str:
