@@ -33,12 +33,13 @@ class Dependence:
         The list items as given, which keeps their storage alive.
     """
 
-    __slots__ = ("is_symbolic", "items", "keys", "kind", "writes")
+    __slots__ = ("is_symbolic", "items", "keys", "kind", "reads", "writes")
 
     def __init__(self, kind: str, items: tuple[Any, ...]) -> None:
         if not items:
             raise DependError(f"depend({kind}) names no list item; name at least one")
         self.kind = kind
+        self.reads = kind != "out"
         self.writes = kind != "in"
         self.items = items
         self.is_symbolic = any(isinstance(item, str) for item in items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from offload.clauses import (
@@ -17,7 +18,7 @@ from offload.clauses import (
     symbolic,
 )
 from offload.data.maptypes import Construct
-from offload.errors import ClauseError
+from offload.errors import ClauseError, UnsupportedError
 from offload.items import VisibleNames, parse_item
 from offload.launch import device_maker
 from offload.regions import TargetWork, map_items
@@ -42,6 +43,11 @@ class DirectiveFunction:
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         if not callable(function):
             raise ClauseError(f"{self._directive} decorates a function, not {type(function).__name__} {function!r:.60}")
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise UnsupportedError(
+                f"{self._directive}: {function.__name__!r} is an async def or a generator, whose call runs nothing; "
+                "write a plain def"
+            )
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # callable in each subclass
         self._function = function
         code = getattr(function, "__code__", None)

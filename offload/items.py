@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -119,24 +120,26 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     -----
     OpenMP 5.2, 3.2.5 "Array Sections".
     """
+    if not isinstance(a, np.ndarray) and not is_device_array(a):
+        raise ClauseError(f"section: {type(a).__name__} {a!r:.60} is not an array")
     if len(dims) > a.ndim:
         raise ClauseError(f"section names {len(dims)} dimensions of an array that has {a.ndim}; name at most those")
     return a[tuple(_slice_of(dim, size, axis) for axis, (dim, size) in enumerate(zip(dims, a.shape, strict=False)))]
 
 
-def _slice_of(dim: tuple[int | None, ...], size: int, axis: int) -> slice:
+def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "section") -> slice:
     if type(dim) is not tuple or len(dim) not in (2, 3):
-        raise ClauseError(f"section: dimension {axis} is {dim!r}; write (lower, length) or (lower, length, stride)")
+        raise ClauseError(f"{what}: dimension {axis} is {dim!r}; write (lower, length) or (lower, length, stride)")
     lower = 0 if dim[0] is None else int(dim[0])
     stride = 1 if len(dim) == 2 or dim[2] is None else int(dim[2])
     if stride < 1:
-        raise ClauseError(f"section: stride {stride} in dimension {axis}; a stride is at least 1")
+        raise ClauseError(f"{what}: stride {stride} in dimension {axis}; a stride is at least 1")
     length = max(0, -(-(size - lower) // stride)) if dim[1] is None else int(dim[1])
     last = lower + (length - 1) * stride
     if lower < 0 or length < 0 or lower > size or (length and last >= size):
         raise ClauseError(
-            f"section ({lower} : {length} : {stride}) reaches outside of dimension {axis}, which has {size} elements; "
-            "the second number is a count of elements, not an end"
+            f"{what}: ({lower} : {length} : {stride}) reaches outside of dimension {axis}, which has {size} elements; "
+            "the first number is at least 0, the second a count of elements, not an end"
         )
     return slice(lower, last + 1 if length else lower, stride)
 
@@ -156,30 +159,39 @@ class SymbolicItem(NamedTuple):
         try:
             value = names[self.name]
         except KeyError:
-            raise ClauseError(f"list item {self.text!r}: no parameter or visible name {self.name!r}") from None
+            raise ClauseError(
+                f"list item {self.text!r}: there is no parameter or visible name {self.name!r}; "
+                "name a parameter of the function, or a global or enclosing variable"
+            ) from None
         if not self.dims:
             return value
         if not hasattr(value, "shape") or len(self.dims) > len(value.shape):
-            raise ClauseError(f"list item {self.text!r}: {self.name} has no {len(self.dims)} dimensions")
+            ndim = len(getattr(value, "shape", ()))
+            raise ClauseError(
+                f"list item {self.text!r}: it names {len(self.dims)} dimensions, and {self.name} has {ndim}"
+            )
         index: list[int | slice] = []
         for axis, (dim, size) in enumerate(zip(self.dims, value.shape, strict=False)):
             if isinstance(dim, CodeType):
-                at = int(self._evaluate(dim, names))
+                at = self._evaluate(dim, names)
                 if not 0 <= at < size:
                     raise ClauseError(
-                        f"list item {self.text!r}: index {at} outside of dimension {axis} of {size} elements"
+                        f"list item {self.text!r}: index {at} is outside of dimension {axis}, "
+                        f"which goes from 0 to {size - 1}"
                     )
                 index.append(at)
             else:
-                triple = tuple(None if code is None else int(self._evaluate(code, names)) for code in dim)
-                index.append(_slice_of(triple, size, axis))
-        return value[tuple(index)]
+                triple = tuple(None if code is None else self._evaluate(code, names) for code in dim)
+                index.append(_slice_of(triple, size, axis, f"list item {self.text!r}"))
+        return value[(*index, ...)]  # also where every dimension has an index: a 0-d view, not a copy of the element
 
-    def _evaluate(self, code: CodeType, names: Mapping[str, Any]) -> Any:
+    def _evaluate(self, code: CodeType, names: Mapping[str, Any]) -> int:
         try:
-            return eval(code, {"__builtins__": {}}, names)  # noqa: S307  # the program's own text, as in a decorator's expression
+            return operator.index(eval(code, {"__builtins__": {}}, names))  # noqa: S307  # the program's own text
         except Exception as error:
-            raise ClauseError(f"list item {self.text!r}: {error}") from error
+            raise ClauseError(
+                f"list item {self.text!r}: {error}; an index is an integer expression of parameters and visible names"
+            ) from error
 
 
 @lru_cache(maxsize=1024)

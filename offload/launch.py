@@ -291,7 +291,7 @@ class DeviceTask(Task):
         """Launch, or run the body if the stream has been waited for."""
         if self.lane is None:
             if self.poison is not None:
-                return engine.finish(self, poisoned(self, self.poison))
+                return engine.finish(self, poisoned(self, self.poison), TaskState.NOT_RUN)
             try:
                 if not self._begin():
                     return None
@@ -309,6 +309,9 @@ class DeviceTask(Task):
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)
+        if self.run is not None:
+            self.run.start()
+            self._is_watched = True  # a recorded task shows when it was complete
         try:
             lane.wait_for(points)
             if self.after is not None:
@@ -342,9 +345,6 @@ class DeviceTask(Task):
         outer = scope.enter(self)
         scope.device, scope.lane = device, lane
         self.state_ = TaskState.RUNNING
-        run = self.run
-        if run is not None:
-            run.start()
         try:
             with device.using(lane.stream):  # type: ignore[union-attr]  # launched on a lane
                 self.value = body()
@@ -411,8 +411,6 @@ class DeviceTask(Task):
             failure.__cause__ = error.__cause__ or error
             note_task(failure, self)
             self.value = None
-        if self.run is not None:
-            self.run.end()
         self._held = self.work = self.after = self.body = None  # before others are told that there is memory again
         place = self.place
         engine = self.construct.runtime.engine

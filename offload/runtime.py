@@ -308,6 +308,13 @@ class Runtime:
             raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
         scope = current_scope_of(self)
         scope.frame("a wait for a task")  # refuses one where nobody may wait
+        running = scope.task
+        while running is not None:
+            if running is task:
+                raise UsageError(
+                    f"{task.key} waits for itself; a task cannot wait for its own end, nor for its ancestors'"
+                )
+            running = running.frame.task
         task.watch()
         if timeout_s is not None:
             done = threading.Event()

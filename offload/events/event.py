@@ -159,4 +159,6 @@ class Event:
 
 def fulfill_event(event: Event) -> None:
     """Fulfil an event; the same as ``event.fulfill()``. Raises and source: as `Event`."""
+    if not isinstance(event, Event):
+        raise EventError(f"fulfill_event: {event!r:.60} is not an event; make one with offload.Event()")
     event.fulfill()

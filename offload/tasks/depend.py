@@ -45,6 +45,8 @@ class Access(Protocol):
     """What the tracker needs of a ``depend`` clause."""
 
     @property
+    def reads(self) -> bool: ...
+    @property
     def writes(self) -> bool: ...
     @property
     def keys(self) -> Sequence[Hashable]: ...
@@ -114,7 +116,8 @@ class Tracker:
             Its ``depend`` clauses, in order.
         edges : list, optional
             Receives (predecessor, kind, location) for every dependence found, for graphs; kind is ``"flow"``
-            (read after write), ``"anti"`` (write after read) or ``"output"`` (write after write).
+            (read after write, so also ``inout`` after a write), ``"anti"`` (write after read) or ``"output"`` (write
+            after write).
 
         Returns
         -------
@@ -124,15 +127,15 @@ class Tracker:
         cells = self._cells
         found: dict[Any, None] = {}
         for access in accesses:
-            writes = access.writes
+            reads, writes = access.reads, access.writes
             for key in access.keys:
                 cell = cells.get(key)
                 if cell is None:
                     cell = self._new_cell(key)
-                _follow(cell, writes, found, edges, key)
+                _follow(cell, reads, writes, found, edges, key)
                 if cell.linked:
                     for other in cell.linked:
-                        _follow(other, writes, found, edges, key)
+                        _follow(other, reads, writes, found, edges, key)
                 if writes:
                     cell.writer = task
                     if cell.readers:
@@ -155,7 +158,7 @@ class Tracker:
             for key in access.keys:
                 cell = self._cells.get(key) or self._new_cell(key)
                 for other in (cell, *cell.linked):
-                    _follow(other, access.writes, found, None, key)
+                    _follow(other, access.reads, access.writes, found, None, key)
         return found
 
     def _new_cell(self, key: Hashable) -> _Cell:
@@ -187,8 +190,13 @@ class Tracker:
         self._limit = max(_FIRST_SWEEP, 2 * len(self._cells))
 
 
-def _follow(
-    cell: _Cell, writes: bool, found: dict[Any, None], edges: list[tuple[Any, str, Hashable]] | None, key: Hashable
+def _follow(  # the inner loop of the tracker
+    cell: _Cell,
+    reads: bool,
+    writes: bool,
+    found: dict[Any, None],
+    edges: list[tuple[Any, str, Hashable]] | None,
+    key: Hashable,
 ) -> None:
     """Note whom an access to ``cell`` must follow."""
     writer = cell.writer
@@ -200,4 +208,4 @@ def _follow(
     elif writer is not None:
         found[writer] = None
         if edges is not None:
-            edges.append((writer, "output" if writes else "flow", key))
+            edges.append((writer, "flow" if reads else "output", key))

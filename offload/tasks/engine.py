@@ -305,13 +305,14 @@ class Engine:
                 return
 
     # -- completing ----------------------------------------------------------------------------------
-    def finish(self, task: Task, failure: BaseException | None = None) -> Task | None:
+    def finish(
+        self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
+    ) -> Task | None:
         """Complete a task; return the first task that this makes ready, for this thread to run."""
-        if failure is not None:
-            task.failure = failure
-            task.state_ = TaskState.FAILED
-        else:
-            task.state_ = TaskState.COMPLETE
+        if task.run is not None:
+            task.run.end()
+        task.failure = failure
+        task.state_ = TaskState.COMPLETE if failure is None else failed
         task.finished = True
         following = self._release(task.successors, task, keep=True) if task.successors else None
         if task.early:

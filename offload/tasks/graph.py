@@ -68,9 +68,11 @@ class Node:
         The engine's record of this task; None while it is only planned.
     index : int
         Its position in `Graph.nodes`; -1 before it is added.
+    before : list of Node
+        What it waits for directly, as `Graph.add_edge` was told.
     """
 
-    __slots__ = ("detach", "device_num", "directive", "index", "key", "location", "name", "run", "spec")
+    __slots__ = ("before", "detach", "device_num", "directive", "index", "key", "location", "name", "run", "spec")
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class Node:
         self.spec = spec
         self.run = run
         self.index = -1
+        self.before: list[Node] = []
 
     def __repr__(self) -> str:
         where = "host" if self.device_num is None else f"device {self.device_num}"
@@ -108,8 +111,12 @@ class Node:
 
     @property
     def start_s(self) -> float | None:
-        """When it began, in seconds on the engine's clock, or None."""
-        return None if self.run is None else self.run.start_s
+        """When it began, in seconds on the engine's clock, or None.
+
+        Device work is given to its stream before what it waits for has ended; it begins when that has.
+        """
+        start_s = None if self.run is None else self.run.start_s
+        return None if start_s is None else max([start_s, *(node.end_s or start_s for node in self.before)])
 
     @property
     def end_s(self) -> float | None:
@@ -118,7 +125,7 @@ class Node:
 
     @property
     def duration_s(self) -> float | None:
-        """How long it ran, in seconds, or None where it has not begun or not completed."""
+        """How long it took, in seconds, until its event was fulfilled and its stream got there; None before."""
         start_s, end_s = self.start_s, self.end_s
         return None if start_s is None or end_s is None else end_s - start_s
 
@@ -197,6 +204,8 @@ class Graph:
             return
         self._seen.add((low, high, kind, item))
         self.edges.append(Edge(source, target, kind, item))
+        if high not in self._successors[low]:
+            target.before.append(source)
         self._successors[low][high] = None
         self._predecessors[high][low] = None
 

@@ -33,6 +33,7 @@ class TaskState(StrEnum):
     DETACHED = "detached"  # its body has finished, its event is not fulfilled
     COMPLETE = "complete"
     FAILED = "failed"
+    NOT_RUN = "not run"  # since one that it depends on failed
     RECORDED = "recorded"  # only: it does not run before its graph is computed
 
 
@@ -282,7 +283,7 @@ class Task:
     def advance(self, engine: Engine, scope: Any) -> Task | None:
         """Do the next thing that the task has to do on this thread; return a task that became ready."""
         if self.poison is not None:
-            return engine.finish(self, poisoned(self, self.poison))
+            return engine.finish(self, poisoned(self, self.poison), TaskState.NOT_RUN)
         outer = scope.enter(self)
         self.state_ = TaskState.RUNNING
         run = self.run
@@ -299,8 +300,6 @@ class Task:
             note_task(error, self)
         finally:
             scope.leave(outer)
-        if run is not None:
-            run.end()
         event = self.event
         if event is not None:
             if failure is not None:
@@ -342,10 +341,15 @@ class Task:
 
     def story(self) -> str:
         """Return one line for a person who asks why nothing moves."""
-        waits = ", ".join(task.key for task in self.dependencies) or "nothing"
-        event = "" if self.event is None else f"; event {self.event!r}"
+        waits = [task.key for task in self.dependencies]
+        if self.event is not None and not self.event.is_fulfilled:
+            waits.append(f"its event, {self.event!r}")
+        elif self.state_ is TaskState.LAUNCHED:
+            waits.append("its stream")
         site = self.construct
-        return f"{self.key} ({site.directive}, {site.location}): {self.state_}; waits for {waits}{event}"
+        return (
+            f"{self.key} ({site.directive}, {site.location}): {self.state_}; waits for {', '.join(waits) or 'nothing'}"
+        )
 
 
 def poisoned(task: Task, cause: Task) -> DependError:
@@ -405,6 +409,6 @@ def raise_failures(tasks: Iterable[Task], where: str) -> None:
 
 def check_event(event: Any) -> Any:
     """Return the event of a ``detach=`` argument."""
-    if event is not None and not hasattr(event, "fulfill"):
-        raise EventError(f"detach: {type(event).__name__} is not an event; use offload.Event()")
+    if event is not None and (isinstance(event, type) or not hasattr(event, "fulfill")):
+        raise EventError(f"detach: {event!r:.60} is not an event; make one with offload.Event()")
     return event

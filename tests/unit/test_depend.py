@@ -9,7 +9,7 @@ from offload.tasks.depend import Tracker
 
 class Access:
     def __init__(self, writes, *keys):
-        self.writes = writes
+        self.reads, self.writes = not writes, writes
         self.keys = keys
 
 

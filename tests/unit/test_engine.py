@@ -39,7 +39,7 @@ class FakeRuntime:
 class Access:
     def __init__(self, key, *, writes=True):
         self.keys = (key,)
-        self.writes = writes
+        self.reads, self.writes = not writes, writes
 
 
 @pytest.fixture(params=[(0, None), (0, 1), (0, 2), (1, None), (4, None), (4, 3)], ids=str)
