@@ -33,12 +33,28 @@ from offload.events.event import Event, fulfill_event
 from offload.functions import target, task
 from offload.graphs import TaskGraph, record
 from offload.items import section
+from offload.mappers import declare_mapper
+from offload.memory import (
+    get_mapped_ptr,
+    target_alloc,
+    target_free,
+    target_is_accessible,
+    target_is_present,
+    target_memcpy,
+    target_memcpy_async,
+    target_memcpy_rect,
+    target_memcpy_rect_async,
+    target_memset,
+    target_memset_async,
+)
+from offload.persistent import declare_target, target_associate_ptr, target_disassociate_ptr
 from offload.routines import (
     array_namespace,
     current_stream,
     current_task,
     device,
     devices,
+    display_env,
     get_default_device,
     get_device_num,
     get_initial_device,
@@ -46,15 +62,10 @@ from offload.routines import (
     is_initial_device,
     set_default_device,
     stream,
-    target_alloc,
-    target_free,
-    target_memcpy,
-    target_memcpy_async,
-    target_memcpy_rect,
-    target_memcpy_rect_async,
 )
 from offload.runtime import Runtime, current_runtime, initial_device, invalid_device
 from offload.tasks.task import Task
+from offload.update import target_update
 
 __version__ = "0.1.0.dev0"
 
@@ -90,14 +101,18 @@ __all__ = [
     "current_runtime",
     "current_stream",
     "current_task",
+    "declare_mapper",
+    "declare_target",
     "delete",
     "device",
     "devices",
+    "display_env",
     "from_",
     "fulfill_event",
     "get_default_device",
     "get_device_num",
     "get_initial_device",
+    "get_mapped_ptr",
     "get_num_devices",
     "in_",
     "initial_device",
@@ -112,14 +127,21 @@ __all__ = [
     "stream",
     "target",
     "target_alloc",
+    "target_associate_ptr",
     "target_data",
+    "target_disassociate_ptr",
     "target_enter_data",
     "target_exit_data",
     "target_free",
+    "target_is_accessible",
+    "target_is_present",
     "target_memcpy",
     "target_memcpy_async",
     "target_memcpy_rect",
     "target_memcpy_rect_async",
+    "target_memset",
+    "target_memset_async",
+    "target_update",
     "task",
     "taskgroup",
     "taskwait",

@@ -12,10 +12,10 @@ import numpy as np
 
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, DependError
-from offload.items import Token, is_device_array, label, locator, parse_item
+from offload.items import Token, is_device_array, label, locator, mapper_of, parse_item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from offload.storage import Section
 
@@ -95,39 +95,61 @@ def inout(*items: Any) -> Dependence:
 
 
 class MapClause:
-    """One ``map`` clause: a map type, its modifiers and its list items."""
+    """One ``map`` clause: a map type, its modifiers, its list items and the mapper for those that are objects."""
 
-    __slots__ = ("always", "close", "is_symbolic", "items", "map_type", "present")
+    __slots__ = ("always", "close", "is_symbolic", "items", "map_type", "mapper", "present")
 
-    def __init__(self, map_type: MapType, items: tuple[Any, ...], *, always: bool, present: bool, close: bool) -> None:
+    def __init__(
+        self,
+        map_type: MapType,
+        items: tuple[Any, ...],
+        *,
+        always: bool = False,
+        present: bool = False,
+        close: bool = False,
+        mapper: str | None = None,
+    ) -> None:
         name = map_type.name.lower()
         if not items:
             raise ClauseError(f"map({name}) names no list item; name at least one")
+        if mapper is not None and not isinstance(mapper, str):
+            raise ClauseError(
+                f"map({name}): mapper={mapper!r:.60} is not a name given to declare_mapper; write a string"
+            )
         for item in items:
             if isinstance(item, str):
                 parse_item(item)
             else:
-                check_map_item(item, name)
+                check_map_item(item, name, mapper)
         self.map_type = map_type
         self.items = items
         self.is_symbolic = any(isinstance(item, str) for item in items)
         self.always = always
         self.present = present
         self.close = close
+        self.mapper = mapper
 
     def __repr__(self) -> str:
         return f"{self.map_type.name.lower()}({', '.join(map(label, self.items))})"
 
 
-def check_map_item(item: Any, what: str) -> None:
-    """Raise `ClauseError` unless ``item`` is a host array that can be mapped."""
+def check_map_item(item: Any, what: str, mapper: str | None = None) -> None:
+    """Raise `ClauseError` unless ``item`` is a host array that can be mapped, or an object with that mapper."""
+    if mapper_of(item, mapper) is not None:
+        return
+    if mapper is not None:
+        raise ClauseError(
+            f"map({what}): {type(item).__name__} {item!r:.60} has no mapper {mapper!r}; "
+            f"declare_mapper({type(item).__name__}, fn, {mapper!r}) declares one"
+        )
     if is_device_array(item):
         raise ClauseError(
             f"map({what}): {label(item)} is a device array already; pass it as an argument, without a map"
         )
     if not isinstance(item, np.ndarray):
         raise ClauseError(
-            f"map({what}): {type(item).__name__} {item!r:.60} is not an array; map arrays, views or section(…)"
+            f"map({what}): {type(item).__name__} {item!r:.60} is not an array; map arrays, views, "
+            "section(…) or an object whose class has a mapper (declare_mapper)"
         )
     if item.dtype.hasobject:
         raise ClauseError(
@@ -135,44 +157,56 @@ def check_map_item(item: Any, what: str) -> None:
         )
 
 
-def to(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+def to(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
     """Make a ``map(to: …)`` clause: copied to the device on entry if not yet present (``always``: in any case).
 
     Raises
     ------
     ClauseError
-        No item, or one that is not a host array of a numeric or structured dtype.
+        No item, or one that is neither a host array of a numeric or structured dtype nor an object with a mapper.
 
     Notes
     -----
-    OpenMP 5.2, 5.8.3 "map Clause". ``close`` is a hint and changes nothing.
+    OpenMP 5.2, 5.8.3 "map Clause". ``close`` is a hint and changes nothing; ``mapper`` names one of `declare_mapper`.
     """
-    return MapClause(MapType.TO, items, always=always, present=present, close=close)
+    return MapClause(MapType.TO, items, always=always, present=present, close=close, mapper=mapper)
 
 
-def from_(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+def from_(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
     """Make a ``map(from: …)`` clause: copied back on exit when nothing else maps it. Raises and source: as `to`."""
-    return MapClause(MapType.FROM, items, always=always, present=present, close=close)
+    return MapClause(MapType.FROM, items, always=always, present=present, close=close, mapper=mapper)
 
 
-def tofrom(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+def tofrom(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
     """Make a ``map(tofrom: …)`` clause: `to` on entry and `from_` on exit. Raises and source: as `to`."""
-    return MapClause(MapType.TOFROM, items, always=always, present=present, close=close)
+    return MapClause(MapType.TOFROM, items, always=always, present=present, close=close, mapper=mapper)
 
 
-def alloc(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+def alloc(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
     """Make a ``map(alloc: …)`` clause: uninitialised storage, no copies. Raises and source: as `to`."""
-    return MapClause(MapType.ALLOC, items, always=always, present=present, close=close)
+    return MapClause(MapType.ALLOC, items, always=always, present=present, close=close, mapper=mapper)
 
 
-def release(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+def release(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
     """Make a ``map(release: …)`` clause of exit data: count down, copy nothing. Raises and source: as `to`."""
-    return MapClause(MapType.RELEASE, items, always=always, present=present, close=close)
+    return MapClause(MapType.RELEASE, items, always=always, present=present, close=close, mapper=mapper)
 
 
-def delete(*items: Any, always: bool = False, present: bool = False, close: bool = False) -> MapClause:
+def delete(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
     """Make a ``map(delete: …)`` clause of exit data: remove whatever the count. Raises and source: as `to`."""
-    return MapClause(MapType.DELETE, items, always=always, present=present, close=close)
+    return MapClause(MapType.DELETE, items, always=always, present=present, close=close, mapper=mapper)
 
 
 # -- clauses of a construct, by name ---------------------------------------------------------------
@@ -248,8 +282,17 @@ def check_clauses(
     return checked
 
 
+def string_items(clauses: Iterable[Any]) -> Iterator[str]:
+    """Yield the list items of map clauses that are strings."""
+    for clause in clauses:
+        for item in clause.items if isinstance(clause, MapClause) else (clause,):
+            if isinstance(item, str):
+                yield item
+
+
 def symbolic(clauses: Iterable[Any]) -> bool:
     """Tell whether any clause waits for the call to learn what its items are."""
     return any(
-        isinstance(clause, str) or (not isinstance(clause, np.ndarray) and clause.is_symbolic) for clause in clauses
+        isinstance(clause, str) or (not isinstance(clause, np.ndarray) and getattr(clause, "is_symbolic", False))
+        for clause in clauses
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,10 +16,9 @@ from rich.table import Table
 
 import offload as omp
 from offload.errors import OffloadError
-from offload.icv import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,14 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 1 where a check failed; 2 for a mistake in what was given, told on stderr; 130 after Ctrl-C.
+        0; 1 where a check failed; 2 for a mistake in what was given, told on stderr; 130 after Ctrl-C, 143 after
+        SIGTERM.
     """
     try:
-        args = _parser().parse_args(argv)
+        args = _parse(argv)
     except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
         return stop.code if isinstance(stop.code, int) else 2
     try:
-        return int(args.run(args))
+        with _sigterm_as_exit():
+            return int(args.run(args))
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -46,6 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if any(isinstance(failure, KeyboardInterrupt) for failure in failures):
             sys.stderr.write("offload: interrupted\n")
             return 130
+        stops = [failure for failure in failures if isinstance(failure, SystemExit)]
+        if stops:
+            sys.stderr.write("offload: terminated\n")
+            return int(stops[0].code or 0)
         if not all(isinstance(failure, (OffloadError, OSError)) for failure in failures):
             raise
         for failure in failures:
@@ -60,8 +68,39 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
+@contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, with what it has open closed and its temporary files gone."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
+        yield
+        return
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the cleanup
+        sys.exit(128 + number)
+
+    former = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if former is None else former)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the arguments, with the usage of the subcommand, not of ``offload``, for what it does not know."""
+    parser = _parser()
+    args, unknown = parser.parse_known_args(argv)
+    command = getattr(args, "parser", parser)
+    if unknown:
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    for name, value in vars(args).items():
+        if value == "":
+            command.error(f"argument --{name.replace('_', '-')}: it is empty; give a value, or leave the option out")
+    return args
+
+
 def _parser() -> argparse.ArgumentParser:
-    from offload.bench import tasks
+    from offload.bench import present, rect, tasks
     from offload.demo import fft3d
 
     parser = argparse.ArgumentParser(
@@ -74,13 +113,19 @@ def _parser() -> argparse.ArgumentParser:
     demos = demo.add_subparsers(metavar="NAME", required=True)
     one = demos.add_parser("fft3d", help="a 3-D FFT of a field that need not fit the device", allow_abbrev=False)
     fft3d.add_arguments(one)
-    one.set_defaults(run=fft3d.run)
+    one.set_defaults(run=fft3d.run, parser=one)
 
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     benches = bench.add_subparsers(metavar="NAME", required=True)
     one = benches.add_parser("tasks", help="what a task costs, beside Dask's threaded scheduler", allow_abbrev=False)
     tasks.add_arguments(one)
-    one.set_defaults(run=tasks.run)
+    one.set_defaults(run=tasks.run, parser=one)
+    one = benches.add_parser("rect", help="what strided copies reach, beside contiguous ones", allow_abbrev=False)
+    rect.add_arguments(one)
+    one.set_defaults(run=rect.run, parser=one)
+    one = benches.add_parser("present", help="what a look-up of mapped storage costs", allow_abbrev=False)
+    present.add_arguments(one)
+    one.set_defaults(run=present.run, parser=one)
 
     info = commands.add_parser(
         "info", help="show devices and settings", description="Show the devices and settings of a runtime made here."
@@ -91,12 +136,11 @@ def _parser() -> argparse.ArgumentParser:
         help="as for Runtime (default: OFFLOAD_DEVICES, else CUDA, else sim)",
     )
     info.add_argument("--json", action="store_true", help="print one JSON object")
-    info.set_defaults(run=_info)
+    info.set_defaults(run=_info, parser=info)
     return parser
 
 
 def _info(args: argparse.Namespace) -> int:
-    settings = read_settings(None)
     with omp.Runtime(args.devices) as runtime:
         facts: dict[str, Any] = {
             "version": omp.__version__,
@@ -113,11 +157,7 @@ def _info(args: argparse.Namespace) -> int:
             ],
             "initial_device": runtime.initial_device,
             "default_device": omp.get_default_device(),
-            "env": {
-                "OFFLOAD_DEVICES": settings.devices,
-                "OFFLOAD_SIM_MEMORY": settings.sim_memory_nbytes,
-                "OFFLOAD_HANG_S": settings.hang_s,
-            },
+            "env": runtime.settings.variables,
         }
     if args.json:
         sys.stdout.write(json.dumps(facts) + "\n")
@@ -134,6 +174,7 @@ def _info(args: argparse.Namespace) -> int:
         )
     shown.add_row(str(facts["initial_device"]), "host", "the host, also -1", "", "")
     console.print(shown)
+    console.print(f"default device: {facts['default_device']}")
     shown = Table("variable", "value", title="settings", title_justify="left")
     for name, value in facts["env"].items():
         shown.add_row(name, "not set" if value is None else str(value))

@@ -6,13 +6,25 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from offload.clauses import Dependence, check_clauses, check_depend, check_device, check_map, symbolic
+import numpy as np
+
+from offload.clauses import (
+    Dependence,
+    as_tuple,
+    check_clauses,
+    check_depend,
+    check_device,
+    check_map,
+    inout,
+    symbolic,
+)
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
+from offload.items import array_section, is_device_array
 from offload.launch import device_maker
 from offload.regions import EnterDataWork, ExitDataWork, map_items
 from offload.runtime import here
-from offload.tasks.task import Site, Task, TaskSet, raise_failures
+from offload.tasks.task import Site, Task, TaskSet, TaskState, raise_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +44,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-_FRONT = frozenset({"offload.directives", "offload.routines", "contextlib"})
+_FRONT = frozenset({"offload.directives", "offload.memory", "offload.copying", "offload.update", "contextlib"})
 
 
 def call_site(directive: str, runtime: Runtime) -> Site:
@@ -72,6 +84,30 @@ class _DataConstruct:
         else:
             make = device_maker(site, None, self.place, work(items))  # type: ignore[assignment]  # a DeviceTask is a Task
         return self.runtime.encounter(self.scope, self.frame, make, self.depend, deferred=self.deferred)
+
+    def translated(self, arrays: tuple[Any, ...], entry: Task) -> tuple[Any, ...]:
+        """Return the device arrays of host arrays once the entry is complete; of what is absent, the arrays."""
+        place = self.place
+        if place is None or entry.state_ is TaskState.RECORDED:
+            return arrays
+        if self.deferred:
+            entry.result()
+        found = [place.corresponding(array) if isinstance(array, np.ndarray) else None for array in arrays]
+        return tuple([array if device is None else device for array, device in zip(arrays, found, strict=True)])
+
+
+def _used(clause: str, value: Any) -> tuple[Any, ...]:
+    """Return the list items of a ``use_device_*`` clause: arrays, of which a device array stands for itself."""
+    items = as_tuple(value)
+    for item in items:
+        if isinstance(item, str):
+            raise ClauseError(f"{clause}: list items written as strings belong to decorators; name the array itself")
+        if not (isinstance(item, np.ndarray) or is_device_array(item)):
+            raise ClauseError(
+                f"{clause}: {type(item).__name__} {item!r:.60} is not an array; name arrays, views or section(…)"
+            )
+        array_section(item)  # refuses Python objects
+    return items
 
 
 def _nothing() -> None:
@@ -136,15 +172,17 @@ def target_exit_data(
 
 @contextmanager
 def target_data(
-    map: Any,
+    map: Any = (),
     *,
+    use_device_ptr: Any = (),
+    use_device_addr: Any = (),
     device: int | None = None,
     if_: bool = True,
     nowait: bool = False,
     depend: Any = (),
     nogroup: bool = False,
-) -> Iterator[None]:
-    """Map items to a device for the time of a block.
+) -> Iterator[tuple[Any, ...]]:
+    """Map items to a device for the time of a block, and give the device arrays of others.
 
     The end of the block waits for the tasks generated in it, and their descendants (with ``nogroup`` it does not), then
     copies back and releases; also if the block raised, whose exception goes on, with later failures as notes.
@@ -153,8 +191,16 @@ def target_data(
     ----------
     map : list of map clauses
         `to`, `from_`, `tofrom`, `alloc`; a bare array is ``tofrom``.
+    use_device_ptr, use_device_addr : list of arrays
+        Host arrays whose device arrays the block is given. They are looked up after the maps, and not counted.
     device, if_, nowait, depend
         As for `target_enter_data`; with ``nowait`` entry and exit are deferred tasks with these dependences.
+
+    Yields
+    ------
+    tuple of arrays
+        For each item of ``use_device_ptr``, then of ``use_device_addr``, a device array of its shape and dtype over the
+        corresponding storage; the array itself where not all of it is present, on the host, and with ``if_=False``.
 
     Raises
     ------
@@ -165,20 +211,24 @@ def target_data(
 
     Notes
     -----
-    *Blocks* at the end. List items are evaluated at the entry. OpenMP 5.2, 13.5 "target data Construct"; 6.0 makes
-    it the composite of tasks in a taskgroup that it is here.
+    *Blocks* at the end; with ``nowait`` and items to look up, at the entry as well, until they are mapped. List items
+    are evaluated at the entry. OpenMP 5.2, 13.5 "target data Construct", 5.4.8 "use_device_ptr Clause", 5.4.10
+    "use_device_addr Clause"; 6.0 makes it the composite of tasks in a taskgroup that it is here.
     """
+    used = (*_used("use_device_ptr", use_device_ptr), *_used("use_device_addr", use_device_addr))
     construct = _DataConstruct(
         Construct.TARGET_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
     )
-    construct.run(EnterDataWork, construct.items)
+    if nowait:
+        construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
+    entry = construct.run(EnterDataWork, construct.items)
     group = None if nogroup else _Group(construct.scope, construct.frame, "the end of target data")
     failure: BaseException | None = None
     try:
-        yield
+        yield construct.translated(used, entry) if used else ()
     except BaseException as error:  # noqa: BLE001  # goes on below, after the exit
         failure = error
-    for step in (group.end if group is not None else _nothing, lambda: construct.run(ExitDataWork, construct.items)):
+    for step in (group.end if group is not None else _nothing, lambda: _leave_data(construct, entry)):
         try:
             step()
         except BaseException as error:  # noqa: BLE001  # the first failure goes on, with this one as a note
@@ -188,6 +238,21 @@ def target_data(
                 failure.add_note(f"then, at the end of target data: {error!r}")
     if failure is not None:
         raise failure
+
+
+class _Region:
+    """Stands for one ``target data`` region in the dependence between its entry and its exit."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "target data"
+
+
+def _leave_data(construct: _DataConstruct, entry: Task) -> None:
+    """Undo the entry of a region; one that failed has mapped nothing, and what is present is somebody else's."""
+    if entry.failure is None:
+        construct.run(ExitDataWork, construct.items)
 
 
 class _Group:

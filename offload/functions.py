@@ -6,22 +6,23 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from offload.arguments import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.clauses import (
     Dependence,
-    MapClause,
     check_clauses,
     check_depend,
     check_device,
     check_map,
     check_name,
     check_priority,
+    string_items,
     symbolic,
 )
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import VisibleNames, parse_item
 from offload.launch import device_maker
-from offload.regions import TargetWork, map_items
+from offload.regions import TargetWork, map_items, on_host
 from offload.runtime import here
 from offload.tasks.task import Site, Task, check_event
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
 
+    from offload.arguments import Private
+    from offload.mappers import Expansion
     from offload.runtime import Runtime
     from offload.tasks.engine import Scope
     from offload.tasks.task import Frame
@@ -63,7 +66,7 @@ class DirectiveFunction:
         self._label: str | None = clauses.get("name")
         self._if: Any = clauses.get("if_", True)
         is_symbolic = symbolic(self._depend) or ("map" in clauses and symbolic(clauses["map"]))
-        self._names = VisibleNames(self._function) if is_symbolic else None
+        self._names = VisibleNames(self._function) if is_symbolic or has_rules(clauses) else None
 
     def options(self, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced.
@@ -159,9 +162,26 @@ class TargetFunction(DirectiveFunction):
         "nowait": bool,
         "device": check_device,
         "if_": lambda value: value,
+        "firstprivate": check_sharing,
+        "private": check_sharing,
+        "is_device_ptr": check_sharing,
+        "has_device_addr": check_sharing,
+        "defaultmap": check_defaultmap,
         "priority": check_priority,
         "name": check_name,
     }
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        super()._apply(clauses)
+        names = self._names
+        self._rules = ArgumentRules(clauses, names) if names is not None and has_rules(clauses) else None
+        if names is not None:
+            for item in string_items(clauses.get("map", ())):
+                if not names.may_have(parse_item(item).name):
+                    raise ClauseError(
+                        f"map: list item {item!r} names no parameter and no visible name; {self._name} takes "
+                        f"{', '.join(names.parameters) or 'no parameters'}"
+                    )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the body returns, or with ``nowait`` the `Task`."""
@@ -176,17 +196,25 @@ class TargetFunction(DirectiveFunction):
         names = self._names.at_call(args, kwargs) if self._names is not None else {}
         depend = self._dependences(names) if self._names is not None else self._depend
         site = self._site_in(runtime)
-        items = map_items(Construct.TARGET, clauses.get("map", ()), names)
+        objects: dict[int, Expansion] = {}
+        privates: dict[int | str, Private] = {}
+        items = map_items(Construct.TARGET, clauses.get("map", ()), names, objects)
         sections = self._sections(names, args, kwargs)
+        if self._rules is not None:
+            decided = self._rules.decide(args, kwargs, names, items, objects, on_host=place is None)
+            privates = decided.privates
+            sections.update(decided.sections)
+            items += decided.items
+            objects.update(decided.objects)
         make: Callable[[Frame], Task]
         if place is None:
 
             def make(frame: Frame) -> Task:
-                replaced = [sections.get(slot, value) for slot, value in enumerate(args)]
-                named = {name: sections.get(name, value) for name, value in kwargs.items()}
-                return Task(site, self._function, tuple(replaced), named, frame, self._label)
+                replaced, named = on_host(args, kwargs, sections, objects, privates)
+                return Task(site, self._function, replaced, named, frame, self._label)
         else:
-            make = device_maker(site, self._label, place, TargetWork(self._function, args, kwargs, items, sections))
+            work = TargetWork(self._function, args, kwargs, items, sections, place, objects, privates)
+            make = device_maker(site, self._label, place, work)
 
         task = runtime.encounter(scope, frame, make, depend, deferred=deferred)
         if deferred:
@@ -201,11 +229,10 @@ class TargetFunction(DirectiveFunction):
             return {}
         positions = {name: number for number, name in enumerate(self._names.parameters)}
         found: dict[int | str, Any] = {}
-        for clause in self._clauses.get("map", ()):
-            for item in clause.items if isinstance(clause, MapClause) else (clause,):
-                if isinstance(item, str) and (parsed := parse_item(item)).dims and parsed.name in positions:
-                    slot = parsed.name if parsed.name in kwargs else positions[parsed.name]
-                    found[slot] = parsed.resolve(names)
+        for item in string_items(self._clauses.get("map", ())):
+            if (parsed := parse_item(item)).dims and parsed.name in positions:
+                slot = parsed.name if parsed.name in kwargs else positions[parsed.name]
+                found[slot] = parsed.resolve(names)
         return found
 
 
@@ -255,8 +282,17 @@ def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any
     Parameters
     ----------
     map : list of map clauses
-        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause are ``tofrom``
-        as well, or ``to`` where they are read-only.
+        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause, and objects
+        whose class has a mapper, are ``tofrom`` as well, or ``to`` where they are read-only.
+    firstprivate, private : list of str and arrays
+        Arguments with device storage of their own, with the contents that they have at the call, or uninitialised;
+        never copied back, released when the task is complete, no mappings.
+    is_device_ptr, has_device_addr : list of str and arrays
+        Arguments that have to be device arrays of the device; they pass through, as every device array does.
+    defaultmap : str or dict
+        What happens to arguments in no clause, for all or by category ("aggregate": arrays, "scalar", "pointer": device
+        arrays): ``"alloc"``, ``"to"``, ``"from"``, ``"tofrom"``, ``"firstprivate"``, ``"present"``, ``"default"``; with
+        ``"none"`` they have to be in one. Scalars are captured by value and device arrays pass in any case.
     depend : list of dependences
         The region runs after the earlier siblings that they name.
     nowait : bool

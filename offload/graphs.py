@@ -94,7 +94,8 @@ class _WaitRun:
 class _Again:
     """Makes the task of a node again.
 
-    ``call`` is what its body is and is given: who asks what the node may do looks there.
+    ``call`` is what a host task's body is and is given: who asks what the node may do looks there. Device work fulfils no
+    event, and what it is given is device memory.
     """
 
     __slots__ = ("_default_device", "_make", "call")
@@ -102,7 +103,8 @@ class _Again:
     def __init__(self, task: Task, make: Callable[[Frame], Task]) -> None:
         self._make = make
         self._default_device = task.frame.default_device
-        self.call = [task.body, *task.args, *(task.kwargs or {}).values()]
+        is_host = not task.waits_in_stream_order
+        self.call = [task.body, *task.args, *(task.kwargs or {}).values()] if is_host else []
 
     def __call__(self, parent: Task | None, group: TaskSet) -> Task:
         return self._make(Frame(parent, self._default_device, group))

@@ -1,10 +1,17 @@
-"""Settings: what the environment and the caller say, parsed and checked once, when a runtime is made."""
+"""Settings: what the environment says, parsed and checked once, when a runtime is made.
+
+Those of OpenMP are the initial values of internal control variables (ICVs): ``OMP_TARGET_OFFLOAD``,
+``OMP_DEFAULT_DEVICE``, ``OMP_DISPLAY_ENV``. A variable that is empty or blank counts as not set; case does not matter.
+
+OpenMP 5.2, 2.2 "ICV Initialization" and ch. 21 "Environment Variables" (section numbers unchecked).
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from offload.errors import ClauseError
@@ -14,6 +21,9 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_DISPLAY_WORDS = {"false": "false", "0": "false", "true": "true", "1": "true", "verbose": "verbose"}
+_OPENMP = 202111
+"""OpenMP 5.2, as its ``_OPENMP`` macro says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +34,35 @@ class DeviceSpec:
     index: int
 
 
+class TargetOffload(StrEnum):
+    """``target-offload-var``: what happens where there is no device."""
+
+    DEFAULT = "default"  # the host stands in, with a warning
+    DISABLED = "disabled"  # there is none, whatever was asked for
+    MANDATORY = "mandatory"  # every construct fails
+
+
+class DisplayEnv(StrEnum):
+    """What a new runtime prints of its settings."""
+
+    NOTHING = "false"
+    ICVS = "true"
+    ALL = "verbose"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a runtime is made from.
 
     Attributes
     ----------
+    target_offload : TargetOffload
+        ``OMP_TARGET_OFFLOAD``.
+    default_device : int or None
+        ``OMP_DEFAULT_DEVICE``: a device number of at least -1 (the host), which may exceed those of the runtime: then
+        what uses it is refused.
+    display_env : DisplayEnv
+        ``OMP_DISPLAY_ENV``.
     devices : str or None
         ``OFFLOAD_DEVICES``.
     sim_memory_nbytes : int or None
@@ -38,9 +71,31 @@ class Settings:
         ``OFFLOAD_HANG_S``: seconds without progress after which a wait says what it waits for.
     """
 
+    target_offload: TargetOffload
+    default_device: int | None
+    display_env: DisplayEnv
     devices: str | None
     sim_memory_nbytes: int | None
     hang_s: float
+
+    @property
+    def icvs(self) -> dict[str, str | int | None]:
+        """The variables of OpenMP and their values; None for one that is not set."""
+        return {
+            "OMP_TARGET_OFFLOAD": self.target_offload.upper(),
+            "OMP_DEFAULT_DEVICE": self.default_device,
+            "OMP_DISPLAY_ENV": self.display_env.upper(),
+        }
+
+    @property
+    def variables(self) -> dict[str, str | int | float | None]:
+        """All variables and their values: OpenMP's, then those of `offload` alone; None for one that is not set."""
+        return {
+            **self.icvs,
+            "OFFLOAD_DEVICES": self.devices,
+            "OFFLOAD_SIM_MEMORY": self.sim_memory_nbytes,
+            "OFFLOAD_HANG_S": self.hang_s,
+        }
 
 
 def read_settings(env: Mapping[str, str] | None) -> Settings:
@@ -61,9 +116,48 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         raise ClauseError(f"OFFLOAD_HANG_S={hang!r} is not a number of seconds above 0")
     memory = env.get("OFFLOAD_SIM_MEMORY")
     return Settings(
+        target_offload=TargetOffload(_word(env, "OMP_TARGET_OFFLOAD", {word: word for word in TargetOffload})),
+        default_device=_default_device(env),
+        display_env=DisplayEnv(_word(env, "OMP_DISPLAY_ENV", _DISPLAY_WORDS)),
         devices=env.get("OFFLOAD_DEVICES") or None,
         sim_memory_nbytes=None if not memory else parse_nbytes(memory, "OFFLOAD_SIM_MEMORY"),
         hang_s=hang_s,
+    )
+
+
+def _word(env: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
+    """Return what the word in a variable stands for; the first meaning where it is not set."""
+    text = env.get(name, "").strip().lower()
+    if text and text not in words:
+        raise ClauseError(f"{name}={env[name]!r} means nothing; write {', '.join(words).upper()}")
+    return words[text] if text else next(iter(words.values()))
+
+
+def _default_device(env: Mapping[str, str]) -> int | None:
+    text = env.get("OMP_DEFAULT_DEVICE", "").strip()
+    if not text:
+        return None
+    if not (text == "-1" or (text.isascii() and text.isdecimal())):
+        raise ClauseError(f"OMP_DEFAULT_DEVICE={text!r} is not a device number; write 0 or more, or -1 for the host")
+    return int(text)
+
+
+def format_env(settings: Settings, default_device: int, *, verbose: bool) -> str:
+    """Return what ``omp_display_env`` prints: the version of OpenMP and the ICVs, in the form that compilers use.
+
+    Parameters
+    ----------
+    settings : Settings
+        What the runtime was made from.
+    default_device : int
+        The initial value of default-device-var, which `Settings` knows only where it was set.
+    verbose : bool
+        Add the variables of `offload` alone.
+    """
+    shown = {**(settings.variables if verbose else settings.icvs), "OMP_DEFAULT_DEVICE": default_device}
+    lines = [f"  {name} = '{'' if value is None else value}'" for name, value in shown.items()]
+    return "\n".join(
+        ["OPENMP DISPLAY ENVIRONMENT BEGIN", f"  _OPENMP = '{_OPENMP}'", *lines, "OPENMP DISPLAY ENVIRONMENT END", ""]
     )
 
 

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
 
+MAPPERS: dict[tuple[type, str], Callable[[Any], Any]] = {}
+"""By class and name, what `declare_mapper` declared: for the process, since classes are too."""
+
+
+def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | None:
+    """Return the mapper of this name (None: ``"default"``) of the nearest class along the item's MRO, if there is."""
+    if not MAPPERS:
+        return None
+    wanted = name or "default"
+    return next((MAPPERS[cls, wanted] for cls in type(item).__mro__ if (cls, wanted) in MAPPERS), None)
+
+
 class Token(NamedTuple):
     """One storage location of its own, named by a hashable value."""
 
@@ -31,6 +43,29 @@ class Token(NamedTuple):
 def is_device_array(item: object) -> bool:
     """Tell whether ``item`` is an array in the memory of some device."""
     return hasattr(item, "__offload_section__") or hasattr(item, "__cuda_array_interface__")
+
+
+_DLPACK_HOST = (1, 3)
+"""DLPack's device types whose arrays are the host's: kDLCPU and kDLCUDAHost."""
+
+_DLPACK_NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
+
+
+def is_foreign(item: object) -> bool:
+    """Tell whether ``item``, not a NumPy array, is another library's array in the memory of a device, by DLPack."""
+    described = getattr(item, "__dlpack_device__", None)
+    return described is not None and not isinstance(item, type) and int(described()[0]) not in _DLPACK_HOST
+
+
+def holder(array: Any) -> str:
+    """Return the name of the device that a device array is on, as far as the array says."""
+    device = getattr(array, "device", None)
+    if hasattr(array, "__offload_section__"):
+        return str(getattr(device, "name", device))
+    if hasattr(array, "__dlpack_device__"):
+        kind, index = array.__dlpack_device__()
+        return f"{_DLPACK_NAMES.get(int(kind), f'DLPack device type {int(kind)},')}:{index}"
+    return f"cuda:{getattr(device, 'id', '?')}"
 
 
 def array_section(array: Any) -> Section:
@@ -90,8 +125,8 @@ def label(item: Any) -> str:
     if isinstance(item, Token):
         return repr(item.value)
     if isinstance(item, np.ndarray) or is_device_array(item):
-        shape = ", ".join(map(str, item.shape))
-        return f"{item.dtype}[{shape}]"
+        shape = ", ".join(map(str, getattr(item, "shape", "?")))
+        return f"{getattr(item, 'dtype', type(item).__name__)}[{shape}]"
     return repr(item)
 
 
@@ -243,6 +278,22 @@ class VisibleNames:
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         return self._signature.parameters
+
+    @property
+    def takes_any_keyword(self) -> bool:
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters.values())
+
+    def may_have(self, name: str) -> bool:
+        """Tell whether a call can find this name: a parameter, a name visible now, or one that the body uses."""
+        code = getattr(self._function, "__code__", None)
+        return (
+            name in self.parameters
+            or self.takes_any_keyword
+            or code is None
+            or name in getattr(self._function, "__globals__", {})
+            or name in code.co_freevars
+            or name in code.co_names
+        )
 
     def at_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the names visible at a call with these arguments."""

@@ -1,6 +1,6 @@
 """Device tasks: how work gets onto a stream, and what is remembered of it until it has passed.
 
-A `DevicePlace` is one device with what the runtime keeps for it: lanes, the present table, the tasks in
+A `DevicePlace` is one device with what the runtime keeps for it: its data environment, lanes, the tasks in
 flight. A `DeviceTask` is *launched* when all its work has been put on a lane, and *complete* when the gate says
 that the lane has got there. Tasks on devices that depend on it start in stream order once it is launched.
 
@@ -11,191 +11,38 @@ removed mappings go back when the task that removed them is complete, so that no
 
 from __future__ import annotations
 
-import threading
+import gc
 from collections import deque
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-import numpy as np
-
-from offload.data.leaving import LeavingIndex
-from offload.data.present import PresentTable, correspond
 from offload.devices.streams import Lane, Point, StreamPool
+from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceLostError, DeviceMemoryError
-from offload.tasks.task import Task, TaskState, note_task, poisoned
+from offload.tasks.task import Task, TaskState, note_task, poisoned, without_engine_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
 
-    from offload.data.leaving import Leaving
-    from offload.data.present import EnterPlan, Entry, MapItem
     from offload.devices.base import Device
     from offload.tasks.engine import Engine, Scope
     from offload.tasks.task import Frame, Site
 
-_BYTE = np.dtype("u1")
-
-
-class _PutOffError(Exception):
-    """The launch has to be tried again later; nothing has changed."""
-
-
 _RETRIES = 16
 """Launches to try again when a task ends: few, or a thousand that wait for memory would be tried a million times."""
 
-_COPYING: Any = object()
-"""Stands for an entry's last write while its copy-in is being enqueued."""
 
-
-class DevicePlace:
-    """One device of a runtime: its lanes, its data environment and what is in flight."""
+class DevicePlace(DataEnvironment):
+    """One device of a runtime: its data environment, its lanes and what is in flight."""
 
     def __init__(self, device: Device) -> None:
-        self.device = device
+        super().__init__(device)
         self.pool = StreamPool(device)
         self.user_pool = StreamPool(device)  # what users enqueue by themselves never holds up a task
-        self.table = PresentTable(device.number)
         self.in_flight: set[DeviceTask] = set()
-        self._lock = threading.Lock()
+        self.ended = 0  # launches that have ended, well or not: what a failed launch compares
         self._put_off: deque[DeviceTask] = deque()
-        self._leaving = LeavingIndex()
-        self._leaving_on: dict[Lane, deque[Leaving]] = {}
-        self._adopted: list[Lane] = []
-
-    # -- data environment ----------------------------------------------------------------------------
-    def enter(self, items: Sequence[MapItem], lane: Lane) -> EnterPlan:
-        """Map the items of one construct and enqueue their copies-in.
-
-        Raises
-        ------
-        MapError, DeviceMemoryError
-            Nothing has changed.
-        """
-        device = self.device
-        with self._lock:
-            plan = self.table.enter(items)
-            if any(entry.last_write is _COPYING for entry in plan.counted):
-                raise _PutOffError
-            earlier: list[Any] = [entry.last_write for entry in plan.counted if entry.last_write is not None]
-            if self._leaving:
-                earlier += self._copies_back_to(plan.created)
-            buffers = self._allocate(plan, lane)
-            overwritten = [entry for _, entry in plan.copies if entry.users]
-            written = {id(entry): entry for entry in (*plan.created, *(entry for _, entry in plan.copies))}
-            self.table.commit(plan, buffers)
-            for entry in written.values():
-                entry.last_write = _COPYING
-        try:
-            for entry in overwritten:
-                earlier += entry.users.values()
-            lane.wait_for(earlier)
-            for item, entry in plan.copies:
-                device.copy(self.view(entry, item.host), item.host, lane.stream)
-        except BaseException:
-            with self._lock:
-                self.table.undo(plan)
-            raise
-        finally:
-            point = None
-            try:
-                if written:
-                    point = lane.mark()
-            finally:
-                for entry in written.values():
-                    entry.last_write = point
-        return plan
-
-    def exit(self, items: Sequence[MapItem], lane: Lane) -> list[object]:
-        """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done."""
-        with self._lock:
-            plan = self.table.exit(items)
-            removed = set(plan.removed)
-            self._follow_users(lane, [*removed, *(entry for _, entry in plan.copies)])
-            self.table.commit_exit(plan)
-            leaving = [self._leaving.add(item.section) for item, entry in plan.copies if entry in removed]
-            staying = [entry for entry, count in plan.counts if count]
-            for item, entry in plan.copies:
-                if entry not in removed:
-                    self.device.copy(item.host, self.view(entry, item.host), lane.stream)
-            self._note_use(lane, staying)
-        try:
-            for item, entry in plan.copies:
-                if entry in removed:
-                    self.device.copy(item.host, self.view(entry, item.host), lane.stream)
-        finally:
-            if leaving:
-                self._note_leaving(lane, leaving)
-        return [*(entry.buffer for entry in removed), *(item.host for item in items)]
-
-    def _copies_back_to(self, entries: Iterable[Entry]) -> list[Point]:
-        """Return where copies back to the storage of new entries end, which their copies in must follow."""
-        points = [copy.point for entry in entries for copy in self._leaving.meeting(entry.section)]
-        if None in points:
-            raise _PutOffError
-        return points
-
-    def _note_leaving(self, lane: Lane, copies: list[Leaving]) -> None:
-        with self._lock:
-            try:
-                point = lane.mark()
-            except DeviceLostError:
-                for copy in copies:
-                    self._leaving.remove(copy)
-                raise
-            for copy in copies:
-                copy.point = point
-            self._leaving_on.setdefault(lane, deque()).extend(copies)
-
-    def arrived(self, end: Point) -> None:
-        """Forget the copies back that a lane has done."""
-        with self._lock:
-            copies = self._leaving_on.get(end.lane)
-            while copies and copies[0].point.sequence <= end.sequence:
-                self._leaving.remove(copies.popleft())
-
-    def undo(self, plan: EnterPlan, lane: Lane) -> list[object]:
-        """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here."""
-        with self._lock:
-            removed = self.table.undo(plan)
-            self._follow_users(lane, removed)
-            self._note_use(lane, [entry for entry in plan.counted if entry not in removed])
-        return [*(entry.buffer for entry in removed), *(item.host for item in plan.items)]
-
-    def view(self, entry: Entry, host: Any) -> Any:
-        """Return the device array that corresponds to a host array inside an entry."""
-        address = host.__array_interface__["data"][0]
-        offset, strides = correspond(entry, address, host.shape, host.strides, host.itemsize)
-        return self.device.view(entry.buffer, offset, host.shape, strides, host.dtype)
-
-    def _allocate(self, plan: EnterPlan, lane: Lane) -> list[Any]:
-        buffers: list[Any] = []
-        for entry in plan.created:
-            try:
-                buffers.append(self.device.alloc((entry.nbytes,), _BYTE, lane.stream))
-            except DeviceMemoryError as error:
-                buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
-                error.add_note(
-                    f"to map {entry.label} ({entry.nbytes:,} bytes) on device {self.device.number}; "
-                    f"mapped there: {self._largest_mappings()}"
-                )
-                raise
-        return buffers
-
-    def _largest_mappings(self) -> str:
-        largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
-        return ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
-
-    def _follow_users(self, lane: Lane, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            points: list[Any] = list(entry.users.values())
-            if entry.last_write is not None and entry.last_write is not _COPYING:
-                points.append(entry.last_write)
-            lane.wait_for(points)
-
-    def _note_use(self, lane: Lane, entries: Sequence[Entry]) -> None:
-        if entries:
-            point = lane.mark()
-            for entry in entries:
-                entry.users[lane] = point
+        self._adopted: WeakValueDictionary[int, Lane] = WeakValueDictionary()
 
     # -- lanes and life ------------------------------------------------------------------------------
     def lane_of(self, stream: Any) -> Lane:
@@ -203,16 +50,17 @@ class DevicePlace:
         native = self.device.adopt(stream)
         key = getattr(native, "ptr", id(native))
         with self._lock:
-            for lane in (*self.pool.lanes, *self.user_pool.lanes, *self._adopted):
-                if lane.stream is native or getattr(lane.stream, "ptr", lane) == key:
-                    return lane
-            lane = Lane(self.device, native, -1)
-            self._adopted.append(lane)
+            lane = self._adopted.get(key)
+            if lane is None:
+                known = (*self.pool.lanes, *self.user_pool.lanes)
+                lane = next((lane for lane in known if getattr(lane.stream, "ptr", id(lane.stream)) == key), None)
+            if lane is None:
+                lane = self._adopted[key] = Lane(self.device, native, -1)
             return lane
 
     def close(self) -> None:
         """Close the device; what is still mapped goes with it."""
-        self.table = PresentTable(self.device.number)
+        self.forget()
         self._adopted.clear()
         self.device.close()
 
@@ -247,7 +95,7 @@ class DeviceTask(Task):
     enqueues what comes after, ``abort`` takes ``begin`` back.
     """
 
-    __slots__ = ("_held", "_is_watched", "after", "end", "lane", "launches_inline", "place", "work")
+    __slots__ = ("_collects", "_held", "_is_watched", "after", "end", "lane", "launches_inline", "place", "work")
 
     waits_in_stream_order = True
 
@@ -261,6 +109,7 @@ class DeviceTask(Task):
         self.after: Any = place.device.caller_event() if work.takes_device_arrays else None
         self._held: list[object] | None = None
         self._is_watched = False
+        self._collects = True
         device = place.device
         self.launches_inline = not (device.bodies_block and work.run is not None) and all(
             map(device.copies_async, work.hosts())
@@ -297,7 +146,7 @@ class DeviceTask(Task):
                     return None
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
                 note_task(error, self)
-                return self._fail_unlaunched(engine, error)
+                return self._fail_unlaunched(engine, without_engine_frames(error))
         return self._finish_launch(engine, self._run_body(scope))
 
     def _begin(self) -> bool:
@@ -309,6 +158,7 @@ class DeviceTask(Task):
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)
+        ended = place.ended
         if self.run is not None:
             self.run.start()
             self._is_watched = True  # a recorded task shows when it was complete
@@ -320,8 +170,11 @@ class DeviceTask(Task):
         except BaseException as error:
             place.in_flight.discard(self)
             place.pool.release(lane)
-            if isinstance(error, _PutOffError) or (isinstance(error, DeviceMemoryError) and place.in_flight):
+            if isinstance(error, PutOffError) or (isinstance(error, DeviceMemoryError) and place.in_flight):
                 return self._put_off()
+            if isinstance(error, DeviceMemoryError) and self._may_find_memory(ended):
+                self.construct.runtime.engine.make_ready(self)
+                return False
             raise
         self.lane = lane
         if self.body is not None and device.bodies_block and not _is_idle(lane):
@@ -329,6 +182,15 @@ class DeviceTask(Task):
             self.construct.runtime.gate.add(lane, point.sequence, point.event, _Reached(self), watched=True)
             return False
         return True
+
+    def _may_find_memory(self, ended: int) -> bool:
+        """Tell whether another try is worth it: something has ended since, or garbage has just been collected."""
+        if self.place.ended != ended:
+            return True
+        collects, self._collects = self._collects, False
+        if collects:
+            gc.collect()  # a failure that a user still holds refers to the arrays of its body
+        return collects
 
     def _put_off(self) -> bool:
         """Launch when something in flight has completed, or at once if nothing is."""
@@ -363,7 +225,7 @@ class DeviceTask(Task):
                 lost.__cause__ = error
                 error = lost
         note_task(error, self)
-        return error
+        return without_engine_frames(error)
 
     def _finish_launch(self, engine: Engine, failure: BaseException | None) -> Task | None:
         place, lane = self.place, self.lane
@@ -378,6 +240,7 @@ class DeviceTask(Task):
                 note_task(error, self)
             else:
                 failure.add_note(f"then, while its mappings were released: {error}")
+        del leave  # it holds the work, and with that device memory
         if failure is not None:
             self.value = None
             self.failure = failure
@@ -400,6 +263,7 @@ class DeviceTask(Task):
     def _fail_unlaunched(self, engine: Engine, error: BaseException) -> Task | None:
         self.work = self.after = None
         following = engine.finish(self, error)
+        self.place.ended += 1
         self.place.retry(engine)
         return following
 
@@ -416,17 +280,20 @@ class DeviceTask(Task):
         engine = self.construct.runtime.engine
         if self.end is not None:
             place.arrived(self.end)
+        place.ended += 1
         place.in_flight.discard(self)
         engine.finish_elsewhere(self, failure)
         place.retry(engine)
 
 
 def device_maker(site: Site, label: str | None, place: DevicePlace, work: Any) -> Callable[[Frame], DeviceTask]:
-    """Return what makes the task of a work: at the first call of this one, later of the same work again."""
-    unused = [work]
+    """Return what makes a task of a work, any number of times.
+
+    The work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
+    """
 
     def make(frame: Frame) -> DeviceTask:
-        return DeviceTask(site, frame, label, place, unused.pop() if unused else work.again())
+        return DeviceTask(site, frame, label, place, work.again())
 
     return make
 

@@ -6,6 +6,8 @@ that failed). A work is used once; `again` makes a fresh one, for a recorded gra
 
 from __future__ import annotations
 
+from contextlib import suppress
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +15,27 @@ import numpy as np
 from offload.clauses import MapClause, as_tuple
 from offload.data.maptypes import Construct, MapType, resolve
 from offload.data.present import MapItem
-from offload.errors import MapError
-from offload.items import array_section, is_device_array, label, parse_item
+from offload.errors import DeviceLostError, InternalError, MapError
+from offload.items import (
+    MAPPERS,
+    array_section,
+    holder,
+    is_device_array,
+    is_foreign,
+    label,
+    mapper_of,
+    parse_item,
+)
 from offload.storage import covers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from offload.data.present import EnterPlan
+    from offload.arguments import Private
+    from offload.data.plans import EnterPlan
     from offload.devices.streams import Lane
     from offload.launch import DevicePlace
+    from offload.mappers import Expansion
 
 
 # -- list items ------------------------------------------------------------------------------------
@@ -64,8 +77,15 @@ def map_item(
     )
 
 
-def map_items(construct: Construct, clauses: Iterable[Any], names: Mapping[str, Any] | None = None) -> list[MapItem]:
+def map_items(
+    construct: Construct,
+    clauses: Iterable[Any],
+    names: Mapping[str, Any] | None = None,
+    objects: dict[int, Expansion] | None = None,
+) -> list[MapItem]:
     """Return the evaluated list items of a construct's ``map`` clauses.
+
+    What the mappers of objects among them mapped is entered into ``objects``, if given, by the `id` of the object.
 
     Raises
     ------
@@ -82,8 +102,12 @@ def map_items(construct: Construct, clauses: Iterable[Any], names: Mapping[str, 
             text = label(item)
             array = parse_item(item).resolve(names or {}) if isinstance(item, str) else item
             map_type = resolve(construct, given.map_type if given is not None else None, text)
-            if not isinstance(array, np.ndarray):
-                array = _refuse(array, map_type, text)
+            if not isinstance(array, np.ndarray) or (given is not None and given.mapper is not None):
+                expansion = expansion_of(array, map_type, text, given)
+                if objects is not None:
+                    objects[id(array)] = expansion
+                items += object_items(expansion)
+                continue
             items.append(
                 map_item(
                     array,
@@ -96,30 +120,98 @@ def map_items(construct: Construct, clauses: Iterable[Any], names: Mapping[str, 
     return items
 
 
-def _refuse(value: Any, map_type: MapType, text: str) -> Any:
-    if is_device_array(value):
-        raise MapError(f"map({map_type.word}: {text}) is a device array already; pass it as an argument, without a map")
-    raise MapError(
-        f"map({map_type.word}: {text}) is a {type(value).__name__}, not an array; map arrays, views or section(…)"
-    )
+def expansion_of(
+    value: Any, map_type: MapType, text: str, clause: MapClause | None = None, *, present: bool = False
+) -> Expansion:
+    """Return what the mapper of a list item that is no array makes of it."""
+    mapper = clause.mapper if clause is not None else None
+    if mapper is None and mapper_of(value) is None:
+        if is_device_array(value):
+            raise MapError(
+                f"map({map_type.word}: {text}) is a device array already; pass it as an argument, without a map"
+            )
+        raise MapError(
+            f"map({map_type.word}: {text}) is a {type(value).__name__}, not an array; map arrays, views, "
+            "section(…) or an object whose class has a mapper (declare_mapper)"
+        )
+    from offload.mappers import Modifiers, expand_object  # a program without mappers does without
+
+    modifiers = Modifiers(present=present)
+    if clause is not None:
+        modifiers = Modifiers(clause.always, clause.present, clause.close)
+    return expand_object(value, map_type, mapper, modifiers)
 
 
-def implicit_item(array: np.ndarray[Any, Any], name: str) -> MapItem:
-    """Return the item of an array that is in no clause: ``tofrom``, or ``to`` if it is read-only or overlaps itself."""
+def object_items(expansion: Expansion) -> list[MapItem]:
+    """Return the evaluated list items of an object: the arrays that its mapper maps."""
+    owner = type(expansion.item).__name__
+    return [
+        map_item(
+            leaf.array,
+            leaf.map_type,
+            f"{owner}: {label(leaf.array)}",
+            always=leaf.modifiers.always,
+            present=leaf.modifiers.present,
+        )
+        for leaf in expansion.leaves()
+    ]
+
+
+def implicit_item(
+    array: np.ndarray[Any, Any], name: str, map_type: MapType = MapType.TOFROM, *, present: bool = False
+) -> MapItem:
+    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
     text = f"{name}: {label(array)}"
     section = array_section(array)
     repeats = array.size * array.itemsize > section.nbytes
-    map_type = MapType.TO if repeats or not array.flags.writeable else MapType.TOFROM
-    return map_item(array, map_type, text, implicit=True)
+    if map_type is MapType.TOFROM and (repeats or not array.flags.writeable):
+        map_type = MapType.TO
+    return map_item(array, map_type, text, present=present, implicit=True)
+
+
+def native_array(value: Any, place: DevicePlace) -> Any:
+    """Return a device array as the array of the place's device: itself, or a view of another library's.
+
+    Raises
+    ------
+    MapError
+        It is not on that device.
+    """
+    device = place.device
+    array = device.as_array(value)
+    if array is None:
+        where = holder(value)
+        if where == device.name:
+            where += " of another runtime"
+        raise MapError(
+            f"device array {label(value):.60} is on {where}, not on device {device.number} of this runtime "
+            f"({device.name}); run the region where the array is, or copy it with target_memcpy"
+        )
+    return array
 
 
 # -- works -----------------------------------------------------------------------------------------
 
 
 class TargetWork:
-    """A target region: map, run the body on device arrays, unmap."""
+    """A target region: map, run the body on device arrays, unmap.
 
-    __slots__ = ("_args", "_bound", "_function", "_items", "_kwargs", "_plan", "_slots", "takes_device_arrays")
+    ``place`` is where it runs. ``sections`` are the arguments that a clause names in part, ``objects`` what mappers
+    made of arguments that a clause names, by `id`, ``privates`` the arguments that get storage of their own.
+    """
+
+    __slots__ = (
+        "_args",
+        "_bound",
+        "_function",
+        "_items",
+        "_kwargs",
+        "_objects",
+        "_plan",
+        "_privates",
+        "_slots",
+        "takes_device_arrays",
+    )
 
     def __init__(
         self,
@@ -128,6 +220,9 @@ class TargetWork:
         kwargs: Mapping[str, Any],
         items: list[MapItem],
         sections: Mapping[int | str, Any],
+        place: DevicePlace,
+        objects: Mapping[int, Expansion],
+        privates: Mapping[int | str, Private],
     ) -> None:
         self._function = function
         self._args = list(args)
@@ -136,53 +231,95 @@ class TargetWork:
         self._plan: EnterPlan | None = None
         self._bound: tuple[list[Any], dict[str, Any]] = ([], {})
         self._slots: list[tuple[int | str, Any, int]] = []  # argument, its host array, the item that holds it
+        self._objects: list[tuple[int | str, Expansion]] = []  # argument, what its mapper made of it
+        self._privates = privates
         self.takes_device_arrays = False
         given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
         for slot, value in given:
+            if privates and slot in privates:
+                continue
             if isinstance(value, np.ndarray):
                 host = sections.get(slot, value)
                 self._slots.append((slot, host, self._item_of(host, slot)))
-            elif is_device_array(value):
+            elif is_device_array(value) or is_foreign(value):
                 self.takes_device_arrays = True
+                _put(self._args, self._kwargs, slot, native_array(sections.get(slot, value), place))
+            elif MAPPERS:
+                self._add_object(slot, value, objects)
 
     def _item_of(self, host: np.ndarray[Any, Any], slot: int | str) -> int:
+        number = self._find(host)
+        if number is None:
+            number = len(self._items)
+            self._items.append(implicit_item(host, f"argument {slot}"))
+        return number
+
+    def _find(self, host: np.ndarray[Any, Any]) -> int | None:
+        """Return the number of the item that holds an array."""
         section = array_section(host)
         for number, item in enumerate(self._items):
             if item.section == section or (section.run_nbytes and covers(item.section, section)):
                 return number
-        self._items.append(implicit_item(host, f"argument {slot}"))
-        return len(self._items) - 1
+        return None
+
+    def _add_object(self, slot: int | str, value: Any, objects: Mapping[int, Expansion]) -> None:
+        """Note an argument that has a mapper, and map what it maps unless a clause does."""
+        expansion = objects.get(id(value))
+        if expansion is None and mapper_of(value) is not None:
+            expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}")
+            self._items += object_items(expansion)
+        if expansion is not None:
+            self._objects.append((slot, expansion))
 
     def again(self) -> TargetWork:
-        return TargetWork(
-            self._function, self._args, self._kwargs, list(self._items), {slot: host for slot, host, _ in self._slots}
-        )
+        work = object.__new__(TargetWork)
+        for name in self.__slots__:
+            setattr(work, name, getattr(self, name))
+        work._plan, work._bound = None, ([], {})
+        return work
 
     def hosts(self) -> Iterable[Any]:
-        return (item.host for item in self._items)
+        yield from (item.host for item in self._items)
+        for private in self._privates.values():
+            if private.is_first:
+                yield private.host
 
     def begin(self, place: DevicePlace, lane: Lane) -> None:
-        for value in (*self._args, *self._kwargs.values()):
-            if is_device_array(value) and not place.device.is_array(value):
-                raise MapError(
-                    f"device array {label(value)} is not on device {place.device.number} of this runtime "
-                    f"({place.device.name}); "
-                    "run the region where the array is, or copy it with target_memcpy"
-                )
-        plan = self._plan = place.enter(self._items, lane)
+        own = []
+        try:
+            for slot, private in self._privates.items():  # before the maps: a failure here has changed nothing
+                own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
+            plan = self._plan = place.enter(self._items, lane)
+        except BaseException:
+            own.clear()  # the traceback refers to this frame, and would keep their memory
+            raise
         args, kwargs = list(self._args), dict(self._kwargs)
-        for slot, host, number in self._slots:
-            entry = plan.entries[number]
-            array = (
-                place.view(entry, host)
-                if entry is not None
-                else place.device.alloc(host.shape, host.dtype, lane.stream)
-            )
-            if isinstance(slot, int):
-                args[slot] = array
-            else:
-                kwargs[slot] = array
+        try:
+            for slot, host, number in self._slots:
+                _put(args, kwargs, slot, self._view(place, lane, number, host))
+            for slot, private, array in own:
+                if private.is_first:
+                    place.device.copy(array, private.host, lane.stream)
+                _put(args, kwargs, slot, array)
+            for slot, expansion in self._objects:
+                _put(args, kwargs, slot, expansion.rebuilt(lambda host: self._corresponding(place, lane, host)))
+        except BaseException:
+            with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
+                place.undo(plan, lane)
+            raise
         self._bound = (args, kwargs)
+
+    def _view(self, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any]) -> Any:
+        """Return the device array of a host array in an item; one without elements needs no entry."""
+        entry = self._plan.entries[number] if self._plan is not None else None
+        return place.view(entry, host) if entry is not None else place.device.alloc(host.shape, host.dtype, lane.stream)
+
+    def _corresponding(self, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
+        """Return the device array of an attribute that a mapper maps."""
+        number = self._find(host)
+        if number is None:
+            raise InternalError(f"{label(host)}, which a mapper maps, is in no item of the construct")
+        return self._view(place, lane, number, host)
 
     def run(self) -> Any:
         args, kwargs = self._bound
@@ -208,6 +345,36 @@ class TargetWork:
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
         return [*place.undo(self._plan, lane), self._bound] if self._plan is not None else []
+
+
+def on_host(
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    sections: Mapping[int | str, Any],
+    objects: Mapping[int, Expansion],
+    privates: Mapping[int | str, Private],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a target region whose device is the host: nothing is mapped, but what is private is."""
+
+    def of(slot: int | str, value: Any) -> Any:
+        if slot in privates:
+            return privates[slot].on_host()
+        if MAPPERS and (id(value) in objects or mapper_of(value) is not None):
+            return copy(value)  # what a body assigns stays in its copy, as on a device
+        return sections.get(slot, value)
+
+    return (
+        tuple([of(slot, value) for slot, value in enumerate(args)]),
+        {name: of(name, value) for name, value in kwargs.items()},
+    )
+
+
+def _put(args: list[Any], kwargs: dict[str, Any], slot: int | str, value: Any) -> None:
+    """Set an argument, by position or by name."""
+    if isinstance(slot, int):
+        args[slot] = value
+    else:
+        kwargs[slot] = value
 
 
 class _Bodyless:
@@ -268,15 +435,19 @@ class ExitDataWork(_Bodyless):
 
 
 class CopyWork(_Bodyless):
-    """Copy between two arrays of one shape, one of them at least on the device."""
+    """Copy between two arrays of one shape, one of them at least on the device.
 
-    __slots__ = ("_dst", "_src")
+    ``after`` is an event of the other device that the copy follows, if that is a second one.
+    """
+
+    __slots__ = ("_after", "_dst", "_src")
 
     takes_device_arrays = True
 
-    def __init__(self, dst: Any, src: Any) -> None:
+    def __init__(self, dst: Any, src: Any, after: Any = None) -> None:
         self._dst = dst
         self._src = src
+        self._after = after
 
     def again(self) -> CopyWork:
         return CopyWork(self._dst, self._src)
@@ -285,7 +456,33 @@ class CopyWork(_Bodyless):
         return (array for array in (self._dst, self._src) if isinstance(array, np.ndarray))
 
     def begin(self, place: DevicePlace, lane: Lane) -> None:
+        if self._after is not None:
+            place.device.wait_event(lane.stream, self._after)
         place.device.copy(self._dst, self._src, lane.stream)
 
     def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
         return [self._dst, self._src]
+
+
+class FillWork(_Bodyless):
+    """Set every byte of an array of the device."""
+
+    __slots__ = ("_array", "_value")
+
+    takes_device_arrays = True
+
+    def __init__(self, array: Any, value: int) -> None:
+        self._array = array
+        self._value = value
+
+    def again(self) -> FillWork:
+        return FillWork(self._array, self._value)
+
+    def hosts(self) -> Iterable[Any]:
+        return ()
+
+    def begin(self, place: DevicePlace, lane: Lane) -> None:
+        place.device.fill(self._array, self._value, lane.stream)
+
+    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
+        return [self._array]

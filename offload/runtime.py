@@ -11,9 +11,13 @@ import os
 import sys
 import threading
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from offload import icv
+from offload.data.declared import declarations
+from offload.data.entries import Origin
+from offload.devices.opening import open_devices
 from offload.errors import (
     ClauseError,
     CleanupWarning,
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from offload.devices.base import Device
     from offload.devices.streams import Lane
 
 initial_device = -1
@@ -71,7 +74,8 @@ class Runtime:
         Take ready tasks, interleave simulated streams and place bodies at random, from this seed, to find
         programs that rely on an order which nothing promises.
     env : mapping, optional
-        Used in place of ``os.environ``.
+        Used in place of ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``, ``OMP_DISPLAY_ENV``,
+        ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``.
 
     Raises
     ------
@@ -90,7 +94,7 @@ class Runtime:
         seed: int | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        settings = icv.read_settings(env)
+        settings = self.settings = icv.read_settings(env)
         if num_threads is None:
             num_threads = min(4, max(2, os.cpu_count() or 1))
         if type(num_threads) is not int or num_threads < 0:
@@ -99,8 +103,10 @@ class Runtime:
             raise ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")
         self._check = check
         self._rng = _generator(seed)
-        self.places = [DevicePlace(device) for device in self._open_devices(devices or settings.devices, settings)]
+        opened = open_devices(devices or settings.devices, settings, self._rng)
+        self.places = [DevicePlace(device) for device in opened]
         self.initial_device = len(self.places)
+        self.default_device = self._initial_default_device()
         self.has_mixed_kinds = len({place.device.kind for place in self.places}) > 1
         uses_driver = any(place.device.kind == "cuda" for place in self.places)
         self.gate = Gate(SemaphoreWakeup() if uses_driver else LockWakeup())
@@ -114,29 +120,21 @@ class Runtime:
         self.engine.hurry, self.engine.relax = self.gate.hurry, self.gate.relax
         with _open_lock:
             _open.append(self)
+        if settings.display_env is not icv.DisplayEnv.NOTHING:
+            sys.stderr.write(self.env_text(verbose=settings.display_env is icv.DisplayEnv.ALL))
 
-    def _open_devices(self, spec: str | None, settings: icv.Settings) -> list[Device]:
-        from offload.devices.sim import SimDevice  # 10 ms of the time of `import offload`
+    def _initial_default_device(self) -> int:
+        """Return what default-device-var begins with; ``OMP_DEFAULT_DEVICE`` means nothing where there is no device."""
+        settings = self.settings
+        if not self.places:
+            is_mandatory = settings.target_offload is icv.TargetOffload.MANDATORY
+            return invalid_device if is_mandatory else self.initial_device
+        number = settings.default_device or 0
+        return self.initial_device if number == initial_device else number
 
-        wants_cuda = spec is None or "cuda" in spec.lower()
-        count_cuda = _count_cuda(required=spec is not None) if wants_cuda else 0
-        if spec is None:
-            spec = "cuda" if count_cuda else "sim:1"
-        opened: list[Device] = []
-        for number, wanted in enumerate(icv.parse_devices(spec, count_cuda)):
-            if wanted.kind == "cuda":
-                from offload.devices.cuda import CudaDevice  # imports CuPy
-
-                if wanted.index >= count_cuda:
-                    raise DeviceUnavailableError(
-                        f"devices={spec!r}: there is no CUDA device {wanted.index}; CuPy sees {count_cuda}"
-                    )
-                opened.append(CudaDevice(number, wanted.index))
-            else:
-                memory = {} if settings.sim_memory_nbytes is None else {"memory_nbytes": settings.sim_memory_nbytes}
-                rng = None if self._rng is None else _generator(self._rng.random())
-                opened.append(SimDevice(number, rng=rng, **memory))
-        return opened
+    def env_text(self, *, verbose: bool) -> str:
+        """Return what `display_env` prints."""
+        return icv.format_env(self.settings, self.default_device, verbose=verbose)
 
     # -- being current -------------------------------------------------------------------------------
     def __enter__(self) -> Self:
@@ -162,7 +160,7 @@ class Runtime:
         """Return what the calling thread is doing for this runtime."""
         scope: Scope | None = getattr(self._local, "scope", None)
         if scope is None:
-            frame = Frame(None, 0)
+            frame = Frame(None, self.default_device)
             scope = self._local.scope = Scope(self, frame)
             self._roots[frame] = threading.current_thread()
             if len(self._roots) & 63 == 0:
@@ -218,7 +216,10 @@ class Runtime:
         self._is_closed = True
         self.engine.closed = "this runtime is closed; make another, or move the construct into its `with`"
         if not self.engine.gave_up:  # else its threads may never end; they are daemons
-            self.gate.close()
+            for stream in self.gate.close():
+                warnings.warn(
+                    f"{stream} never got to an event that was to be fulfilled there", CleanupWarning, stacklevel=4
+                )
             self.engine.close(self.engine.closed)
             for place in self.places:
                 place.close()
@@ -233,8 +234,10 @@ class Runtime:
         left = []
         for place in self.places:
             left += [
-                f"{entry.label} mapped on device {place.device.number} ({entry.nbytes:,} bytes, count {entry.count})"
+                f"{entry.label} {entry.origin.value} on device {place.device.number} "
+                f"({entry.nbytes:,} bytes, count {entry.count})"
                 for entry in place.table.entries()
+                if entry.origin is not Origin.DECLARED
             ]
         left += [f"{what} from target_alloc" for _, what in self._allocated.values()]
         return left
@@ -260,7 +263,12 @@ class Runtime:
                 task.state_ = TaskState.RECORDED
                 return task
         if not deferred:
-            self.run_undeferred(scope, task, dependences)
+            failure = self.run_undeferred(scope, task, dependences)
+            if failure is not None:
+                try:
+                    raise failure
+                finally:
+                    del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
         elif self.engine.submit(task, dependences):
             inline = task.launches_inline
             if self._rng is not None:  # a body may run inside of the call or later: let nobody rely on either
@@ -271,8 +279,8 @@ class Runtime:
                 self.engine.make_ready(task)
         return task
 
-    def run_undeferred(self, scope: Scope, task: Task, dependences: Sequence[Any]) -> None:
-        """Run a task on this thread once its predecessors allow, wait until it is complete, and raise its failure."""
+    def run_undeferred(self, scope: Scope, task: Task, dependences: Sequence[Any]) -> BaseException | None:
+        """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure."""
         engine = self.engine
         task.owner = scope.parker
         if engine.submit(task, dependences):
@@ -291,16 +299,14 @@ class Runtime:
                     (),
                     f"{task.construct.directive} {task.name!r} at {task.construct.location}",
                     awaited=(task,),
-                    helps=False,
+                    helps=scope.task is not None,  # else a worker will: a user may hold a lock across the construct
                 )
             except BaseException:
                 engine.disown(task)
                 raise
         if task.failure is not None:
             task.seen = True
-            if task in task.frame.children.failures:
-                task.frame.children.failures.remove(task)
-            raise task.failure
+        return task.failure
 
     def wait_for_task(self, task: Task, timeout_s: float | None) -> None:
         """Block until a task is complete; `Task.result` says how."""
@@ -318,8 +324,14 @@ class Runtime:
         task.watch()
         if timeout_s is not None:
             done = threading.Event()
-            task.add_done_callback(lambda _: done.set())
+
+            def tell(_: Task) -> None:
+                done.set()
+
+            task.add_done_callback(tell)
             if not done.wait(timeout_s) and not task.finished:
+                with suppress(ValueError):  # it is complete at this very moment
+                    (task.callbacks or []).remove(tell)
                 raise TimeoutError(f"{task.key} is not complete after {timeout_s:g} s; it is {task.state_}")
             return
         task.add_done_callback(lambda _: scope.parker.unpark())
@@ -337,29 +349,56 @@ class Runtime:
         children = frame.children
         if children.live:
             self.engine.wait(scope, lambda: not children.live, (children,), where)
-        failures, children.failures = children.failures, []
-        raise_failures(failures, where)
+        raise_failures(self.engine.take_failures(children), where)
 
     def wait_for_all(self, where: str) -> None:
         """Wait for every task of the runtime, and raise what failed among them."""
         scope = self.scope()
 
-        def regions() -> list[Frame]:
-            return [*self._roots, *self.engine.frames]
-
         while True:
-            busy = [frame.children for frame in regions() if frame.children.live]
-            if not busy:
-                break
-            self.engine.wait(scope, lambda: not any(tasks.live for tasks in busy), busy, where)  # noqa: B023  # used in this turn only
-        failures = [task for frame in regions() for task in frame.children.failures]
-        for frame in regions():
-            frame.children.failures = []
-        raise_failures(failures, where)
+            regions = self._regions()
+            busy = [frame.children for frame in regions if frame.children.live]
+            if busy:
+                self.engine.wait(scope, lambda: not any(tasks.live for tasks in busy), busy, where)  # noqa: B023  # used in this turn only
+            elif not set(self._regions()) - set(regions):
+                break  # no body that ended meanwhile has left a region with tasks
+        raise_failures([task for frame in regions for task in self.engine.take_failures(frame.children)], where)
+
+    def _regions(self) -> list[Frame]:
+        """Return every region that may have generated tasks: host threads, and bodies that ended before their tasks."""
+        return [*self._roots, *self.engine.frames]
 
     # -- devices -------------------------------------------------------------------------------------
     def place(self, frame: Frame, device_num: int | None) -> DevicePlace | None:
-        """Return the place of a device number; None for the host.
+        """Return the place that a construct with this device number goes to; None for the host.
+
+        Raises
+        ------
+        ClauseError
+            No device has this number.
+        DeviceUnavailableError
+            There is no device at all, and ``OMP_TARGET_OFFLOAD`` is MANDATORY.
+        """
+        if device_num is not None:
+            place = self.find_place(device_num)
+            if not self.places:
+                self._require_devices()
+            return place
+        self._ensure_open()
+        if self.places:
+            try:
+                return self.find_place(frame.default_device)
+            except ClauseError as error:
+                error.add_note("it is the default device: see OMP_DEFAULT_DEVICE")
+                raise
+        self._require_devices()
+        if not self._warned_host:
+            self._warned_host = True
+            warnings.warn("there is no device: target regions run on the host", HostFallbackWarning, stacklevel=5)
+        return None
+
+    def find_place(self, number: int) -> DevicePlace | None:
+        """Return the place of a device number; None for the host's numbers, whatever ``OMP_TARGET_OFFLOAD`` says.
 
         Raises
         ------
@@ -367,12 +406,12 @@ class Runtime:
             No device has this number.
         """
         self._ensure_open()
-        number = frame.default_device if device_num is None else device_num
         if 0 <= number < len(self.places):
-            return self.places[number]
+            place = self.places[number]
+            if place.declared != declarations.version:
+                place.take_declared()
+            return place
         if number in (self.initial_device, initial_device):
-            if device_num is None and not self.places:
-                self._warn_host()
             return None
         raise ClauseError(
             f"device {number} does not exist; this runtime has "
@@ -380,10 +419,12 @@ class Runtime:
             + f" the host, {self.initial_device} or -1"
         )
 
-    def _warn_host(self) -> None:
-        if not self._warned_host:
-            self._warned_host = True
-            warnings.warn("there is no device: target regions run on the host", HostFallbackWarning, stacklevel=5)
+    def _require_devices(self) -> None:
+        if self.settings.target_offload is icv.TargetOffload.MANDATORY:
+            raise DeviceUnavailableError(
+                "OMP_TARGET_OFFLOAD=MANDATORY, but this runtime has no device; "
+                "give it one (devices=, OFFLOAD_DEVICES), or set OMP_TARGET_OFFLOAD=DEFAULT"
+            )
 
     def place_of(self, array: Any) -> DevicePlace | None:
         """Return the place whose device holds ``array``; None if it is none of this runtime's device arrays."""
@@ -423,30 +464,12 @@ def _generator(seed: float | None) -> random.Random | None:
     return Random(seed)  # noqa: S311  # no secret
 
 
-def _count_cuda(*, required: bool) -> int:
-    """Return how many CUDA devices CuPy sees; without CuPy none, or an error if one was asked for."""
-    try:
-        from offload.devices.cuda import device_count  # imports CuPy
-    except ImportError as error:
-        if required:
-            raise DeviceUnavailableError(
-                f"CUDA devices need CuPy, which cannot be imported ({error}); "
-                "install offload[cuda13] or offload[cuda12], or use devices='sim'"
-            ) from error
-        return 0
-    count = device_count()
-    if required and not count:
-        raise DeviceUnavailableError("CuPy sees no CUDA device; use devices='sim' for the simulated one")
-    return count
-
-
 def here() -> Scope:
     """Return what the calling thread is doing for the current runtime."""
     scope = current_scope.get()
     if scope is not None and scope.thread == threading.get_ident():
         return scope
-    runtime = scope.runtime if scope is not None else current_runtime()
-    return runtime.scope()
+    return current_runtime().scope()
 
 
 def current_scope_of(runtime: Runtime) -> Scope:

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-An `Entry` says that the bytes of a host section have corresponding storage on the device, with a reference count. No
-byte is in two entries. A construct is carried out in three steps, so that one that fails has changed nothing:
+An `Entry` says that the bytes of a host section have corresponding storage on the device, and counts who refers to it.
+No byte is in two entries. A construct is carried out in three steps, so that one that fails has changed nothing:
 `PresentTable.enter` (or `exit`) only *plans*: which entries to make, which to count, what to copy; the caller
 allocates; `commit` (or `commit_exit`) applies the plan and cannot fail. A plan holds for the table as it was: the
 caller keeps other threads out from plan to commit, and a plan that is late is refused (`InternalError`).
@@ -22,21 +22,24 @@ Rejected: the item's own shape as the packed order (an item seen again under ano
 multiply storage), and treating a strided item as its bounding range (a copy back would overwrite the gaps).
 
 OpenMP 5.2, 5.8.3 "map Clause": one increment and one decrement an entry and construct, ``present`` items first, copies
-before removal.
+before removal. 13.9 "target update Construct": counts do not change, absent items are ignored.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from offload.data.entries import Counter, Entry, Index, Origin
 from offload.data.maptypes import MapType
+from offload.data.plans import EnterPlan, ExitPlan
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
-from offload.storage import Section, c_strides, covers, locate_nbytes, overlaps
+from offload.storage import c_strides, locate_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from offload.storage import Section
 
 
 class PresentTable:
@@ -52,7 +55,7 @@ class PresentTable:
 
     def __init__(self, device_num: int = 0) -> None:
         self.device_num = device_num
-        self._index = _Index()
+        self._index = Index()
         self._version = 0
         self._generation = 0
 
@@ -71,8 +74,16 @@ class PresentTable:
             raise ExtensionError(self._extends(label, other))
         return entry
 
-    def enter(self, items: Iterable[MapItem]) -> EnterPlan:
-        """Plan the entry of a construct; change nothing.
+    def search(self, section: Section) -> tuple[Entry | None, Entry | None]:
+        """Return the entry that holds all of ``section``, else, second, one that holds a part of it."""
+        return self._index.search(section)
+
+    def at(self, section: Section) -> Entry | None:
+        """Return the entry of exactly this section."""
+        return self._index.exact.get(section)
+
+    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan:
+        """Plan the entry of a construct that counts in ``counter``; change nothing.
 
         Raises
         ------
@@ -83,7 +94,7 @@ class PresentTable:
         MapError
             Two items that are not present overlap in part, or an item's rows interleave.
         """
-        plan = EnterPlan(tuple(items), self._version)
+        plan = EnterPlan(tuple(items), self._version, counter)
         search = self._index.search
         entries = plan.entries
         absent: list[int] = []
@@ -92,7 +103,7 @@ class PresentTable:
             entry, other = search(item.section)
             if entry is None:
                 if item.present:
-                    raise NotPresentError(self._absent(item, other))
+                    raise NotPresentError(self._absent(_clause(item), other))
                 if other is not None:
                     extending = extending or (item, other)
                 elif item.section.run_nbytes:
@@ -125,38 +136,37 @@ class PresentTable:
             raise InternalError(msg)
         self._check(plan)
         for entry, buffer in zip(plan.created, buffers, strict=True):
-            self._generation += 1
-            entry.generation = self._generation
-            entry.buffer = buffer
-            self._index.add(entry)
+            self._add(entry, buffer)
         for entry in plan.counted:
-            entry.count += 1
+            entry.increment(plan.counter)
 
-    def exit(self, items: Iterable[MapItem]) -> ExitPlan:
-        """Plan the exit of a construct; change nothing. Items that are absent, or present in part, are ignored.
+    def exit(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> ExitPlan:
+        """Plan the exit of a construct that counts in ``counter``; change nothing.
+
+        Items that are absent, or present in part, are ignored.
 
         Raises
         ------
         NotPresentError
             An item with ``present`` is not wholly present.
         """
-        plan = ExitPlan(tuple(items), self._version)
+        plan = ExitPlan(tuple(items), self._version, counter)
         entries = plan.entries
         deleted: set[Entry] = set()
         for item in plan.items:
             entry, other = self._index.search(item.section)
             if entry is None:
                 if item.present:
-                    raise NotPresentError(self._absent(item, other))
+                    raise NotPresentError(self._absent(_clause(item), other))
             elif not item.section.run_nbytes:
                 entry = None
             elif item.map_type is MapType.DELETE:
                 deleted.add(entry)
             entries.append(entry)
         for entry in _distinct(entries):
-            count = 0 if entry in deleted else entry.count - 1
-            plan.counts.append((entry, count))
-            if not count:
+            dynamic, structured = entry.counts_after(counter, deletes=entry in deleted)
+            plan.counts.append((entry, dynamic, structured))
+            if not (dynamic or structured):
                 plan.removed.append(entry)
         removed = set(plan.removed)
         for item, hit in zip(plan.items, entries, strict=True):
@@ -166,12 +176,61 @@ class PresentTable:
         return plan
 
     def commit_exit(self, plan: ExitPlan) -> None:
-        """Set the plan's counts and remove the entries that reached 0; their buffers are the caller's to free."""
+        """Set the plan's counts and remove the entries without any; their buffers are the caller's to free."""
         self._check(plan)
-        for entry, count in plan.counts:
-            entry.count = count
+        for entry, dynamic, structured in plan.counts:
+            entry.dynamic, entry.structured = dynamic, structured
         for entry in plan.removed:
             self._index.remove(entry)
+
+    def update(self, items: Iterable[MapItem]) -> list[tuple[MapItem, Entry]]:
+        """Return what an update copies: items and their entries, each of the same bytes once; change nothing.
+
+        The map type of an item is `MapType.TO` or `MapType.FROM`. Items that are absent, or present in part, are left
+        out.
+
+        Raises
+        ------
+        NotPresentError
+            An item with ``present`` is not wholly present.
+        """
+        copies: list[tuple[MapItem, Entry]] = []
+        for item in items:
+            entry, other = self._index.search(item.section)
+            if entry is None:
+                if item.present:
+                    raise NotPresentError(self._absent(_clause(item, "target_update"), other))
+            elif item.section.run_nbytes:
+                copies.append((item, entry))
+        return _distinct_copies(copies)
+
+    def insert(self, item: MapItem, buffer: object, origin: Origin) -> Entry:
+        """Make an entry that no construct ends, over a buffer of ``item.section.nbytes`` bytes; return it.
+
+        Raises
+        ------
+        MapError
+            The item, or a part of it, is present, or its rows interleave. Nothing has changed.
+        """
+        entry, other = self._index.search(item.section)
+        if entry is not None or other is not None:
+            present = (entry or other).label  # type: ignore[union-attr]  # one of them is there
+            raise MapError(
+                f"{item.label} is present on device {self.device_num} already ({present}); what is {origin.value} "
+                "must share no byte with other mappings; end that one first"
+            )
+        if not item.section.is_nested:
+            raise MapError(_interleaves(item.label, item))
+        self._version += 1
+        entry = Entry(item.section, item.host, item.label, origin)
+        self._add(entry, buffer)
+        return entry
+
+    def discard(self, entry: Entry) -> None:
+        """Take out an entry that `insert` made."""
+        self._version += 1
+        entry.dynamic = 0
+        self._index.remove(entry)
 
     def undo(self, plan: EnterPlan) -> list[Entry]:
         """Take back a committed `enter` without copying anything; return the entries that it removed.
@@ -182,7 +241,7 @@ class PresentTable:
             msg = "an entry that was never committed is undone; drop the plan instead"
             raise InternalError(msg)
         live = self._index.exact
-        return self._decrement([entry for entry in plan.counted if live.get(entry.section) is entry])
+        return self._decrement([entry for entry in plan.counted if live.get(entry.section) is entry], plan.counter)
 
     def release(self, items: Iterable[MapItem]) -> list[Entry]:
         """Decrement once an entry, whatever the items' types, copy nothing; return the entries removed.
@@ -190,7 +249,7 @@ class PresentTable:
         As at an exit, items that are absent or present in part are ignored.
         """
         hits = [self._index.search(item.section)[0] for item in items if item.section.run_nbytes]
-        return self._decrement(_distinct(hits))
+        return self._decrement(_distinct(hits), Counter.DYNAMIC)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the live entries, lowest address first."""
@@ -203,7 +262,7 @@ class PresentTable:
     def _plan_new(self, plan: EnterPlan, absent: list[int]) -> None:
         """Make entries for the items of a plan that are not present, by their numbers."""
         items = plan.items
-        fresh = _Index()
+        fresh = Index()
         for k in sorted(absent, key=lambda k: -items[k].section.nbytes):
             item = items[k]
             entry, other = fresh.search(item.section)
@@ -215,11 +274,7 @@ class PresentTable:
                 raise MapError(msg)
             if entry is None:
                 if not item.section.is_nested:
-                    msg = (
-                        f"{_clause(item)} has rows that interleave, with strides {item.strides}; an item with gaps "
-                        "needs each stride to be at least the extent inside it; map the array that it is a view of"
-                    )
-                    raise MapError(msg)
+                    raise MapError(_interleaves(_clause(item), item))
                 entry = Entry(item.section, item.host, item.label)
                 fresh.add(entry)
                 plan.created.append(entry)
@@ -235,11 +290,17 @@ class PresentTable:
         plan.is_committed = True
         self._version += 1
 
-    def _decrement(self, entries: list[Entry]) -> list[Entry]:
+    def _add(self, entry: Entry, buffer: object) -> None:
+        self._generation += 1
+        entry.generation = self._generation
+        entry.buffer = buffer
+        self._index.add(entry)
+
+    def _decrement(self, entries: list[Entry], counter: Counter) -> list[Entry]:
         self._version += 1
         removed = []
         for entry in entries:
-            entry.count -= 1
+            entry.dynamic, entry.structured = entry.counts_after(counter)
             if not entry.count:
                 self._index.remove(entry)
                 removed.append(entry)
@@ -251,10 +312,10 @@ class PresentTable:
             remedy = "pass the section that is present, or map all of it there"
         return f"{what} extends {other.label}, already present on device {self.device_num}; {remedy}"
 
-    def _absent(self, item: MapItem, other: Entry | None) -> str:
+    def _absent(self, what: str, other: Entry | None) -> str:
         state = "not present" if other is None else f"present in part only ({other.label})"
         return (
-            f"{_clause(item)} is {state} on device {self.device_num}; an item with `present` must be mapped there as a "
+            f"{what} is {state} on device {self.device_num}; an item with `present` must be mapped there as a "
             "whole; map it before, or leave `present` out"
         )
 
@@ -294,112 +355,6 @@ class MapItem:
     implicit: bool = False
 
 
-class Entry:
-    """Corresponding storage of one host section.
-
-    Attributes
-    ----------
-    section : Section
-        The host bytes; dense, or with gaps (``is_packed``).
-    end : int
-        One past the highest host address.
-    count : int
-        References; 0 before the commit and after the removal.
-    buffer : object
-        The device buffer of ``nbytes`` bytes; None until the commit. Opaque here, as are the next three.
-    host : object
-        Keeps the host memory alive.
-    last_write : object
-        What a reader of the buffer must wait for; None if nothing.
-    users : dict
-        Who uses the buffer.
-    generation : int
-        Differs between any two entries of a table, also of the same section; 0 before the commit.
-    label : str
-        The item that made it.
-    """
-
-    __slots__ = ("buffer", "count", "end", "generation", "host", "label", "last_write", "section", "users")
-
-    def __init__(self, section: Section, host: object, label: str) -> None:
-        self.section = section
-        self.end = section.end
-        self.count = 0
-        self.buffer: object = None
-        self.host = host
-        self.last_write: object = None
-        self.users: dict[object, object] = {}
-        self.generation = 0
-        self.label = label
-
-    def __repr__(self) -> str:
-        return f"<Entry {self.label} at {self.section.address:#x}, {self.nbytes} bytes, count {self.count}>"
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the buffer."""
-        return self.section.nbytes
-
-    @property
-    def is_packed(self) -> bool:
-        """Tell whether the host section has gaps, which the buffer has not."""
-        return bool(self.section.dims)
-
-
-@dataclass(slots=True, eq=False)
-class EnterPlan:
-    """What the entry of a construct will do.
-
-    Attributes
-    ----------
-    items : tuple of MapItem
-        In the order of the clauses.
-    version : int
-        The state of the table that the plan is for.
-    entries : list of Entry or None
-        For each item, the entry that holds it; None for an item without elements.
-    created : list of Entry
-        New entries, largest first, each needing a buffer of ``entry.nbytes`` bytes.
-    counted : list of Entry
-        Entries whose count goes up by 1, the new ones included, each once.
-    copies : list of (MapItem, Entry)
-        Copies host to device of the items' own bytes, each once.
-    """
-
-    items: tuple[MapItem, ...]
-    version: int
-    entries: list[Entry | None] = field(default_factory=list)
-    created: list[Entry] = field(default_factory=list)
-    counted: list[Entry] = field(default_factory=list)
-    copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
-    is_committed: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class ExitPlan:
-    """What the exit of a construct will do.
-
-    Attributes
-    ----------
-    items, version, entries
-        As in `EnterPlan`; the entry is None for an item that is ignored.
-    counts : list of (Entry, int)
-        The new count of every entry concerned.
-    copies : list of (MapItem, Entry)
-        Copies device to host of the items' own bytes, each once; to be enqueued before the buffers are freed.
-    removed : list of Entry
-        Entries whose count reaches 0.
-    """
-
-    items: tuple[MapItem, ...]
-    version: int
-    entries: list[Entry | None] = field(default_factory=list)
-    counts: list[tuple[Entry, int]] = field(default_factory=list)
-    copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
-    removed: list[Entry] = field(default_factory=list)
-    is_committed: bool = False
-
-
 def correspond(
     entry: Entry, address: int, shape: Sequence[int], strides: Sequence[int] | None, itemsize: int
 ) -> tuple[int, tuple[int, ...]]:
@@ -428,79 +383,6 @@ def correspond(
     return place
 
 
-class _Index:
-    """Entries that share no byte, found by section."""
-
-    __slots__ = ("dense", "dense_starts", "exact", "packed", "packed_starts", "reach")
-
-    def __init__(self) -> None:
-        self.exact: dict[Section, Entry] = {}
-        # Sorted by address, with the addresses beside them for bisect.
-        self.dense: list[Entry] = []
-        self.dense_starts: list[int] = []
-        self.packed: list[Entry] = []
-        self.packed_starts: list[int] = []
-        # The longest extent of a packed entry so far: none that begins further down can reach an item.
-        self.reach = 0
-
-    def add(self, entry: Entry) -> None:
-        section = entry.section
-        self.exact[section] = entry
-        entries, starts = self._lists(section)
-        k = bisect_left(starts, section.address)
-        starts.insert(k, section.address)
-        entries.insert(k, entry)
-        if section.dims:
-            self.reach = max(self.reach, entry.end - section.address)
-
-    def remove(self, entry: Entry) -> None:
-        section = entry.section
-        del self.exact[section]
-        entries, starts = self._lists(section)
-        k = bisect_left(starts, section.address)
-        del starts[k], entries[k]
-        if not self.packed:
-            self.reach = 0
-
-    def search(self, section: Section) -> tuple[Entry | None, Entry | None]:
-        """Return the entry that holds all of ``section``, else one that holds a part of it."""
-        entry = self.exact.get(section)
-        if entry is not None:
-            return entry, None
-        address = section[1]
-        if not section[3]:
-            return self.search(Section(section[0], address, (), 1))
-        end = section.end if section[2] else address + section[3]
-        starts = self.dense_starts
-        k = bisect_right(starts, address)
-        if k:
-            entry = self.dense[k - 1]
-            if entry.end >= end:
-                return entry, None
-            if entry.end > address and overlaps(entry.section, section):
-                return None, entry
-        while k < len(starts) and starts[k] < end:
-            entry = self.dense[k]
-            if overlaps(entry.section, section):
-                return None, entry
-            k += 1
-        return self._search_packed(section, address, end) if self.packed else (None, None)
-
-    def _search_packed(self, section: Section, address: int, end: int) -> tuple[Entry | None, Entry | None]:
-        starts = self.packed_starts
-        for k in range(bisect_right(starts, address - self.reach), bisect_left(starts, end)):
-            entry = self.packed[k]
-            if entry.end > address:
-                if covers(entry.section, section):
-                    return entry, None
-                if overlaps(entry.section, section):
-                    return None, entry
-        return None, None
-
-    def _lists(self, section: Section) -> tuple[list[Entry], list[int]]:
-        return (self.packed, self.packed_starts) if section.dims else (self.dense, self.dense_starts)
-
-
 def _distinct(entries: list[Entry | None]) -> list[Entry]:
     return list(dict.fromkeys([entry for entry in entries if entry is not None]))
 
@@ -515,8 +397,15 @@ def _distinct_copies(copies: list[tuple[MapItem, Entry]]) -> list[tuple[MapItem,
     return [copy for section, copy in first.items() if section == copy[1].section or copy[1].section not in first]
 
 
-def _clause(item: MapItem) -> str:
-    return f"map({item.map_type.word}: {item.label})"
+def _clause(item: MapItem, name: str = "map") -> str:
+    return f"{name}({item.map_type.word}: {item.label})"
+
+
+def _interleaves(what: str, item: MapItem) -> str:
+    return (
+        f"{what} has rows that interleave, with strides {item.strides}; an item with gaps "
+        "needs each stride to be at least the extent inside it; map the array that it is a view of"
+    )
 
 
 def _by_address(entry: Entry) -> int:

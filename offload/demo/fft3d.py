@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -18,11 +19,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 import offload as omp
 from offload.demo.examples import load_benchmark, load_example
 from offload.demo.link import host_slab, measure_link
-from offload.demo.npy import open_field, reserve_output, result_dtype
-from offload.demo.pieces import cut
+from offload.demo.npy import open_field, reserve_output, result_dtype, unwritable
+from offload.demo.options import memory_limit, open_runtime
+from offload.demo.pieces import advise, cut
+from offload.demo.reference import N_SUMS, library, reference
 from offload.demo.report import Report, table
 from offload.errors import ClauseError, DeviceMemoryError
-from offload.icv import parse_nbytes
 
 if TYPE_CHECKING:
     import argparse
@@ -54,10 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pieces("--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x")
     pieces("--planes", metavar="K", type=int, help="transform groups of K planes (default: up to 32 MB)")
     add("--buffers", metavar="B", type=int, default=3, help="device buffers in turn (default: 3)")
-    add("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M and G")
+    add("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M, G, T (of 1024)")
     add("--devices", metavar="SPEC", help="cuda, cuda:1, sim (default: CUDA, else sim)")
     add("--graph", metavar="F", help="write the task graph to F (.svg or .dot), or show it (-)")
-    add("--verify", action="store_true", help="compare with scipy.fft or NumPy; exit 1 if it differs")
+    add(
+        "--verify",
+        action="store_true",
+        help="compare with scipy.fft or NumPy, and direct sums; exit 1 if it differs",
+    )
     add("--repeat", metavar="N", type=int, help="runs of each form (default: 3, large fields 1)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout)")
@@ -71,18 +77,22 @@ def run(args: argparse.Namespace) -> int:
     ClauseError, DeviceError
         The options, the input or the output cannot be used. Nothing has been changed.
     """
-    source = _source(args)
     _check(args)
+    source = _source(args)
     env = dict(os.environ)
-    limit_nbytes = parse_nbytes(args.device_memory, "--device-memory") if args.device_memory else None
+    limit_nbytes = memory_limit(args.device_memory)
     if limit_nbytes:
         env["OFFLOAD_SIM_MEMORY"] = str(limit_nbytes)
     with ExitStack() as stack:
         nbytes = source.size * result_dtype(source.dtype, "the field").itemsize
         output = stack.enter_context(reserve_output(args.output, nbytes)) if args.output else None
-        runtime = stack.enter_context(omp.Runtime(args.devices, env=env))
+        runtime = stack.enter_context(open_runtime(args.devices, env))
         if not runtime.places:
-            raise ClauseError("--devices none: the pipeline needs a device; take sim, the simulated one")
+            asked = f"--devices {args.devices}" if args.devices else "OFFLOAD_DEVICES"
+            raise ClauseError(
+                f"the pipeline needs a device, and {asked} gives none, or OMP_TARGET_OFFLOAD is DISABLED; "
+                "take --devices sim, the simulated one"
+            )
         device = omp.devices()[0]
         if limit_nbytes and device.kind == "cuda":
             pool = device.namespace().get_default_memory_pool()
@@ -111,8 +121,8 @@ def _check(args: argparse.Namespace) -> None:
         path = Path(args.graph)
         if path.suffix.lower() not in (".svg", ".dot"):
             raise ClauseError(f"--graph {args.graph}: pictures are .svg or .dot, or - for the terminal")
-        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK) or path.is_dir():
-            raise ClauseError(f"--graph {args.graph} cannot be written; name a file in a directory that takes it")
+        if (why := unwritable(Path(os.path.realpath(path)))) is not None:
+            raise ClauseError(f"--graph {args.graph} {why}")
 
 
 # -- the field -------------------------------------------------------------------------------------
@@ -127,12 +137,14 @@ class _TaylorGreen:
     def __init__(self, shape: tuple[int, int, int]) -> None:
         self.shape = shape
         self.size = shape[0] * shape[1] * shape[2]
-        z, y, x = (2 * np.pi * np.arange(length) / length for length in shape)
-        self._z = np.sin(z).astype(np.float32)
-        self._yx = np.outer(np.cos(y).astype(np.float32), np.cos(x).astype(np.float32))
+        self._factors: tuple[Array, Array] | None = None  # made when it is sure that a field of this shape has room
 
     def __getitem__(self, box: tuple[slice, ...]) -> Array:
-        return self._z[box[0], None, None] * self._yx[box[1:]]
+        if self._factors is None:
+            z, y, x = (2 * np.pi * np.arange(length) / length for length in self.shape)
+            plane = np.outer(np.cos(y).astype(np.float32), np.cos(x).astype(np.float32))
+            self._factors = np.sin(z).astype(np.float32), plane
+        return self._factors[0][box[0], None, None] * self._factors[1][box[1:]]
 
 
 def _source(args: argparse.Namespace) -> Any:
@@ -167,24 +179,6 @@ def load(slab: Array, source: Any) -> None:
         slab[box] = source[box]
 
 
-def reference(source: Any, shape: tuple[int, ...]) -> Array:
-    """Return the transform by another library, in double precision."""
-    whole = np.empty(shape, np.complex128)
-    load(whole, source)
-    try:
-        from scipy.fft import fftn
-    except ImportError:
-        return np.fft.fftn(whole)
-    return fftn(whole, overwrite_x=True, workers=-1)
-
-
-def relative_error(slab: Array, expected: Array) -> float:
-    """Return max |difference| / max |expected|, plane by plane; NaN if there is one."""
-    scale = float(np.max([np.abs(plane).max() for plane in expected]))
-    worst = float(np.max([np.abs(plane - right).max() for plane, right in zip(slab, expected, strict=True)]))
-    return worst / scale if scale else worst
-
-
 # -- the job ---------------------------------------------------------------------------------------
 
 
@@ -215,6 +209,7 @@ class _Job:
             buffers += (omp.target_alloc(pieces.largest, dtype) for _ in range(args.buffers))
             passes += self._plan(example, buffers, pieces)
             rate, bound = measure_link(device, self.slab, buffers)
+            work_nbytes = sum(fft.work_nbytes for one in passes for fft in one.transforms)
             report = Report(
                 device=device.name,
                 kind=device.kind,
@@ -227,8 +222,8 @@ class _Job:
                 buffers=args.buffers,
                 buffer_nbytes=pieces.largest * dtype.itemsize,
                 field_nbytes=self.slab.nbytes,
-                peak_device_nbytes=device.live_nbytes()
-                + sum(fft.work_nbytes for one in passes for fft in one.transforms),
+                peak_device_nbytes=device.live_nbytes() + work_nbytes,
+                work_nbytes=work_nbytes,
                 device_memory_nbytes=device.memory_info()[1],
                 link_bytes_per_s=rate,
                 bound=bound,
@@ -247,10 +242,16 @@ class _Job:
             )
         except MemoryError as error:  # CuPy's is one
             free_nbytes, total_nbytes = self.device.memory_info()
+            advice = advise(
+                pieces.shape,
+                self.slab.itemsize,
+                self.device,
+                len(buffers),
+                free_nbytes + sum(buffer.nbytes for buffer in buffers),
+            )
             raise DeviceMemoryError(
-                f"cuFFT's work areas do not fit beside {len(buffers)} buffers of {buffers[0].nbytes:,} bytes: "
-                f"{free_nbytes:,} of {total_nbytes:,} bytes are free; take smaller pieces, fewer --buffers or "
-                "more --device-memory"
+                f"cuFFT's work areas do not fit beside {len(buffers)} x {buffers[0].nbytes:,} bytes of buffers: "
+                f"{free_nbytes:,} of {total_nbytes:,} bytes are free; {advice}"
             ) from error
 
     def _time(self, report: Report, example: ModuleType, passes: list[Any], peer: ModuleType | None) -> None:
@@ -263,7 +264,9 @@ class _Job:
             forms["peer"] = lambda _: peer.fft3d(self.slab, passes, streams)
         forms["async"] = lambda each: example.fft3d(self.slab, passes, each=each)  # last: its result is the output
         repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= _LARGE_NBYTES else 3)
-        expected = reference(self.source, self.slab.shape) if args.verify else None
+        expected = reference(self.source, self.slab.shape, load) if args.verify else None
+        load(self.slab, self.source)  # before any run: what memory happens to hold makes NumPy warn
+        is_finite = expected is None or all(np.isfinite(plane).all() for plane in self.slab)
         if args.graph:
             with omp.record() as self.graph:
                 example.fft3d(self.slab, passes)
@@ -280,8 +283,16 @@ class _Job:
                     form(None if progress.disable else lambda _: progress.advance(bar))
                     report.times_s.setdefault(name, []).append(time.perf_counter() - began_s)
                     if expected is not None and turn in (0, repeats - 1):
-                        error = relative_error(self.slab, expected)
+                        error = expected.relative_error(self.slab)
                         report.errors[name] = float(np.max([error, report.errors.get(name, 0.0)]))
+        if expected is not None:
+            report.reference = f"{library()} + {N_SUMS} sums"
+        if not all(map(math.isfinite, report.errors.values())):
+            report.remark = (
+                f"the transform holds NaN or infinite values: the field's are too large for {report.dtype}; scale them"
+                if is_finite
+                else "the field holds NaN or infinite values, so its transform has no values to compare; replace them"
+            )
 
 
 def _progress(quiet: bool) -> Progress:
@@ -298,14 +309,17 @@ def _progress(quiet: bool) -> Progress:
 
 
 def _show(args: argparse.Namespace, report: Report, graph: Any) -> None:
+    if report.remark is not None:
+        sys.stderr.write(f"offload: not verified: {report.remark}\n")
     if graph is not None and args.graph != "-":
         graph.visualize(args.graph)
     if args.json:
-        sys.stdout.write(json.dumps(report.as_json()) + "\n")
+        sys.stdout.write(json.dumps(report.as_json(), allow_nan=False) + "\n")
         return
     console = Console()
     if graph is not None and args.graph == "-":
         console.print(graph)
     console.print(table(report))
     if args.output and report.is_right:
-        console.print(f"{report.dtype} {report.shape} written to {args.output}", highlight=False)
+        line = f"{report.dtype} {report.shape} written to {args.output}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

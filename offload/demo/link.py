@@ -63,8 +63,8 @@ def measure_link(device: Device, slab: Array, buffers: list[Any]) -> tuple[float
             np.copyto(buffer[:count], flat[:count])
             np.copyto(flat[:count], buffer[:count])
             rates.append(2 * count * slab.itemsize / (time.perf_counter() - began_s))
-        return max(rates), "numpy.copyto of the same bytes, one direction"
-    return _measure_cuda(flat, buffers), "pinned copies on two streams, both ways at once"
+        return max(rates), "numpy.copyto, one direction"
+    return _measure_cuda(flat, buffers), "pinned copies, both ways at once"
 
 
 def _measure_cuda(flat: Array, buffers: list[Any]) -> float:

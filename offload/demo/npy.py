@@ -52,6 +52,8 @@ def open_field(path: str) -> Array:
     result_dtype(dtype, where)
     if len(shape) != 3:
         raise ClauseError(f"{where} has {len(shape)} dimensions, {shape}; the transform takes 3: reshape and save it")
+    if any(length < 0 for length in shape):
+        raise ClauseError(f"{where}: its header is damaged (shape {shape}); copy or write it again")
     if 0 in shape:
         raise ClauseError(f"{where} has shape {shape}, which is no element at all; give a field with at least one")
     nbytes = math.prod(shape) * dtype.itemsize
@@ -115,18 +117,47 @@ def _read_header(file: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.
 class Output:
     """A ``.npy`` file in the making, beside the one that it will replace."""
 
-    def __init__(self, path: Path, part: Path, file: BinaryIO) -> None:
+    def __init__(self, where: str, path: Path, part: Path, file: BinaryIO) -> None:
+        self._where = where
         self._path = path
         self._part = part
         self._file = file
 
     def save(self, array: Array) -> None:
-        """Write a C-ordered array and put the file in its place."""
-        npy.write_array(self._file, array, allow_pickle=False)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._part.replace(self._path)
+        """Write a C-ordered array and put the file in its place.
+
+        Raises
+        ------
+        ClauseError
+            The system refuses, for one since the disk is full; the former file is as it was.
+        """
+        try:
+            npy.write_array(self._file, array, allow_pickle=False)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._part.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.close()  # what is in its buffer does not fit either
+            raise ClauseError(
+                f"{self._where} cannot be written: {error.strerror or error} in {str(self._path.parent)!r}; "
+                "name a file elsewhere"
+            ) from error
+
+
+def unwritable(target: Path) -> str | None:
+    """Return why a file cannot be made or replaced, or None if nothing is known to prevent it."""
+    parent = target.parent
+    if target.exists() and not target.is_file():
+        return "exists and is not a regular file; name a file"
+    if target.exists() and not os.access(target, os.W_OK):
+        return "is read-only; name another file, or make it writable"
+    if not parent.is_dir():
+        return f"cannot be written: {str(parent)!r} is no directory; make it, or name a file elsewhere"
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return f"cannot be written: {str(parent)!r} is read-only; name a file elsewhere"
+    return None
 
 
 @contextlib.contextmanager
@@ -140,10 +171,8 @@ def reserve_output(path: str, nbytes: int) -> Iterator[Output]:
     """
     where = f"--output {path}"
     target = Path(os.path.realpath(path))  # replace what a link points to, not the link
-    if target.exists() and not target.is_file():
-        raise ClauseError(f"{where} exists and is not a regular file; name a file")
-    if target.exists() and not os.access(target, os.W_OK):
-        raise ClauseError(f"{where} is read-only; name another file, or make it writable")
+    if (why := unwritable(target)) is not None:
+        raise ClauseError(f"{where} {why}")
     # Not tempfile: it makes files private, and the umask cannot be read without changing it for all threads.
     part = target.with_name(f".{target.name[:64]}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
@@ -160,6 +189,6 @@ def reserve_output(path: str, nbytes: int) -> Iterator[Output]:
                     f"{where} needs {nbytes:,} bytes, {free_nbytes:,} are free in {str(target.parent)!r}; "
                     "name a file elsewhere"
                 )
-            yield Output(target, part, file)
+            yield Output(where, target, part, file)
     finally:
         part.unlink(missing_ok=True)

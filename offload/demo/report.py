@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from statistics import median
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
+
+from offload.views import duration_label
 
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 """Largest relative error that passes, by the dtype of the transform."""
 
 _TIMES = "×"  # noqa: RUF001  # the sign is meant
-_NAMES = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand (CuPy streams)"}
+_NAMES = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand"}
 
 
 @dataclass
@@ -27,6 +31,12 @@ class Report:
         Seconds of each run, by form: ``"sync"``, ``"async"``, ``"peer"``.
     errors : dict
         Largest relative error of each form, with ``--verify``.
+    reference : str or None
+        What the errors are measured against.
+    remark : str or None
+        Why an error is not a number, as a sentence.
+    work_nbytes : int
+        Bytes of the library's work areas on the device.
     link_bytes_per_s : float
         Bytes per second of each direction; ``bound`` says how it was measured.
     """
@@ -46,6 +56,9 @@ class Report:
     device_memory_nbytes: int
     link_bytes_per_s: float
     bound: str
+    work_nbytes: int = 0
+    reference: str | None = None
+    remark: str | None = None
     times_s: dict[str, list[float]] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
 
@@ -102,47 +115,60 @@ class Report:
         if "peer" in self.times_s:
             figures["async_over_peer"] = self.time_s("async") / self.time_s("peer")
         if self.errors:
-            figures["max_relative_error"] = max(self.errors.values(), key=lambda error: (error != error, error))  # noqa: PLR0124  # NaN first
-            figures["errors"] = self.errors
+            # JSON has no NaN.
+            errors = {form: error if isfinite(error) else None for form, error in self.errors.items()}
+            known = [error for error in errors.values() if error is not None]
+            figures["max_relative_error"] = max(known) if len(known) == len(errors) else None
+            figures["errors"] = errors
+            figures["reference"] = self.reference
             figures["tolerance"] = TOLERANCE[self.dtype]
             figures["verified"] = self.is_right
+            figures["remark"] = self.remark
         return figures
 
 
 def table(report: Report) -> Table:
-    """Return the figures as a table for Rich."""
+    """Return the figures as a table for Rich, whose rows take one line each on 80 columns."""
     shape = f" {_TIMES} ".join(map(str, report.shape))
-    rows = Table(title=f"3-D FFT of {shape} {report.dtype} on {report.device}", show_header=False, title_justify="left")
+    title = escape(f"3-D FFT of {shape} {report.dtype} on {report.device}")
+    rows = Table(title=title, show_header=False, title_justify="left")
     rows.add_column(style="bold")
     rows.add_column(justify="right")
     rows.add_column(style="dim")
     add = rows.add_row
 
-    add("field", size(report.field_nbytes), f"{report.source}, {report.input_dtype}")
-    second = f"{report.pieces[1]} {'pencils' if report.pencils else 'groups of rows'}"
-    add("pieces", f"{report.pieces[0]} + {report.pieces[1]}", f"{report.pieces[0]} groups of planes, then {second}")
+    add("field", size(report.field_nbytes), escape(f"{report.source}, {report.input_dtype}"))
+    second = "pencils" if report.pencils else "groups of rows"
+    add("pieces", f"{report.pieces[0]} + {report.pieces[1]}", f"groups of planes, then {second}")
     rows.add_section()
     for form, times_s in report.times_s.items():
-        spread = f"median of {len(times_s)}, {time(min(times_s))} to {time(max(times_s))}"
-        add(_NAMES[form], time(report.time_s(form)), spread if len(times_s) > 1 else "one run")
+        spread = f"median of {len(times_s)}: {duration_label(min(times_s))} to {duration_label(max(times_s))}"
+        add(_NAMES[form], duration_label(report.time_s(form)), spread if len(times_s) > 1 else "one run")
     add("speed-up", f"{report.speedup:.2f} {_TIMES}", "synchronous / asynchronous")
     if "peer" in report.times_s:
-        add(
-            "against by hand",
-            f"{report.time_s('async') / report.time_s('peer'):.3f} {_TIMES}",
-            "asynchronous / by hand",
-        )
+        against = report.time_s("async") / report.time_s("peer")
+        add("against by hand", f"{against:.3f} {_TIMES}", "asynchronous / by hand (CuPy streams)")
     rows.add_section()
-    add("moved", f"{size(report.moved_nbytes)} each way", "the whole field, once for either pass")
-    rate = f"{time(report.bound_s)} at {report.link_bytes_per_s / 1e9:.1f} GB/s: {report.bound}"
-    add("share of the link's bound", f"{report.bound_s / report.time_s('async'):.0%}", rate)
-    held = f"{report.buffers} buffers of {size(report.buffer_nbytes)}, and work areas"
-    add("peak device memory", f"{size(report.peak_device_nbytes)} of {size(report.device_memory_nbytes)}", held)
-    most = TOLERANCE[report.dtype]
+    add("moved each way", size(report.moved_nbytes), "the field, once for either pass")
+    rate = f"{report.link_bytes_per_s / 1e9:.1f} GB/s"
+    add("bound by the link", duration_label(report.bound_s), f"{rate}, {report.bound}")
+    add("share of the bound", share(report.bound_s / report.time_s("async")), "bound / asynchronous")
+    held = f"{report.buffers} buffer{'s' * (report.buffers != 1)} of {size(report.buffer_nbytes)}"
+    if report.work_nbytes:
+        held += f", work {size(report.work_nbytes)}"
+    add("peak device memory", size(report.peak_device_nbytes), f"of {size(report.device_memory_nbytes)}: {held}")
+    most = f"{TOLERANCE[report.dtype]:.0e}".replace("e-0", "e-")
     for form, error in report.errors.items():
-        verdict = f"[green]✓ at most {most:.0e}[/]" if error <= most else f"[bold red]✗ above {most:.0e}[/]"
-        add(f"relative error, {_NAMES[form]}", f"{error:.1e}", f"{verdict} of the largest value")
+        ok = f"[green]✓ at most {most}[/], against {report.reference}"
+        bad = f"[bold red]✗ above {most}[/], against {report.reference}"
+        verdict = ok if error <= TOLERANCE[report.dtype] else bad if isfinite(error) else "[bold red]✗ no number[/]"
+        add(f"error, {form}", f"{error:.1e}", verdict)
     return rows
+
+
+def share(part: float) -> str:
+    """Return a share in per cent; one that is not 0 does not look like it."""
+    return "< 1%" if 0 < part < 0.01 else f"{part:.0%}"
 
 
 def size(nbytes: float) -> str:
@@ -152,8 +178,3 @@ def size(nbytes: float) -> str:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
         nbytes /= 1024
     return f"{nbytes:.2f} GiB"
-
-
-def time(time_s: float) -> str:
-    """Return a time in seconds or milliseconds."""
-    return f"{time_s:.2f} s" if time_s >= 1 else f"{time_s * 1e3:.1f} ms"

@@ -130,11 +130,24 @@ class Device(Protocol):
         The host array must stay alive until the copy is done; the caller sees to it.
         """
 
+    def fill(self, array: Any, value: int, stream: Any) -> None:
+        """Enqueue setting every element of a contiguous array of ``u1`` on this device to ``value``, 0 to 255."""
+
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Tell whether a copy to or from this host array returns before it is done (pinned memory on CUDA)."""
 
+    def can_access(self, host: np.ndarray[Any, Any]) -> bool:
+        """Tell whether code on this device may read and write the memory of a host array, which has elements."""
+
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a device array of this very device."""
+
+    def as_array(self, value: Any) -> Any | None:
+        """Return a device array of any library as an array of this device; None if it is not on this device.
+
+        One of this device is returned as it is; another library's becomes a view of the same memory, ordered after
+        what that library has enqueued, as far as its protocol says.
+        """
 
     def section(self, array: Any) -> Section:
         """Return the storage of a device array of this device."""

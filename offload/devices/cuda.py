@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
 _NOT_READY = 600  # cudaErrorNotReady
 _PAGEABLE = 0  # cudaMemoryTypeUnregistered
+_PAGEABLE_MEMORY_ACCESS = 88  # cudaDevAttrPageableMemoryAccess
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 _WIDTHS = {16: np.dtype("c16"), 8: np.dtype("u8"), 4: np.dtype("u4"), 2: np.dtype("u2"), 1: np.dtype("u1")}
 
 
@@ -213,13 +215,43 @@ class CudaDevice:
             source = cupy.ndarray(shape, wide, src.data + box.src_offset_nbytes, (*(dim[2] for dim in box.dims), width))
             cupy.copyto(target, source)
 
+    def fill(self, array: Any, value: int, stream: Any) -> None:
+        """Enqueue setting every element of an array of bytes to ``value``."""
+        if array.size:
+            with self._on(), self._errors():
+                cuda.memsetAsync(array.data.ptr, value, array.nbytes, stream.ptr)
+
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Tell whether ``host`` lies in pinned or managed memory, so that copies return at once."""
         return not host.size or cuda.pointerGetAttributes(host.__array_interface__["data"][0]).type != _PAGEABLE
 
+    def can_access(self, host: np.ndarray[Any, Any]) -> bool:
+        """Tell whether ``host`` lies in pinned or managed memory, or the device reaches all memory (HMM, ATS)."""
+        if cuda.deviceGetAttribute(_PAGEABLE_MEMORY_ACCESS, self.index):
+            return True
+        first, end = np.lib.array_utils.byte_bounds(host)
+        return all(cuda.pointerGetAttributes(address).type != _PAGEABLE for address in (first, end - 1))
+
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a CuPy array on this device."""
         return isinstance(value, cupy.ndarray) and value.device.id == self.index
+
+    def as_array(self, value: Any) -> Any | None:
+        """Return ``value`` as a CuPy array on this device: itself or a view; None if it is not on this device."""
+        if isinstance(value, cupy.ndarray):
+            array = value
+        elif hasattr(value, "__cuda_array_interface__"):
+            with self._on(), self._errors():
+                array = cupy.asarray(value)  # a view on whichever device its address is of
+        elif hasattr(value, "__dlpack_device__"):
+            kind, index = value.__dlpack_device__()
+            if int(kind) not in _DLPACK_CUDA or index != self.index:
+                return None
+            with self._on(), self._errors():
+                array = cupy.from_dlpack(value)
+        else:
+            return None
+        return array if array.device.id == self.index else None
 
     def section(self, array: Any) -> Section:
         """Return the storage of an array of this device."""

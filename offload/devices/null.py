@@ -121,13 +121,25 @@ class NullDevice:
         """Note it."""
         self.calls.append(("copy", dst, src, stream))
 
+    def fill(self, array: NullArray, value: int, stream: NullStream) -> None:
+        """Note it."""
+        self.calls.append(("fill", array, value, stream))
+
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Return True."""
         return True
 
+    def can_access(self, host: np.ndarray[Any, Any]) -> bool:
+        """Return False."""
+        return False
+
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is an array of this device."""
         return isinstance(value, NullArray) and value.device is self
+
+    def as_array(self, value: Any) -> Any | None:
+        """Return ``value`` if it is an array of this device, else None: no other library has arrays here."""
+        return value if self.is_array(value) else None
 
     def section(self, array: NullArray) -> Section:
         """Return the storage that ``array`` would have."""

@@ -206,13 +206,32 @@ class SimDevice:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
         stream.launch(_copy, dst, src)
 
+    def fill(self, array: SimArray, value: int, stream: SimStream) -> None:
+        """Enqueue setting every element of an array to ``value``.
+
+        Raises
+        ------
+        DeviceLostError
+            Work on the device has failed.
+        """
+        self.fate.check()
+        stream.launch(_storage(array).fill, value)
+
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Return True: every copy is enqueued."""
         return True
 
+    def can_access(self, host: np.ndarray[Any, Any]) -> bool:
+        """Return False: data reaches this device by copies alone."""
+        return False
+
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is an array of this device."""
         return isinstance(value, SimArray) and value.device is self
+
+    def as_array(self, value: Any) -> Any | None:
+        """Return ``value`` if it is an array of this device, else None: no other library has arrays here."""
+        return value if self.is_array(value) else None
 
     def section(self, array: SimArray) -> Section:
         """Return the storage of ``array``."""

@@ -35,7 +35,7 @@ class Point(NamedTuple):
 class Lane:
     """One stream of a device."""
 
-    __slots__ = ("_waited", "busy", "device", "number", "pool", "sequence", "stream")
+    __slots__ = ("__weakref__", "_waited", "busy", "device", "lock", "number", "pool", "sequence", "stream")
 
     def __init__(self, device: Device, stream: Any, number: int, pool: StreamPool | None = None) -> None:
         self.pool = pool
@@ -44,12 +44,15 @@ class Lane:
         self.number = number
         self.sequence = 0
         self.busy = False
+        self.lock = threading.RLock()  # a user's lane may be marked by several threads
         self._waited: dict[Lane, int] = {}
 
     def mark(self) -> Point:
         """Record an event at the tail of the stream and return the place."""
-        self.sequence += 1
-        return Point(self, self.sequence, self.device.record(self.stream))
+        with self.lock:
+            event = self.device.record(self.stream)
+            self.sequence += 1
+            return Point(self, self.sequence, event)
 
     def wait_for(self, points: Iterable[Point]) -> None:
         """Hold what follows on this lane until the points have passed; enqueue only the waits that are needed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 from offload.errors import EventError
@@ -41,7 +42,7 @@ class Event:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._task: Any = None
+        self._task: weakref.ref[Any] | None = None  # weak: the task refers to the event
         self._clear()
 
     def _clear(self) -> None:
@@ -95,12 +96,12 @@ class Event:
         task fails with that error. Tasks on a device that depend on the task wait on their stream, not through
         the host.
         """
-        gate, lane = find_stream(self._task, source)
-        with self._lock:
+        gate, lane = find_stream(self._task() if self._task is not None else None, source)
+        with self._lock, lane.lock:  # the lane's: its items come to the gate in the order of their marks
             self._claim("fulfill_on(…)")
-            self._source = f"stream {lane.number} of {lane.device.name}"
             self.point = point = lane.mark()
-        gate.add(lane, point.sequence, point.event, self, watched=True)
+            self._source = f"stream {lane.number} of {lane.device.name}"
+            gate.add(lane, point.sequence, point.event, self, watched=True)
 
     def __repr__(self) -> str:
         state = "fulfilled" if self._fulfilled else f"to be fulfilled by {self._source}" if self._source else "open"
@@ -117,10 +118,10 @@ class Event:
         """
         with self._lock:
             if self._task is not None:
-                raise EventError(
-                    f"event is attached to {self._task.key} already; an event belongs to one task, make another"
-                )
-            self._task = task
+                task = self._task()
+                name = "a task" if task is None else task.key
+                raise EventError(f"event is attached to {name} already; an event belongs to one task, make another")
+            self._task = weakref.ref(task)
 
     def rearm(self) -> None:
         """Forget task and fulfilment: the recorded graph that the event belongs to runs again."""
@@ -147,8 +148,9 @@ class Event:
             awaited, self._is_awaited = self._is_awaited, False
             if error is not None and not awaited:
                 self._failure = error
-        if awaited:
-            self._task.event_fulfilled(error)
+            task = self._task() if self._task is not None else None
+        if awaited and task is not None:  # a task that is awaited is alive: its region has it
+            task.event_fulfilled(error)
 
     def _claim(self, how: str) -> None:
         if self._fulfilled:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _ERROR_CHECK_S = 0.05
 _WATCH_S = 100e-6
+_CLOSE_S = 5.0
+"""How long closing waits for events that no task waits for: every task is complete by then."""
+
 _IDLE_S = 4e-3
 """Between two looks when nobody waits: rare enough to leave the GIL to whoever launches."""
 
@@ -66,7 +69,6 @@ class Gate:
         self._lock = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
-        self.moved = 0
 
     def add(self, lane: Any, sequence: int, event: Any, item: Item, *, watched: bool = False) -> None:
         """Tell ``item`` when ``event``, just recorded on the lane, has passed."""
@@ -133,9 +135,13 @@ class Gate:
                 self._waiting.discard(item)
                 self._watched.discard(item)
             finished = self._closed and not self._lanes
-        self.moved += len(passed)
         for item, error in passed:
-            item.passed(error)
+            try:
+                item.passed(error)
+            except BaseException as unexpected:  # noqa: BLE001  # shown; the other items must hear of theirs
+                threading.excepthook(
+                    threading.ExceptHookArgs((type(unexpected), unexpected, unexpected.__traceback__, self._thread))
+                )
         return finished
 
     def _advance(self, lane: Any, tickets: deque[Ticket], passed: list[tuple[Item, BaseException | None]]) -> None:
@@ -170,11 +176,24 @@ class Gate:
                 return None
             return _ERROR_CHECK_S if self._hurried or self._watched else _IDLE_S
 
-    def close(self) -> None:
-        """Let the completer end once every item has passed, and wait for it."""
+    def close(self) -> list[str]:
+        """Let the completer end once every item has passed, and wait for it, but not for ever.
+
+        Returns
+        -------
+        list of str
+            The streams that did not get on; their items are forgotten.
+        """
         with self._lock:
             self._closed = True
             thread = self._thread
         self._wakeup.post()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if thread is None or thread is threading.current_thread():
+            return []
+        thread.join(_CLOSE_S)
+        with self._lock:
+            stuck = [f"stream {lane.number} of {lane.device.name}" for lane in self._lanes]
+            self._lanes.clear()
+        self._wakeup.post()
+        thread.join()
+        return stuck

@@ -50,6 +50,10 @@ current_scope: ContextVar[Scope | None] = ContextVar("offload_scope", default=No
 """What the running code does: set by ``with runtime``, by a worker, and wherever a body begins."""
 
 
+COMPLETER = "offload-completer"
+"""The name of the thread that finds out what has passed on the streams; nothing on it may wait."""
+
+
 class Parker:
     """Lets one thread sleep until somebody has something for it."""
 
@@ -81,11 +85,12 @@ class Scope:
         Where the array operations of a target body go.
     """
 
-    __slots__ = ("_frame", "device", "lane", "parker", "root", "runtime", "task", "thread")
+    __slots__ = ("_frame", "device", "is_completer", "lane", "parker", "root", "runtime", "task", "thread")
 
     def __init__(self, runtime: Any, root: Frame | None) -> None:
         self.runtime = runtime
         self.thread = threading.get_ident()
+        self.is_completer = threading.current_thread().name == COMPLETER
         self.parker = Parker()
         self.root = root
         self._frame = root
@@ -274,16 +279,14 @@ class Engine:
             return None
 
     def _take_descendant(self, frame: Frame) -> Task | None:
-        """Take a ready task that the region generated, directly or not; others keep their order."""
-        for _ in range(len(self.ready)):
-            task = self._take()
-            if task is None:
-                return None
-            if _descends(task, frame):
+        """Take a ready task that a wait inside of the region may run; leave the others where they are."""
+        for task in self.ready.copy():
+            if _may_help_with(task, frame):
+                try:
+                    self.ready.remove(task)
+                except ValueError:
+                    continue  # somebody else took it
                 return task
-            self.ready.append(task)
-            if self.parked:
-                self._wake_one()
         return None
 
     def execute(self, task: Task | None, scope: Scope) -> None:
@@ -323,18 +326,32 @@ class Engine:
         task.args = ()
         children = task.frame.children
         group = task.group
-        if failure is not None:
-            children.failures.append(task)
+        owner = task.owner
+        if failure is not None and (owner is None or task.event is not None):  # else its owner raises it
+            self._note_failure(children, task)
             if group is not None:
-                group.failures.append(task)
+                self._note_failure(group, task)
         children.leave(task)
         if group is not None:
             group.leave(task)
-        if task.owner is not None:
-            task.owner.unpark()
+        if owner is not None:
+            owner.unpark()
         if task.callbacks:
             run_callbacks(task)
         return following
+
+    def _note_failure(self, tasks: TaskSet, task: Task) -> None:
+        """Keep a failure for whoever waits; those that have been seen meanwhile are let go."""
+        with self._lock:
+            tasks.failures.append(task)
+            if len(tasks.failures) & 63 == 0:
+                tasks.failures[:] = [kept for kept in tasks.failures if not kept.seen]
+
+    def take_failures(self, tasks: TaskSet) -> list[Task]:
+        """Return the failures of a task set, which forgets them."""
+        with self._lock:
+            failures, tasks.failures = tasks.failures, []
+        return failures
 
     def finish_elsewhere(self, task: Task, failure: BaseException | None = None) -> None:
         """Complete a task on a thread that runs none: a completer's, or one that fulfils an event."""
@@ -395,6 +412,10 @@ class Engine:
             Whether this thread may run tasks: inside of a task only what the region generated. Without workers
             it always does.
         """
+        if scope.is_completer:
+            raise UsageError(
+                f"{what} in a callback of a task: the thread that it runs on must not wait; start a task there"
+            )
         parker = scope.parker
         within = scope.frame(what) if scope.task is not None else None
         helps = helps or not self._threads
@@ -408,7 +429,7 @@ class Engine:
                 if helps:
                     task = self._take() if within is None else self._take_descendant(within)
                 if task is not None:
-                    self.execute(task, scope)
+                    self._help(task, scope, within)
                     del task
                     continue
                 if helps:
@@ -429,11 +450,21 @@ class Engine:
             if self.ready and self.parked:
                 self._wake_one()  # a wake-up that was meant for a task, not for the condition
 
+    def _help(self, task: Task, scope: Scope, within: Frame | None) -> None:
+        """Run a ready task, and what that makes ready first if this thread may run that too."""
+        following: Task | None = task
+        while following is not None:
+            self.activity += 1
+            following = following.advance(self, scope)
+            if following is not None and within is not None and not _may_help_with(following, within):
+                self.make_ready(following)
+                return
+
     def _has_work(self, within: Frame | None) -> bool:
         """Tell whether there is a ready task for a thread that waits, or that waits inside of a region."""
         if within is None:
             return bool(self.ready)
-        return any(_descends(task, within) for task in self.ready.copy())
+        return any(_may_help_with(task, within) for task in self.ready.copy())
 
     def _park(self, parker: Parker, what: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
         self.hurry()
@@ -472,8 +503,14 @@ class Engine:
             thread.join()
 
 
-def _descends(task: Task, frame: Frame) -> bool:
-    """Tell whether the region generated the task, directly or not."""
+def _may_help_with(task: Task, frame: Frame) -> bool:
+    """Tell whether a thread that waits inside of a region may run the task meanwhile.
+
+    It may if the region generated the task, directly or not; and any device task, whose body can neither wait nor
+    generate, and which may be what others wait for: it holds memory.
+    """
+    if task.waits_in_stream_order:
+        return True
     ancestor: Frame | None = task.frame
     while ancestor is not None and ancestor is not frame:
         ancestor = ancestor.task.frame if ancestor.task is not None else None

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from offload.errors import DependError, EventError
+from offload.errors import DependError, EventError, OffloadError
 from offload.tasks.depend import Tracker
 
 if TYPE_CHECKING:
@@ -231,9 +231,13 @@ class Task:
         *Blocks* until the task is complete; without a timeout it may run other tasks meanwhile.
         """
         failure = self.exception(timeout)
+        value = self.value
         if failure is not None:
-            raise failure
-        return self.value
+            try:
+                raise failure
+            finally:
+                del self, failure  # or the traceback would refer to the task, and the task to it
+        return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait until the task is complete and return its failure, or None. Otherwise as `result`."""
@@ -296,7 +300,7 @@ class Task:
             else:
                 self.value = self.body(*self.args)  # type: ignore[misc]
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-            failure = error
+            failure = without_engine_frames(error)
             note_task(error, self)
         finally:
             scope.leave(outer)
@@ -371,6 +375,20 @@ def note_task(error: BaseException, task: Task) -> None:
         error.add_note(where)
 
 
+def without_engine_frames(error: BaseException) -> BaseException:
+    """Return the exception with a traceback that begins at the user's code.
+
+    Our frames refer to the task, and the task to its failure: such a cycle would keep what the body's frame refers to,
+    device arrays for one, until the cyclic collector comes by.
+    """
+    trace = error.__traceback__
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("offload."):
+        trace = trace.tb_next
+    if trace is not None or isinstance(error, OffloadError):
+        error.__traceback__ = trace
+    return error
+
+
 def run_callbacks(task: Task) -> None:
     """Run the callbacks of a complete task, each once, whoever comes first."""
     callbacks = task.callbacks
@@ -381,7 +399,7 @@ def run_callbacks(task: Task) -> None:
             return
         try:
             fn(task)
-        except Exception as error:  # noqa: BLE001  # a Future logs it likewise; the completer must go on
+        except BaseException as error:  # noqa: BLE001  # a Future logs it likewise; the completer must go on
             threading.excepthook(
                 threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
             )

@@ -6,6 +6,7 @@ Nothing here imports Rich: that is `offload.views.terminal` alone.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from contextlib import suppress
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from offload.tasks.graph import Edge, Graph, Node
 
-Phase = Literal["waiting", "running", "done", "failed"]
+Phase = Literal["waiting", "running", "done", "failed", "not run"]
 
-# The engine may name finer states than a picture can colour: this says which of four looks each one takes.
+# The engine may name finer states than a picture can colour: this says which of five looks each one takes.
 PHASES: dict[str, Phase] = {
     "running": "running",
     "launched": "running",
@@ -33,11 +34,12 @@ PHASES: dict[str, Phase] = {
     "finished": "done",
     "failed": "failed",
     "error": "failed",
-    "poisoned": "failed",
-    "skipped": "failed",
-    "cancelled": "failed",
+    "not run": "not run",  # a task that it depends on failed
+    "poisoned": "not run",
+    "skipped": "not run",
+    "cancelled": "not run",
 }
-SYMBOLS: dict[Phase, str] = {"waiting": "·", "running": "»", "done": "✓", "failed": "✗"}
+SYMBOLS: dict[Phase, str] = {"waiting": "·", "running": "»", "done": "✓", "failed": "✗", "not run": "⊘"}
 
 # Above this the n² / 8 bytes of a transitive reduction are not worth it, and nobody can read the picture anyway.
 MAX_REDUCED_NODES = 5_000
@@ -59,11 +61,16 @@ def visualize(graph: Graph, path: str | os.PathLike[str]) -> None:
     UnsupportedError
         Any other suffix; nothing is written.
     OSError
-        The file cannot be written; an existing one is as it was.
+        The file cannot be written, for one since it is there and read-only; an existing one is as it was.
     """
     target = Path(path)
-    # Replace what a link points to, not the link.
-    _write_atomically(Path(os.path.realpath(target)), _writer(target)(graph))
+    text = _writer(target)(graph)
+    try:
+        # Replace what a link points to, not the link.
+        _write_atomically(Path(os.path.realpath(target)), text)
+    except OSError as error:
+        error.filename, error.filename2 = str(target), None  # not the temporary file beside it
+        raise
 
 
 def _writer(path: Path) -> Callable[[Graph], str]:
@@ -83,6 +90,8 @@ def _writer(path: Path) -> Callable[[Graph], str]:
 
 
 def _write_atomically(path: Path, text: str) -> None:
+    if path.exists() and not os.access(path, os.W_OK):  # to replace it takes no more than a writable directory
+        raise PermissionError(errno.EACCES, "it is read-only; make it writable or name another file", str(path))
     # Not tempfile: it makes files private, and the umask cannot be read without changing it for all threads.
     part = path.with_name(f".{path.name[:64]}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
@@ -96,13 +105,23 @@ def _write_atomically(path: Path, text: str) -> None:
 
 
 def phase(node: Node) -> Phase:
-    """Return which of the four looks a node takes; a state unknown here waits."""
+    """Return which of the five looks a node takes; a state unknown here waits."""
     return PHASES.get(node.state, "waiting")
+
+
+def is_copy(node: Node) -> bool:
+    """Tell whether a node is a routine that copies, which pictures colour apart from bodies and waits."""
+    return node.directive.startswith("target_memcpy")
 
 
 def device_label(node: Node) -> str:
     """Return ``"host"`` or ``"dev N"``."""
     return "host" if node.device_num is None else f"dev {node.device_num}"
+
+
+def place_label(node: Node) -> str:
+    """Return where a node runs, and that it is complete only when an event is fulfilled: ``"host, detached"``."""
+    return device_label(node) + (", detached" if node.detach else "")
 
 
 def duration_label(time_s: float | None) -> str:
@@ -138,7 +157,7 @@ def summary(graph: Graph) -> str:
     sizes = f"{_count(len(graph), 'task')}, {_count(pairs, 'dependence')}"
     phases = [phase(node) for node in graph.nodes]
     counts = ", ".join(
-        f"{phases.count(one)} {one}" for one in ("done", "running", "failed", "waiting") if one in phases
+        f"{phases.count(one)} {one}" for one in ("done", "running", "failed", "not run", "waiting") if one in phases
     )
     path = graph.critical_path()
     time_s = sum(time_s for _, time_s in path)

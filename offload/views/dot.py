@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from offload.views import device_label, duration_label, phase, printable
-from offload.views.svg import DASHES, DEVICE_COLOURS, KIND_COLOURS, PHASE_FILLS
+from offload.views import duration_label, is_copy, phase, place_label, printable
+from offload.views.svg import COPY_INK, DASHES, DEVICE_COLOURS, KIND_COLOURS, PHASE_FILLS
 
 if TYPE_CHECKING:
     from offload.tasks.graph import Graph, Node
@@ -38,10 +38,11 @@ def to_dot(graph: Graph) -> str:
 def _node(node: Node) -> dict[str, list[str]]:
     tooltip = [node.key, node.directive, *([node.location] if node.location else [])]
     return {
-        "label": [node.name or node.key, " ".join((device_label(node), node.state, duration_label(node.duration_s)))],
+        "label": [node.name or node.key, " ".join((place_label(node), node.state, duration_label(node.duration_s)))],
         "tooltip": tooltip,
         "fillcolor": [PHASE_FILLS[phase(node)]],
         "color": [DEVICE_COLOURS[-1 if node.device_num is None else node.device_num % (len(DEVICE_COLOURS) - 1)]],
+        **({"fontcolor": [COPY_INK]} if is_copy(node) else {}),
     }
 
 

@@ -6,8 +6,8 @@ Three forms, the first that fits is taken:
   round ones; a line enters a box at ``▼``. Where lines cross without touching, the vertical one is drawn and
   the horizontal one passes beneath it (``─│─``); ``┼``, ``├``, ``┬``, … always join.
 * *rail*: one row for each task, as ``git log --graph`` has it: a task's line runs down from its mark to the last
-  task that waits for it. Whatever meets the horizontal line of a row precedes that row's task. ``○`` marks a
-  task that nothing waits for, so its column is free below.
+  task that waits for it. Whatever joins the horizontal line of a row precedes that row's task; a lane that the
+  line only crosses is ``─│─`` here too. ``○`` marks a task that nothing waits for, so its column is free below.
 * *list*: one row for each task, its predecessors by number. For many open lines, and for terminals without
   these characters.
 
@@ -25,7 +25,17 @@ from rich.cells import cell_len, set_cell_size
 from rich.measure import Measurement
 from rich.text import Text
 
-from offload.views import SYMBOLS, device_label, drawn_edges, duration_label, phase, printable, summary
+from offload.views import (
+    SYMBOLS,
+    device_label,
+    drawn_edges,
+    duration_label,
+    is_copy,
+    phase,
+    place_label,
+    printable,
+    summary,
+)
 from offload.views.layout import Hop, Layout, bundle, place, route, spread
 
 if TYPE_CHECKING:
@@ -44,10 +54,20 @@ _SPACE = 3
 # A row of the rail needs this much to the right of its lines to say anything.
 _MIN_ROW_CELLS = 30
 
-_PHASE_STYLES = {"waiting": "bright_black", "running": "yellow", "done": "green", "failed": "bold red"}
+_PHASE_STYLES = {
+    "waiting": "bright_black",
+    "running": "yellow",
+    "done": "green",
+    "failed": "bold red",
+    "not run": "bright_black",
+}
 _DEVICE_STYLES = ("cyan", "magenta", "blue", "bright_cyan", "bright_magenta", "bright_blue")
 _LANE_STYLES = ("blue", "magenta", "cyan", "yellow", "green", "bright_blue", "bright_magenta", "bright_cyan")
 _LINE_STYLE = "bright_black"
+_RAIL_LEGEND = (
+    "● a task, whose lane runs down to the last that waits for it; ○ none does; ┤├┴┼╰╯ join, ─│─ only crosses; "
+    "visualize('graph.svg') shows the kinds of dependence"
+)
 
 _UP, _RIGHT, _DOWN, _LEFT = 1, 2, 4, 8
 _LINES = {
@@ -124,6 +144,10 @@ def _state(node: Node) -> str:
 
 def _device_style(node: Node) -> str:
     return "white" if node.device_num is None else _DEVICE_STYLES[node.device_num % len(_DEVICE_STYLES)]
+
+
+def _name_style(node: Node) -> str:
+    return "bold dark_orange3" if is_copy(node) else "bold"
 
 
 def _lines(rows: Iterable[Text]) -> list[Text]:
@@ -302,7 +326,7 @@ def _draw_box(canvas: _Canvas, row: int, left: int, width: int, node: Node) -> N
     canvas.write(row, left, "┌" + "─" * (width - 2) + "┐", border)
     for line in (1, 2):
         canvas.write(row + line, left, "│" + " " * (width - 2) + "│", border)
-    canvas.write(row + 1, left + 2, name, "bold")
+    canvas.write(row + 1, left + 2, name, _name_style(node))
     canvas.write(row + 1, last - len(device), device, border)
     canvas.write(row + 2, left + 2, state, _PHASE_STYLES[phase(node)])
     canvas.write(row + 2, last - len(time), time, "")
@@ -333,16 +357,16 @@ def _rail(graph: Graph, width: int) -> list[Text]:
             text.append(char, f"bold {state}" if char in "●○" else _LANE_STYLES[column // 2 % len(_LANE_STYLES)])
         text.append(" " * (across - len(lane) + 2))
         name, device, word, time = _cells(node)
-        text.append(_pad(_fit(name, wide[0]), wide[0] + 2), "bold")
+        text.append(_pad(_fit(name, wide[0]), wide[0] + 2), _name_style(node))
         text.append(_pad(device, wide[1] + 2), _device_style(node))
         text.append(_pad(word, wide[2] + 2), state)
         text.append(time.rjust(wide[3]))
         rows.append(text)
-    return _lines(rows)
+    return [*_lines(rows), Text(_RAIL_LEGEND, style="dim")]
 
 
 def _cells(node: Node) -> tuple[str, str, str, str]:
-    return _name(node), device_label(node), _state(node), duration_label(node.duration_s)
+    return _name(node), place_label(node), _state(node), duration_label(node.duration_s)
 
 
 def _lanes(count: int, pairs: list[tuple[int, int]]) -> list[str]:
@@ -389,7 +413,10 @@ def _listing(graph: Graph) -> list[Text]:
     rows = []
     for node in graph.nodes[:MAX_ROWS]:
         text = Text.assemble(
-            (f"#{node.index} ", "dim"), (_name(node), "bold"), ", ", (device_label(node), _device_style(node))
+            (f"#{node.index} ", "dim"),
+            (_name(node), _name_style(node)),
+            ", ",
+            (place_label(node), _device_style(node)),
         )
         text.append(", ").append(_fit(node.state, _MAX_STATE_CELLS), _PHASE_STYLES[phase(node)])
         if node.duration_s is not None:

@@ -70,11 +70,22 @@ def test_wrong_usage(capsys, argv):
     assert "usage: offload" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("argv", [["--pencil", "3"], ["more"], ["--output", ""], ["--devices", ""], ["--input", ""]])
+def test_wrong_usage_of_a_subcommand(capsys, argv):
+    """What a subcommand does not know, and an option without a value, end with that subcommand's usage."""
+    assert main(["demo", "fft3d", *argv]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("usage: offload demo fft3d ")
+    assert f"offload demo fft3d: error: {'unrecognized' if argv[-1] else f'argument {argv[0]}: it is empty'}" in told
+
+
 @pytest.mark.parametrize(
     ("failure", "code", "told"),
     [
         (KeyboardInterrupt(), 130, "offload: interrupted\n"),
         (BaseExceptionGroup("tasks", [KeyboardInterrupt(), ValueError()]), 130, "offload: interrupted\n"),
+        (SystemExit(143), 143, "offload: terminated\n"),
+        (BaseExceptionGroup("tasks", [SystemExit(143), ValueError()]), 143, "offload: terminated\n"),
         (offload.DeviceLostError("lost"), 2, "offload: error: lost\n"),
         (
             ExceptionGroup("tasks", [OSError("one"), offload.MapError("two")]),

@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +17,10 @@ import pytest
 import offload as omp
 from offload.cli import main
 from offload.demo import fft3d
+from offload.demo import reference as expect
 from offload.demo.examples import load_example
+from offload.demo.reference import Expected
+from offload.demo.report import share
 
 TOLERANCE = {np.complex64: 1e-5, np.complex128: 1e-12}
 
@@ -155,6 +162,29 @@ def test_table(capsys):
     assert captured.err == ""
 
 
+def test_table_fits_80_columns_and_says_what_is_there(tmp_path, capsys, monkeypatch):
+    """On 80 columns no row wraps; one buffer is one, simulated devices have no work areas, a share is not 0."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert demo("--shape", "4,4,4", "--verify", "--buffers", 1) == 0
+    text = capsys.readouterr().out
+    assert "1 buffer of " in text
+    assert "work" not in text
+    assert f"✓ at most 1e-5, against {expect.library()} + 8 sums" in text
+    rows = [line.split("│") for line in text.splitlines() if "│" in line]
+    assert all(cells[1].strip() for cells in rows)
+    assert (share(0.0), share(1e-5), share(0.5)) == ("0%", "< 1%", "50%")
+
+
+def test_names_are_no_markup(tmp_path, capsys, monkeypatch):
+    """A file name that looks like Rich's markup is shown as it is."""
+    monkeypatch.chdir(tmp_path)
+    np.save("[red]in.npy", random_field((4, 4, 4), "f4"))
+    assert demo("--input", "[red]in.npy", "--output", "[blue]out.npy") == 0
+    text = capsys.readouterr().out
+    assert "[red]in.npy" in text
+    assert text.endswith("written to [blue]out.npy\n")
+
+
 @pytest.mark.parametrize("name", ["graph.svg", "graph.dot"])
 def test_graph_file(tmp_path, name):
     """--graph writes the picture of the asynchronous form."""
@@ -170,19 +200,64 @@ def test_graph_in_the_terminal(capsys):
 
 def test_wrong_result_is_told_and_not_written(tmp_path, capsys, monkeypatch):
     """A result that differs from the reference exits with 1 and replaces no output."""
-    monkeypatch.setattr(fft3d, "reference", lambda source, shape: np.ones(shape, complex))
+    wrong = Expected(np.ones((4, 4, 4), complex), np.zeros((1, 3), int), np.ones(1))
+    monkeypatch.setattr(fft3d, "reference", lambda *_: wrong)
     (tmp_path / "out.npy").write_bytes(b"precious")
     assert demo("--shape", "4,4,4", "--verify", "--output", tmp_path / "out.npy") == 1
     assert (tmp_path / "out.npy").read_bytes() == b"precious"
     assert names(tmp_path) == ["out.npy"]
 
 
-def test_nan_does_not_verify(tmp_path):
-    """A NaN never passes for a right result."""
+def test_nan_does_not_verify(tmp_path, capsys):
+    """A NaN never passes for a right result; it is told in a sentence, and JSON has null."""
     field = random_field((4, 4, 4), "f4")
     field[1, 2, 3] = np.nan
     np.save(tmp_path / "in.npy", field)
-    assert demo("--input", tmp_path / "in.npy", "--verify") == 1
+    assert demo("--input", tmp_path / "in.npy", "--verify", "--json") == 1
+    captured = capsys.readouterr()
+    report = json.loads(captured.out, parse_constant=pytest.fail)
+    assert (report["errors"], report["max_relative_error"]) == ({"sync": None, "async": None}, None)
+    assert captured.err == f"offload: not verified: {report['remark']}\n"
+    assert "the field holds NaN" in report["remark"]
+
+
+def test_overflow_does_not_verify(tmp_path, capsys):
+    """A transform that complex64 cannot hold is told as that, not as a fault of the field."""
+    np.save(tmp_path / "in.npy", np.full((4, 4, 4), 3e38, "f4"))
+    assert demo("--input", tmp_path / "in.npy", "--verify", "--json") == 1
+    assert "too large for complex64" in figures(capsys)["remark"]
+
+
+def test_verify_without_scipy(tmp_path, capsys, monkeypatch):
+    """Where SciPy is absent, NumPy's transform is the reference, and is named."""
+    monkeypatch.setattr(expect, "find_spec", lambda name: None)
+    assert demo("--shape", "4,6,5", "--verify", "--json") == 0
+    assert figures(capsys)["reference"] == "numpy.fft + 8 sums"
+
+
+def test_a_wrong_library_is_noticed(monkeypatch):
+    """The sums find a value that the library has wrong in the same way as the simulated device has."""
+    field = random_field((4, 6, 5), "c16")
+    right = expect.reference(field, field.shape, fft3d.load)
+    assert right.relative_error(np.fft.fftn(field)) < 1e-15
+    assert right.relative_error(np.conj(right.transform)) > 1e-3
+    both = replace(right, transform=np.conj(right.transform))
+    assert both.relative_error(both.transform) > 1e-3
+
+
+@pytest.mark.parametrize("options", [("--repeat", 1, "--graph", "g.svg"), ("--repeat", 2)])
+def test_nothing_runs_on_what_memory_happens_to_hold(tmp_path, monkeypatch, options):
+    """Each run, a warm-up and a recorded one too, starts from the field."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fft3d, "host_slab", lambda shape, dtype, device: np.full(shape, np.nan, dtype))
+    inputs = []
+    example = load_example("fft3d")
+    plain = example.fft3d
+    monkeypatch.setattr(example, "fft3d", lambda slab, *a, **k: (inputs.append(slab.copy()), plain(slab, *a, **k)))
+    monkeypatch.setattr(fft3d, "load_example", lambda name: example)
+    assert demo("--shape", "4,4,4", *options) == 0
+    assert len(inputs) > 2
+    assert all(np.isfinite(one).all() for one in inputs)
 
 
 # -- bad input -------------------------------------------------------------------------------------
@@ -224,6 +299,11 @@ def saved(array, **kwargs):
         (saved(np.zeros((2, 2, 2), [("x", "f4")])), ["records"]),
         (saved(np.zeros((2, 2, 2), np.longdouble)), ["long doubles", "astype"]),
         (saved(np.zeros((3, 0, 5))), ["no element"]),
+        (saved(np.zeros((2, 3, 4))).replace(b"(2, 3, 4)", b"(-2, 3,-4)"), ["header is damaged", "-2"]),
+        (
+            saved(np.zeros((2, 3, 4))).replace(b"(2, 3, 4), }  ", b"(9999999999, 9999999999, 9999999999), }"),
+            ["truncated"],
+        ),
     ],
 )
 def test_bad_file(tmp_path, capsys, content, says):
@@ -254,14 +334,17 @@ def test_missing_file(tmp_path, capsys):
         (["--shape", "8,8,8", "--planes", 0], ["1 to 8"]),
         (["--shape", "8,8,8", "--buffers", 0], ["--buffers 0"]),
         (["--shape", "8,8,8", "--repeat", 0], ["--repeat 0"]),
-        (["--shape", "8,8,8", "--device-memory", "much"], ["--device-memory"]),
+        (["--shape", "8,8,8", "--device-memory", "much"], ["--device-memory much", "powers of 1024"]),
+        (["--shape", "8,8,8", "--device-memory", "0"], ["--device-memory 0", "above 0"]),
+        (["--shape", "8,8,8", "--device-memory", "-5"], ["--device-memory -5", "above 0"]),
         (["--shape", "8,8,8", "--graph", "g.png"], [".svg or .dot"]),
-        (["--shape", "8,8,8", "--graph", "/nowhere/g.svg"], ["cannot be written"]),
+        (["--shape", "8,8,8", "--graph", "/nowhere/g.svg"], ["cannot be written", "'/nowhere' is no directory"]),
         (["--shape", "8,8,8", "--graph", "-", "--json"], ["--graph"]),
         (["--shape", "8,8,8", "--devices", "none"], ["needs a device"]),
-        (["--shape", "8,8,8", "--devices", "gpu"], ["gpu"]),
+        (["--shape", "8,8,8", "--devices", "gpu"], ["--devices gpu: 'gpu' means nothing"]),
         (["--shape", "8,8,8", "--peer"], ["CUDA"]),
         (["--shape", "5000,5000,5000"], ["host memory"]),
+        (["--shape", "99999999999,9999999999,9"], ["memory"]),
     ],
 )
 def test_bad_option(capsys, options, says):
@@ -271,7 +354,31 @@ def test_bad_option(capsys, options, says):
 
 def test_cuda_index_out_of_range(capsys):
     """A CUDA device that does not exist is an error, whether there is any or not."""
-    refused(capsys, "--devices", "cuda:99", says=["CUDA"])
+    refused(capsys, "--devices", "cuda:99", says=["--devices cuda:99: ", "CUDA"])
+
+
+def test_error_from_the_environment_names_the_variable(capsys, monkeypatch):
+    """Where OFFLOAD_DEVICES is what means nothing, it is named."""
+    monkeypatch.setenv("OFFLOAD_DEVICES", "gpu")
+    assert main(["demo", "fft3d"]) == 2
+    assert capsys.readouterr().err.startswith("offload: error: OFFLOAD_DEVICES=gpu: 'gpu' means nothing")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--planes", 4, "--device-memory", "64K"], "--planes 2 would fit: 3 buffers of 16,384 bytes"),
+        (["--planes", 4, "--device-memory", "16K"], "--planes 1 --buffers 2 would fit: 2 buffers of 8,192 bytes"),
+        (["--planes", 4, "--device-memory", "1K"], "3 buffers need 24,576, and --buffers 1 8,192:"),
+        (["--device-memory", "1K"], "the smallest piece (--planes 1) takes 8,192 bytes"),
+    ],
+)
+def test_memory_advice(capsys, options, says):
+    """What does not fit comes with options that do, which are true, or with what it takes."""
+    refused(capsys, "--shape", "8,32,32", *options, says=[says])
+    if "would" in says:
+        memory = options[options.index("--device-memory") + 1]
+        assert demo("--shape", "8,32,32", "--device-memory", memory, *says.split(" would")[0].split()) == 0
 
 
 def test_buffers_too_large(tmp_path, capsys):
@@ -306,6 +413,49 @@ def test_output_without_permission(tmp_path, capsys):
     refused(capsys, "--shape", "4,4,4", "--output", tmp_path / "out.npy", says=["read-only"])
     (tmp_path / "shut").mkdir(mode=0o555)
     refused(capsys, "--shape", "4,4,4", "--output", tmp_path / "shut" / "out.npy", says=["cannot be written"])
+
+
+def test_read_only_files_are_not_replaced(tmp_path, capsys, monkeypatch):
+    """--graph and --output refuse a file that may not be written, with the reason, and leave it."""
+    path = tmp_path / "g.svg"
+    path.write_text("precious")
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda name, mode: not str(name).endswith("g.svg") and may(name, mode))
+    for option in ("--graph", "--output"):
+        refused(capsys, "--shape", "4,4,4", option, path, says=[f"{option} {path} is read-only"])
+    assert path.read_text() == "precious"
+    refused(capsys, "--shape", "4,4,4", "--graph", tmp_path / "no" / "g.svg", says=["is no directory"])
+
+
+def test_full_disk_names_the_file(tmp_path, capsys, monkeypatch):
+    """A disk that is full while the output is written is told with the output's name."""
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("offload.demo.npy.npy.write_array", fail)
+    refused(
+        capsys, "--shape", "4,4,4", "--output", tmp_path / "o.npy", says=[f"--output {tmp_path / 'o.npy'}", "No space"]
+    )
+    assert names(tmp_path) == []
+
+
+def test_sigterm_cleans_up(tmp_path):
+    """SIGTERM ends the demo with 143, and nothing of the output is left."""
+    program = (
+        "import os, signal, sys; from offload.demo import fft3d; from offload.cli import main\n"
+        "plain, calls = fft3d.load, []\n"
+        "def load(*args):\n"
+        "    plain(*args); calls.append(1)\n"
+        "    if len(calls) == 2: assert len(os.listdir('.')) == 1; os.kill(os.getpid(), signal.SIGTERM)\n"
+        "fft3d.load = load\n"
+        "sys.exit(main(['demo', 'fft3d', '--devices', 'sim', '--shape', '8,8,8', '--output', 'out.npy']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "offload: terminated\n")
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])

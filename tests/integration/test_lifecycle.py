@@ -338,6 +338,7 @@ def test_fork():
 def test_interrupted_waits_leave_the_runtime_usable(wait):
     """Ctrl-C ends a wait with KeyboardInterrupt; everything generated still runs, and later waits work."""
     stdout, _ = python(f"""
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been inherited as ignored
         def group():
             with taskgroup():
                 task(lambda: None, depend=[in_(("q",))])()

@@ -93,7 +93,7 @@ def test_an_element_can_be_mapped() -> None:
 )
 def test_a_wrong_string_says_what_is_wrong(none: omp.Runtime, text: str, words: str) -> None:
     """A string item that means nothing is a `ClauseError` with the text in it, at the decorator or at the call."""
-    with pytest.raises(omp.ClauseError, match="list item") as caught:  # noqa: PT012  # either line may raise
+    with pytest.raises(omp.ClauseError, match="list item") as caught:  # either line may raise
 
         @omp.task(depend=[in_(text)])
         def body(x: Any) -> None:

@@ -1,9 +1,12 @@
-"""What the terminal shows can be read back, line by line, to exactly the edges that were drawn."""
+"""What a picture shows can be read back, line by line, to exactly the edges that were drawn."""
 
 from __future__ import annotations
 
 import io
 import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +14,11 @@ from rich.console import Console
 
 from offload.tasks.graph import Graph, Node
 from offload.views.layout import route, spread
+from offload.views.svg import to_svg
 from offload.views.terminal import render
+
+if TYPE_CHECKING:
+    from random import Random
 
 UP, RIGHT, DOWN, LEFT = (-1, 0), (0, 1), (1, 0), (0, -1)
 ARMS = {
@@ -203,6 +210,73 @@ def test_rail_shows_exactly_the_edges(graph: Graph) -> None:
     """Graphs too large for a picture are shown as a rail whose lanes are the reduced edges."""
     big = graph_of(len(graph) + 200, expected(graph) | {(len(graph) - 1 + i, len(graph) + i) for i in range(200)})
     assert read(shown(big, 120), len(big)) == ("rail", expected(big))
+
+
+KINDS = ("flow", "anti", "output", "set", "wait")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def walk(path: str) -> list[tuple[float, float]]:
+    """Return the points that an SVG path of M, V, H and C visits."""
+    points: list[tuple[float, float]] = []
+    for command, text in re.findall(r"([MVHC])([^MVHC]*)", path):
+        numbers = [float(number) for number in re.findall(r"-?[\d.e+]+", text)]
+        x, y = points[-1] if points else (0.0, 0.0)
+        if command in "MC":
+            x, y = numbers[-2:]
+        points.append((x, numbers[-1]) if command == "V" else (numbers[-1], y) if command == "H" else (x, y))
+    return points
+
+
+def boxes(root: ET.Element) -> dict[int, tuple[float, float, float, float]]:
+    """Return left, top, right and bottom of each task's box."""
+    found = {}
+    for group in root.findall(f".//{SVG}g[@class='task']"):
+        rect = group.find(f"{SVG}rect")
+        assert rect is not None
+        x, y, width, height = (float(rect.get(name, "")) for name in ("x", "y", "width", "height"))
+        found[int(group.get("id", "")[5:])] = (x, y, x + width, y + height)
+    return found
+
+
+def at_edge(box: tuple[float, float, float, float], point: tuple[float, float], edge_y: float) -> bool:
+    return box[0] < point[0] < box[2] and abs(point[1] - edge_y) <= 1
+
+
+@given(dags(20), st.integers(0, 60), st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_svg_shows_exactly_the_edges(start: Graph, tail: int, random: Random) -> None:
+    """Lines lead from their sources to their targets, in columns too; boxes and arrowheads keep apart."""
+    graph = graph_of(len(start) + tail, set())
+    pairs = expected(start) | {(len(start) - 1 + i, len(start) + i) for i in range(tail)}
+    for source, target in sorted(pairs):
+        for kind in random.sample(KINDS, random.choice((1, 1, 2))):
+            graph.add_edge(graph.nodes[source], graph.nodes[target], kind)
+    root = ET.fromstring(to_svg(graph))
+    box = boxes(root)
+    assert len(box) == len(graph)
+    for one, other in pairwise(sorted(box.values(), key=lambda b: (b[1], b[0]))):
+        assert one[1] < other[1] or one[2] < other[0], "boxes overlap"
+    found, tips = set(), []
+    for group in root.findall(f".//{SVG}g[@class='edge']"):
+        _, source, target, kind = group.get("id", "").split("-")
+        (path,) = (walk(path.get("d", "")) for path in group.findall(f"{SVG}path"))
+        assert at_edge(box[int(source)], path[0], box[int(source)][3])
+        assert at_edge(box[int(target)], path[-1], box[int(target)][1])
+        tips.append(path[-1])
+        found.add((int(source), int(target), kind))
+    for group in root.findall(f".//{SVG}g[@class='bundle']"):
+        sources, targets = ([int(i) for i in group.get(f"data-{side}", "").split()] for side in ("sources", "targets"))
+        stem, *arrows = (path.get("d", "") for path in group.findall(f"{SVG}path"))
+        starts = [walk("M" + line)[0] for line in (stem + "".join(arrows)).split("M")[1:]]
+        assert all(any(at_edge(box[i], start, box[i][3]) for start in starts) for i in sources)
+        ends = [walk(path)[-1] for path in arrows]
+        assert all(at_edge(box[i], end, box[i][1]) for i, end in zip(targets, ends, strict=True))
+        tips += ends
+        found |= {(source, target, "wait") for source in sources for target in targets}
+    assert found == {(e.source.index, e.target.index, e.kind) for e in graph.transitive_reduction_edges()}
+    for one, other in pairwise(sorted(tips, key=lambda tip: (tip[1], tip[0]))):
+        assert one[1] < other[1] or one[0] + 10 <= other[0], "arrowheads fall on each other"
 
 
 @st.composite

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
+from offload.data.entries import Counter, Origin
 from offload.data.maptypes import EFFECTIVE, Construct, MapType, resolve
 from offload.data.present import MapItem, PresentTable, correspond
 from offload.errors import ClauseError, ExtensionError, InternalError, MapError, NotPresentError
@@ -370,3 +373,131 @@ def test_correspond_turned(table):
     (entry,) = enter(table, item).created
     assert entry.nbytes == 640
     assert correspond(entry, item.address, item.shape, item.strides, 8) == (9 * 64, (0, -64, 8))
+
+
+# -- two counters -----------------------------------------------------------------------------------
+def test_openmp_counts_dynamically(table):
+    """Without further words a construct counts in the dynamic counter."""
+    (entry,) = enter(table, x(0, 10)).created
+    enter(table, x(0, 10))
+    assert (entry.dynamic, entry.structured, entry.count) == (2, 0, 2)
+
+
+def test_structured_count_survives(table):
+    """Neither exits nor delete touch the structured counter; the data goes when both are 0."""
+    (entry,) = enter(table, x(0, 10)).created
+    plan = table.enter([x(2, 4)], Counter.STRUCTURED)
+    table.commit(plan, [])
+    assert (entry.dynamic, entry.structured) == (1, 1)
+    plan = exit_(table, x(0, 10, DELETE), x(0, 10, FROM))
+    assert (plan.copies, plan.removed) == ([], [])
+    assert exit_(table, x(0, 10, FROM)).removed == [], "a counter at 0 stays there"
+    assert (entry.dynamic, entry.structured) == (0, 1)
+    plan = table.exit([x(0, 10, FROM)], Counter.STRUCTURED)
+    table.commit_exit(plan)
+    assert (len(plan.copies), plan.removed) == (1, [entry])
+
+
+def test_dynamic_count_survives(table):
+    """The end of a structured region leaves what was entered dynamically; so does its undo."""
+    plan = table.enter([x(0, 10)], Counter.STRUCTURED)
+    table.commit(plan, [object()])
+    (entry,) = plan.created
+    enter(table, x(0, 10))
+    assert table.undo(plan) == []
+    assert (entry.dynamic, entry.structured) == (1, 0)
+    table.commit_exit(table.exit([x(0, 10, DELETE)], Counter.STRUCTURED))
+    assert entry.count == 1
+    assert exit_(table, x(0, 10, FROM)).removed == [entry]
+
+
+# -- storage that no construct ends -----------------------------------------------------------------
+def test_infinite_count(table):
+    """Nothing that a construct does ends an inserted entry, or copies without always."""
+    buffer = object()
+    entry = table.insert(x(0, 10), buffer, Origin.DECLARED)
+    assert (entry.dynamic, entry.buffer, entry.origin) == (inf, buffer, Origin.DECLARED)
+    assert enter(table, x(0, 10, TO)).copies == []
+    assert copied(enter(table, x(0, 10, TO, always=True))) != []
+    plan = exit_(table, x(0, 10, DELETE), x(0, 10, FROM), x(0, 10, RELEASE))
+    assert (plan.copies, plan.removed, entry.count) == ([], [], inf)
+    assert copied(exit_(table, x(0, 10, FROM, always=True))) != []
+    assert table.undo(enter(table, x(2, 3))) == table.release([x(2, 3)]) == []
+    assert entry.count == inf
+    table.discard(entry)
+    assert (table.live(), entry.count) == (0, 0)
+
+
+def test_infinite_and_structured(table):
+    """A structured region over an inserted entry counts beside the infinite count."""
+    entry = table.insert(x(0, 10), object(), Origin.ASSOCIATED)
+    table.commit(table.enter([x(0, 10)], Counter.STRUCTURED), [])
+    assert (entry.dynamic, entry.structured) == (inf, 1)
+    table.commit_exit(table.exit([x(0, 10, DELETE)], Counter.STRUCTURED))
+    assert (entry.dynamic, entry.structured) == (inf, 0)
+
+
+@pytest.mark.parametrize("item", [x(0, 10), x(2, 4), x(5, 15), x(-5, 20), view(1000, (3,), (16,))])
+def test_insert_over_something(table, item):
+    """An inserted entry shares no byte with others; the error changes nothing."""
+    enter(table, x(0, 10))
+    before = state(table)
+    with pytest.raises(MapError):
+        table.insert(item, object(), Origin.ASSOCIATED)
+    assert state(table) == before
+
+
+def test_insert_interleaving_rows(table):
+    """Rows that interleave cannot be packed, by insert neither."""
+    with pytest.raises(MapError, match="interleave"):
+        table.insert(view(0, (3, 2), (16, 24)), object(), Origin.ASSOCIATED)
+    assert table.live() == 0
+
+
+def test_insert_outdates_plans(table):
+    """A plan made before an insertion, or a removal, is refused."""
+    plan = table.enter([x(0, 10)])
+    entry = table.insert(x(0, 10), object(), Origin.ASSOCIATED)
+    with pytest.raises(InternalError):
+        table.commit(plan, [object()])
+    plan = table.enter([x(0, 10)])
+    table.discard(entry)
+    with pytest.raises(InternalError):
+        table.commit(plan, [])
+
+
+def test_at_and_search(table):
+    """`at` finds the very section, `search` what holds all or a part of one."""
+    (entry,) = enter(table, x(0, 10)).created
+    assert table.at(x(0, 10).section) is entry
+    assert table.at(x(0, 9).section) is None
+    assert table.search(x(0, 9).section) == (entry, None)
+    assert table.search(x(0, 11).section) == (None, entry)
+    assert table.search(x(10, 11).section) == (None, None)
+
+
+# -- update -----------------------------------------------------------------------------------------
+def test_update(table):
+    """An update copies what is present, whatever the counts, and ignores the rest; nothing changes."""
+    (entry,) = enter(table, x(0, 10)).created
+    enter(table, x(0, 10))
+    before = state(table)
+    inside, absent, partial, empty = x(2, 4, TO), x(20, 30, TO), x(5, 15, FROM), x(3, 3, TO)
+    back = x(6, 8, FROM)
+    assert table.update([inside, absent, partial, empty, back]) == [(inside, entry), (back, entry)]
+    assert state(table) == before
+
+
+def test_update_once(table):
+    """The same bytes are copied once."""
+    enter(table, x(0, 10))
+    assert [item.label for item, _ in table.update([x(0, 10, TO), x(2, 4, TO), x(0, 10, TO)])] == ["x[0:10]"]
+
+
+@pytest.mark.parametrize("item", [x(20, 30, TO, present=True), x(5, 15, FROM, present=True), x(20, 20, present=True)])
+def test_update_present(table, item):
+    """With present, an item that is not wholly present is an error that names the construct."""
+    enter(table, x(0, 10))
+    with pytest.raises(NotPresentError, match="target_update"):
+        table.update([x(0, 10, TO), item])
+    assert table.update([x(3, 3, TO, present=True)]) == []

@@ -20,7 +20,7 @@ from offload.tasks.graph import Graph, Node
 from offload.views import duration_label, printable, summary, visualize
 from offload.views.dot import to_dot
 from offload.views.layout import route
-from offload.views.svg import to_svg
+from offload.views.svg import COPY_INK, PHASE_FILLS, to_svg
 from offload.views.terminal import MAX_ROWS, render
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -118,8 +118,10 @@ def test_names_cannot_disturb_the_picture() -> None:
     assert "[red]名前[/red]" in text
     assert "\x1b" not in text
     boxed = [line for line in text.splitlines() if line[0] in "┌│└"]
-    assert len(boxed) == 8
-    assert {cell_len(line) for line in boxed} == {25}
+    assert len(boxed) == 4
+    assert {cell_len(line) for line in boxed} == {35}
+    other = [line.strip() for line in text.splitlines() if "名前" in line]
+    assert [cell_len(line) for line in other] == [25]
 
 
 def test_long_name_is_cut() -> None:
@@ -141,7 +143,9 @@ def test_large_graph_is_summed_up_and_cut() -> None:
     assert lines[1] == "502 on dev 1, 503 on host · 1005 layers, the widest of 1"
     assert lines[2].startswith("●  n0 ")
     assert lines[-1] == "… and 5 later tasks; visualize('graph.svg') draws all"
-    assert len(lines) == 2 + MAX_ROWS + 1
+    legend = " ".join(lines[2 + MAX_ROWS : -1])
+    assert legend.startswith("● a task, whose lane runs down")
+    assert "kinds of dependence" in legend
 
 
 def test_empty_graph_says_so() -> None:
@@ -193,6 +197,82 @@ def test_svg_escapes_what_xml_would_read() -> None:
     assert "completes when its event is fulfilled" in title(root, "task-0")
 
 
+def failed() -> Graph:
+    """Return a copy that failed and a detached task that did not run since it depends on it."""
+    graph = Graph()
+    nodes = [Node("copy-0", "copy", "target_memcpy_rect", device_num=0), Node("b-1", "b", "task", detach=True)]
+    for node, state in zip(nodes, ("failed", "not run"), strict=True):
+        node.run = SimpleNamespace(state=state, start_s=None, end_s=None)
+        graph.add_node(node)
+    graph.add_edge(*nodes, "flow", "x")
+    return graph
+
+
+def test_what_did_not_run_is_not_what_failed() -> None:
+    """A task whose predecessor failed has its own sign, colour and count; copies and detached tasks are told."""
+    graph = failed()
+    assert "2 tasks, 1 dependence; 1 failed, 1 not run; critical" in summary(graph)
+    text = shown(graph, 80)
+    assert "✗ failed" in text
+    assert "⊘ not run" in text
+    assert "host, detached" in text
+    coloured = shown(graph, 80, color=True)
+    assert "\x1b[1;31m✗ failed" in coloured
+    assert "\x1b[90m⊘ not run" in coloured
+    assert re.search(r"\x1b\[1;38;5;\d+mcopy\x1b", coloured)
+    root = ET.fromstring(to_svg(graph))
+    fills = [rect.get("fill") for rect in root.iterfind(f".//{SVG}g[@class='task']/{SVG}rect")]
+    assert fills == [PHASE_FILLS["failed"], PHASE_FILLS["not run"]]
+    inks = {element.text: element.get("fill") for element in root.iter(SVG + "text")}
+    assert (inks["copy"], inks["b"] == inks["copy"]) == (COPY_INK, False)
+    assert "target_memcpy, target_memcpy_rect" in "".join(root.itertext())
+    assert f'fontcolor="{COPY_INK}"' in to_dot(graph)
+
+
+def test_svg_says_what_it_is() -> None:
+    """The document is an image with a title that says how many tasks it shows."""
+    root = ET.fromstring(to_svg(pipeline()))
+    assert root.get("role") == "img"
+    assert root.findtext(SVG + "title") == f"Task graph: {summary(pipeline())}"
+    assert "9 tasks" in summary(pipeline())
+
+
+@pytest.mark.parametrize(("length", "width"), [(20, 1), (400, 1), (200, 3)])
+def test_long_graphs_are_broken_into_columns(length: int, width: int) -> None:
+    """No picture of a long and narrow graph is much higher than wide, and a short one is as it was."""
+    graph = graph_of_chains(length, width)
+    root = ET.fromstring(to_svg(graph))
+    wide, high = float(root.get("width", "")), float(root.get("height", ""))
+    if length == 20:
+        assert high > 20 * 100 > wide
+    else:
+        assert high < 4_500
+        assert 0.7 < wide / high < 2
+    assert len(root.findall(f".//{SVG}g[@class='edge']")) == (length - 1) * width
+
+
+def graph_of_chains(length: int, width: int) -> Graph:
+    graph = Graph()
+    for i in range(length * width):
+        graph.add_node(Node(f"t-{i}", f"t{i}", "task"))
+        if i >= width:
+            graph.add_edge(graph.nodes[i - width], graph.nodes[i], "flow")
+    return graph
+
+
+def test_waits_are_bundled() -> None:
+    """What all waits for one task is led together and arrives with one arrow."""
+    graph = Graph()
+    nodes = [graph.add_node(Node(f"t-{i}", f"t{i}", "task")) for i in range(41)]
+    for node in nodes[:-1]:
+        graph.add_edge(node, nodes[-1], "wait")
+    root = ET.fromstring(to_svg(graph))
+    (bundle,) = root.findall(f".//{SVG}g[@class='bundle']")
+    assert bundle.get("data-sources") == " ".join(map(str, range(40)))
+    assert [path.get("marker-end") for path in bundle.findall(SVG + "path")] == [None, "url(#arrow-wait)"]
+    assert (bundle.findtext(SVG + "title") or "").startswith("t-0, t-1, t-2, t-3, t-4, t-5, … (40 tasks) → t-40")
+
+
 def test_dot_escapes_what_graphviz_would_read() -> None:
     """Quotes, backslashes and entities are escaped, and every edge is there, implied or not."""
     graph = odd()
@@ -202,7 +282,7 @@ def test_dot_escapes_what_graphviz_would_read() -> None:
     for item in "bcd":
         graph.add_edge(graph.nodes[0], last, "flow", item)
     text = to_dot(graph)
-    assert r'label="a \"<b>&amp;\\N �[31m\nhost planned"' in text
+    assert r'label="a \"<b>&amp;\\N �[31m\nhost, detached planned"' in text
     assert 'n0 -> n2 [label="a, b, c, …", tooltip="flow: a, b, c, d"' in text
     assert text.count(" -> ") == 4
 
@@ -228,8 +308,9 @@ def test_visualize_refuses_other_suffixes(tmp_path: Path, name: str) -> None:
 
 def test_visualize_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure to write is an OSError; the file that was there stays and no part of the new one does."""
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as missing:
         visualize(pipeline(), tmp_path / "missing" / "graph.svg")
+    assert (missing.value.filename, missing.value.filename2) == (str(tmp_path / "missing" / "graph.svg"), None)
     path = tmp_path / "graph.svg"
     path.write_text("old")
 
@@ -237,7 +318,11 @@ def test_visualize_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch
         raise PermissionError
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError) as caught:
+        visualize(pipeline(), path)
+    assert caught.value.filename == str(path)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(PermissionError, match="read-only"):
         visualize(pipeline(), path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

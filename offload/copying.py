@@ -1,0 +1,301 @@
+"""Copies and fills of memory: what the arguments of a routine mean, and the task that carries it out.
+
+The routines of C trust their arguments. Here each is checked at the call, so that one that raises has generated
+nothing, and what is left is the simplest form that a device copies: two views of one shape whose elements are
+plain bytes of one width.
+
+Elements are moved, not interpreted: arrays of differing or structured dtypes of one item size are seen as unsigned
+integers or opaque bytes of that width, so that padding comes along.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.clauses import Dependence, check_depend, check_device, symbolic
+from offload.data.rect import resolve_rect
+from offload.directives import call_site
+from offload.errors import ClauseError, UnsupportedError
+from offload.items import array_section, label
+from offload.launch import device_maker
+from offload.regions import CopyWork, FillWork
+from offload.runtime import current_runtime, here
+from offload.storage import overlaps
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.launch import DevicePlace
+    from offload.runtime import Runtime
+    from offload.tasks.task import Frame
+
+MAX_DIMENSIONS = 64
+"""Dimensions of a rectangular copy at most: NumPy's own limit."""
+
+
+# -- tasks ---------------------------------------------------------------------------------------------
+
+
+def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task:
+    """Generate the task that copies between two arrays of one shape and dtype.
+
+    Raises
+    ------
+    ClauseError
+        The destination is read-only or overlaps itself or the source.
+    UnsupportedError
+        The arrays are on devices of two kinds.
+    """
+    runtime = current_runtime()
+    _check_destination(dst, directive)
+    if isinstance(dst, np.ndarray) == isinstance(src, np.ndarray) and overlaps(array_section(dst), array_section(src)):
+        raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
+    place, other = place_of(runtime, dst, directive), place_of(runtime, src, directive)
+    if place is None and other is None:
+        return _encounter(
+            directive, depend, lambda site, frame: Task(site, np.copyto, (dst, src), None, frame), deferred
+        )
+    after = None
+    if place is not None and other is not None and place is not other:
+        if place.device.kind != other.device.kind:
+            raise UnsupportedError(
+                f"{directive} from {other.device.name} to {place.device.name}: devices of two kinds do not copy "
+                "to each other; copy through an array of the host"
+            )
+        after = other.device.caller_event()  # the task itself sees to that of the destination's device
+    return _encounter_on(directive, depend, place or other, CopyWork(dst, src, after), deferred)
+
+
+def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool) -> Task:
+    """Generate the task that sets every byte of an array of bytes.
+
+    Raises
+    ------
+    ClauseError
+        The array is read-only.
+    """
+    _check_destination(array, directive)
+    place = place_of(current_runtime(), array, directive)
+    if place is None:
+        return _encounter(
+            directive, depend, lambda site, frame: Task(site, array.fill, (value,), None, frame), deferred
+        )
+    return _encounter_on(directive, depend, place, FillWork(array, value), deferred)
+
+
+def _encounter_here(
+    directive: str, depend: Any, function: Callable[..., Any], args: tuple[Any, ...], deferred: bool
+) -> Task:
+    return _encounter(directive, depend, lambda site, frame: Task(site, function, args, None, frame), deferred)
+
+
+def _encounter_on(directive: str, depend: Any, place: Any, work: CopyWork | FillWork, deferred: bool) -> Task:
+    made: list[Callable[[Frame], Task]] = []
+
+    def make(site: Any, frame: Frame) -> Task:
+        if not made:
+            made.append(device_maker(site, None, place, work))
+        return made[0](frame)
+
+    return _encounter(directive, depend, make, deferred)
+
+
+def _encounter(directive: str, depend: Any, make: Callable[[Any, Frame], Task], deferred: bool) -> Task:
+    """Encounter a routine as a task; ``make`` makes it, each time that a recorded graph runs anew."""
+    scope = here()
+    runtime = scope.runtime
+    frame = scope.frame(directive)
+    dependences: tuple[Dependence, ...] = check_depend(depend)
+    if symbolic(dependences):
+        raise ClauseError(f"{directive}: list items written as strings belong to decorators; name the array itself")
+    site = call_site(directive, runtime)
+    task: Task = runtime.encounter(scope, frame, lambda frame: make(site, frame), dependences, deferred=deferred)
+    return task
+
+
+# -- arguments -----------------------------------------------------------------------------------------
+
+
+def place_of(runtime: Runtime, array: Any, what: str) -> DevicePlace | None:
+    """Return the place of an array; None for one of the host.
+
+    Raises
+    ------
+    ClauseError
+        It is neither the host's nor on a device of this runtime, or holds Python objects.
+    """
+    if isinstance(array, np.ndarray):
+        if array.dtype.hasobject:
+            raise ClauseError(
+                f"{what}: {label(array)} holds references to Python objects, which cannot be copied as bytes; "
+                "use a numeric or structured dtype"
+            )
+        return None
+    place = runtime.place_of(array)
+    if place is None:
+        raise ClauseError(
+            f"{what}: {type(array).__name__} {array!r:.60} is neither a NumPy array "
+            "nor an array of a device of this runtime"
+        )
+    return place
+
+
+def check_side(array: Any, number: Any, argument: str, what: str) -> Any:
+    """Return an array of the host as a plain one, a device's as it is; refuse a device number that contradicts it."""
+    runtime = current_runtime()
+    place = place_of(runtime, array, what)
+    number = check_device(number)
+    if number is not None and runtime.find_place(number) is not place:
+        where = "the host" if place is None else f"device {place.device.number}"
+        raise ClauseError(
+            f"{what}: {argument}={number}, but {label(array)} is on {where}; leave the argument out, or correct it"
+        )
+    is_special = isinstance(array, np.ndarray) and type(array) is not np.ndarray  # a matrix cannot even be made flat
+    return array.view(np.ndarray) if is_special else array
+
+
+def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[Any, int, int]:
+    """Return the bytes of a contiguous array in the order of its memory, where to begin, and how many are left."""
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ClauseError(f"{what}: {side} {label(array)} is not contiguous; use target_memcpy_rect")
+    low = number_of_bytes(offset, f"{what}: {side}_offset")
+    if low > array.nbytes:
+        raise ClauseError(f"{what}: {side}_offset={offset} is outside of an array of {array.nbytes} bytes")
+    if not array.nbytes:
+        return np.empty(0, np.uint8), 0, 0  # also where the elements have no bytes, and no view as bytes
+    flat = array if array.flags.c_contiguous else array.T
+    return flat.reshape(-1).view("u1"), low, array.nbytes - low
+
+
+def byte_ranges(
+    dst: Any, src: Any, nbytes: Any, dst_offset: Any, src_offset: Any, dst_device: Any, src_device: Any
+) -> tuple[Any, Any]:
+    """Return the bytes that ``target_memcpy`` copies, as two arrays of ``u1``.
+
+    Raises
+    ------
+    ClauseError
+        An argument that means nothing, is out of range or contradicts another.
+    """
+    what = "target_memcpy"
+    count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
+    if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
+        return np.empty(0, np.uint8), np.empty(0, np.uint8)
+    to, low_to, left_to = byte_range(check_side(dst, dst_device, "dst_device", what), dst_offset, "dst", what)
+    at, low_at, left_at = byte_range(check_side(src, src_device, "src_device", what), src_offset, "src", what)
+    count = min(left_to, left_at) if count is None else count
+    if count > min(left_to, left_at):
+        raise ClauseError(f"{what}: {count} bytes do not fit; {left_to} are left in dst and {left_at} in src")
+    return to[low_to : low_to + count], at[low_at : low_at + count]
+
+
+def boxes(
+    dst: Any,
+    src: Any,
+    volume: Sequence[int] | None,
+    dst_offsets: Sequence[int] | None,
+    src_offsets: Sequence[int] | None,
+    dst_dimensions: Sequence[int] | None,
+    src_dimensions: Sequence[int] | None,
+    dst_device: Any,
+    src_device: Any,
+) -> tuple[Any, Any]:
+    """Return the boxes that ``target_memcpy_rect`` copies, as two arrays of one shape and dtype.
+
+    Raises
+    ------
+    ClauseError
+        An argument that means nothing, is out of range or contradicts another.
+    """
+    what = "target_memcpy_rect"
+    dst = check_side(dst, dst_device, "dst_device", what)
+    src = check_side(src, src_device, "src_device", what)
+    given = (volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions)
+    is_whole = dst.shape == src.shape and all(value is None for value in given)
+    if is_whole and dst.dtype == src.dtype and dst.dtype.fields is None:
+        return dst, src  # the usual call, on views
+    if dst.dtype.itemsize != src.dtype.itemsize:
+        raise ClauseError(
+            f"{what}: elements of {dst.dtype.itemsize} and {src.dtype.itemsize} bytes; the item sizes must be equal"
+        )
+    if dst.dtype != src.dtype or dst.dtype.fields is not None:
+        nbytes = dst.dtype.itemsize
+        raw = np.dtype(f"{'u' if nbytes in {1, 2, 4, 8} else 'V'}{nbytes}")
+        dst, src = dst.view(raw), src.view(raw)
+    if is_whole:
+        return dst, src
+    box = resolve_rect(dst.shape, src.shape, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions)
+    if len(box.volume) > MAX_DIMENSIONS:
+        raise ClauseError(f"{what}: {len(box.volume)} dimensions; at most {MAX_DIMENSIONS} can be copied at once")
+    return (
+        _box(dst, box.dst_dimensions, box.dst_offsets, box.volume, "dst"),
+        _box(src, box.src_dimensions, box.src_offsets, box.volume, "src"),
+    )
+
+
+def span(d: Any, value: Any, nbytes: Any, device: Any) -> tuple[Any, int]:
+    """Return the bytes that ``target_memset`` sets, as an array of ``u1``, and the value of each.
+
+    Raises
+    ------
+    ClauseError
+        An argument that means nothing, is out of range or contradicts another.
+    """
+    what = "target_memset"
+    try:
+        byte = index(value)
+    except TypeError:
+        byte = 256
+    if not -128 <= byte < 256:
+        raise ClauseError(f"{what}: value {value!r} is not that of a byte; use an int of 0 to 255, or -128 to -1")
+    count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
+    if d is None:
+        return np.empty(0, np.uint8), byte & 255
+    given, _, whole = byte_range(check_side(d, device, "device", what), 0, "d", what)
+    if count is not None and count > whole:
+        raise ClauseError(f"{what}: {count} bytes do not fit; {label(d)} has {whole}")
+    return given[:count], byte & 255
+
+
+def number_of_bytes(value: Any, what: str) -> int:
+    """Return a number of bytes; ``what`` names it in the message.
+
+    Raises
+    ------
+    ClauseError
+        It is no integer, or negative.
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ClauseError(f"{what}={value!r} is not a number of bytes; use an int of at least 0")
+    return number
+
+
+def _box(array: Any, dims: tuple[int, ...], offsets: tuple[int, ...], volume: tuple[int, ...], side: str) -> Any:
+    """Return the view of the box; dimensions other than the array's own shape need it to be contiguous."""
+    if tuple(dims) != tuple(array.shape):
+        if not array.flags.c_contiguous:
+            raise ClauseError(
+                f"target_memcpy_rect: {side}_dimensions={dims} other than the shape {array.shape} "
+                "need a C-ordered array"
+            )
+        array = array.reshape(-1)[: math.prod(dims)].reshape(dims)
+    return array[tuple(slice(low, low + size) for low, size in zip(offsets, volume, strict=True))]
+
+
+def _check_destination(dst: Any, what: str) -> None:
+    if not getattr(dst.flags, "writeable", True):  # CuPy's arrays always are
+        raise ClauseError(f"{what}: the destination {label(dst)} is read-only")
+    if not dst.flags.c_contiguous and array_section(dst).nbytes < dst.nbytes:
+        raise ClauseError(
+            f"{what}: the destination {label(dst)} with strides {dst.strides} has elements that share memory; "
+            "copy to the array that it is a view of"
+        )

@@ -1,0 +1,208 @@
+"""Entries of a present table: corresponding storage of host sections, and the index that finds them.
+
+Theory of operation
+-------------------
+An `Entry` is counted twice. OpenMP's constructs count in the *dynamic* counter, OpenACC's structured regions in the
+*structured* one, since their end must find the data whatever ``exit data`` or ``delete`` inside has done. The storage
+goes when both are 0. The dynamic counter of storage that no construct may end (``declare target``,
+``omp_target_associate_ptr``) is `math.inf`, to which adding or taking away 1 changes nothing, so that counting needs no
+case for it.
+
+Rejected: a flag for "persistent" beside the counter, which every rule would have to ask for.
+
+OpenMP 5.2, 5.8.3 "map Clause"; OpenACC 3.3, 2.6.7 "Reference Counters".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from enum import Enum
+from math import inf
+
+from offload.storage import Section, covers, overlaps
+
+
+class Counter(Enum):
+    """Which of an entry's counters a construct counts in."""
+
+    DYNAMIC = "dynamic"
+    STRUCTURED = "structured"
+
+
+class Origin(Enum):
+    """What made an entry."""
+
+    MAPPED = "mapped"
+    ASSOCIATED = "associated"
+    DECLARED = "declared"
+
+
+class Entry:
+    """Corresponding storage of one host section.
+
+    Attributes
+    ----------
+    section : Section
+        The host bytes; dense, or with gaps (``is_packed``).
+    end : int
+        One past the highest host address.
+    dynamic : float
+        References of OpenMP's constructs and of OpenACC's ``enter data``: a whole number, or `math.inf`.
+    structured : int
+        References of OpenACC's regions. Both are 0 before the commit and after the removal.
+    origin : Origin
+        What made it; the count is infinite unless that is a mapping.
+    buffer : object
+        The device buffer of ``nbytes`` bytes; None until the commit. Opaque here, as are the next three.
+    host : object
+        Keeps the host memory alive.
+    last_write : object
+        What a reader of the buffer must wait for; None if nothing.
+    users : dict
+        Who uses the buffer.
+    generation : int
+        Differs between any two entries of a table, also of the same section; 0 before the commit.
+    label : str
+        The item that made it.
+    """
+
+    __slots__ = (
+        "buffer",
+        "dynamic",
+        "end",
+        "generation",
+        "host",
+        "label",
+        "last_write",
+        "origin",
+        "section",
+        "structured",
+        "users",
+    )
+
+    def __init__(self, section: Section, host: object, label: str, origin: Origin = Origin.MAPPED) -> None:
+        self.section = section
+        self.end = section.end
+        self.dynamic: float = 0 if origin is Origin.MAPPED else inf
+        self.structured = 0
+        self.origin = origin
+        self.buffer: object = None
+        self.host = host
+        self.last_write: object = None
+        self.users: dict[object, object] = {}
+        self.generation = 0
+        self.label = label
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.label} at {self.section.address:#x}, {self.nbytes} bytes, count {self.count}>"
+
+    @property
+    def count(self) -> float:
+        """Return the references of both kinds; the data is present while there is one."""
+        return self.dynamic + self.structured
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the buffer."""
+        return self.section.nbytes
+
+    @property
+    def is_packed(self) -> bool:
+        """Tell whether the host section has gaps, which the buffer has not."""
+        return bool(self.section.dims)
+
+    def increment(self, counter: Counter) -> None:
+        """Count a construct that maps the storage."""
+        if counter is Counter.DYNAMIC:
+            self.dynamic += 1
+        else:
+            self.structured += 1
+
+    def counts_after(self, counter: Counter, *, deletes: bool = False) -> tuple[float, int]:
+        """Return both counters, dynamic first, as the end of a mapping leaves them; one that is 0 stays so.
+
+        Parameters
+        ----------
+        counter : Counter
+            The one that the construct counts in.
+        deletes : bool
+            The construct takes all references of its counter, not one.
+        """
+        if counter is Counter.STRUCTURED:
+            return self.dynamic, 0 if deletes else max(self.structured - 1, 0)
+        if deletes and self.dynamic != inf:
+            return 0, self.structured
+        return max(self.dynamic - 1, 0), self.structured
+
+
+class Index:
+    """Entries that share no byte, found by section."""
+
+    __slots__ = ("dense", "dense_starts", "exact", "packed", "packed_starts", "reach")
+
+    def __init__(self) -> None:
+        self.exact: dict[Section, Entry] = {}
+        # Sorted by address, with the addresses beside them for bisect.
+        self.dense: list[Entry] = []
+        self.dense_starts: list[int] = []
+        self.packed: list[Entry] = []
+        self.packed_starts: list[int] = []
+        # The longest extent of a packed entry so far: none that begins further down can reach an item.
+        self.reach = 0
+
+    def add(self, entry: Entry) -> None:
+        section = entry.section
+        self.exact[section] = entry
+        entries, starts = self._lists(section)
+        k = bisect_left(starts, section.address)
+        starts.insert(k, section.address)
+        entries.insert(k, entry)
+        if section.dims:
+            self.reach = max(self.reach, entry.end - section.address)
+
+    def remove(self, entry: Entry) -> None:
+        section = entry.section
+        del self.exact[section]
+        entries, starts = self._lists(section)
+        k = bisect_left(starts, section.address)
+        del starts[k], entries[k]
+        if not self.packed:
+            self.reach = 0
+
+    def search(self, section: Section) -> tuple[Entry | None, Entry | None]:
+        """Return the entry that holds all of ``section``, else one that holds a part of it."""
+        entry = self.exact.get(section)
+        if entry is not None:
+            return entry, None
+        address = section[1]
+        if not section[3]:
+            return self.search(Section(section[0], address, (), 1))
+        end = section.end if section[2] else address + section[3]
+        starts = self.dense_starts
+        k = bisect_right(starts, address)
+        if k:
+            entry = self.dense[k - 1]
+            if entry.end >= end:
+                return entry, None
+            if entry.end > address and overlaps(entry.section, section):
+                return None, entry
+        while k < len(starts) and starts[k] < end:
+            entry = self.dense[k]
+            if overlaps(entry.section, section):
+                return None, entry
+            k += 1
+        return self._search_packed(section, address, end) if self.packed else (None, None)
+
+    def _search_packed(self, section: Section, address: int, end: int) -> tuple[Entry | None, Entry | None]:
+        starts = self.packed_starts
+        for k in range(bisect_right(starts, address - self.reach), bisect_left(starts, end)):
+            entry = self.packed[k]
+            if entry.end > address:
+                if covers(entry.section, section):
+                    return entry, None
+                if overlaps(entry.section, section):
+                    return None, entry
+        return None, None
+
+    def _lists(self, section: Section) -> tuple[list[Entry], list[int]]:
+        return (self.packed, self.packed_starts) if section.dims else (self.dense, self.dense_starts)

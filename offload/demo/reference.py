@@ -1,0 +1,96 @@
+"""What a transform is compared with: another library's, and sums written out, which share nothing with any library."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Array = np.ndarray[Any, Any]
+
+N_SUMS = 8
+"""Values of the transform that are summed directly. The simulated device calls the same library as `reference`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The transform of a field: all of it by a library, and ``sums[i]`` at ``places[i]`` by direct summation."""
+
+    transform: Array
+    places: Array
+    sums: Array
+
+    def relative_error(self, slab: Array) -> float:
+        """Return max |difference| / max |expected|, from the library or the sums; NaN if one of the values is."""
+        pairs = zip(slab, self.transform, strict=True)
+        with np.errstate(invalid="ignore", over="ignore"):  # of values that are not finite; they are told
+            scale = float(np.max([np.abs(plane).max() for plane in self.transform]))
+            worst = float(np.max([np.abs(plane - right).max() for plane, right in pairs]))
+            apart = float(np.abs(slab[tuple(self.places.T)] - self.sums).max())
+        error = float(np.max([worst, apart]))  # NaN, if one is
+        return error / scale if scale else error
+
+
+def reference(source: Any, shape: tuple[int, ...], load: Callable[[Array, Any], None]) -> Expected:
+    """Return what the transform of a field is, in double precision.
+
+    Raises
+    ------
+    ClauseError
+        This machine has not the memory for it.
+    """
+    nbytes = source.size * 16 * (1 if library() == "scipy.fft" else 2)
+    physical_nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        if nbytes > physical_nbytes:
+            raise MemoryError  # noqa: TRY301  # told below, with NumPy's
+        whole = np.empty(shape, np.complex128)
+        with np.errstate(all="ignore"):  # as in `Expected.relative_error`
+            load(whole, source)
+            places, sums = direct_sums(whole)
+            whole = _transform(whole)
+    except MemoryError as error:
+        raise ClauseError(
+            f"--verify takes {nbytes:,} bytes of host memory for the reference in double precision; this machine has "
+            f"{physical_nbytes:,}: transform a smaller field, or leave --verify out"
+        ) from error
+    return Expected(whole, places, sums)
+
+
+def library() -> str:
+    """Return the name of the library that `reference` calls."""
+    return "scipy.fft" if find_spec("scipy") else "numpy.fft"
+
+
+def _transform(whole: Array) -> Array:
+    if library() == "numpy.fft":
+        return np.fft.fftn(whole)
+    from scipy.fft import fftn
+
+    transform: Array = fftn(whole, overwrite_x=True, workers=-1)
+    return transform
+
+
+def direct_sums(field: Array, count: int = N_SUMS) -> tuple[Array, Array]:
+    """Return ``count`` random places, as rows, and the values of the transform there, summed in complex128.
+
+    Costs ``count`` multiplications and additions for each element of the field.
+    """
+    places = np.random.default_rng(0).integers(0, field.shape, (count, 3))
+    # The product modulo the length first, so that the angles keep all digits.
+    z, y, x = (
+        np.exp(-2j * np.pi / length * (np.outer(np.arange(length), places[:, axis]) % length))
+        for axis, length in enumerate(field.shape)
+    )
+    sums = np.zeros(count, np.complex128)
+    for plane, factors in zip(field, z, strict=True):
+        sums += factors * ((plane @ x) * y).sum(axis=0)
+    return places, sums

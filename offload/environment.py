@@ -1,0 +1,333 @@
+"""The data environment of one device: the rules of the present table, carried out on its streams.
+
+The table plans a construct and counts; here memory is allocated, copies are enqueued, and each entry remembers who
+wrote it last and who uses it, so that constructs which share an entry follow each other in stream order. The lock is
+held from plan to commit. Copies are enqueued outside of it, since one of pageable memory takes as long as the
+copy; an entry whose copy-in is just being enqueued says so, and another construct that needs it is put off.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.data.declared import declarations
+from offload.data.entries import Origin
+from offload.data.leaving import LeavingIndex
+from offload.data.maptypes import MapType
+from offload.data.present import MapItem, PresentTable, correspond
+from offload.errors import DeviceLostError, DeviceMemoryError, MapError
+from offload.items import array_section, label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from offload.data.entries import Entry
+    from offload.data.leaving import Leaving
+    from offload.data.plans import EnterPlan
+    from offload.devices.base import Device
+    from offload.devices.streams import Lane, Point
+    from offload.storage import Section
+
+_BYTE = np.dtype("u1")
+
+_COPYING: Any = object()
+"""Stands for an entry's last write while its copy-in is being enqueued."""
+
+
+class PutOffError(Exception):
+    """The launch has to be tried again later; nothing has changed."""
+
+
+class DataEnvironment:
+    """The mappings of one device.
+
+    Attributes
+    ----------
+    device : Device
+    table : PresentTable
+    declared : int
+        The state of the process's declarations that the device has taken in.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.table = PresentTable(device.number)
+        self.declared = 0
+        self._lock = threading.Lock()
+        self._leaving = LeavingIndex()
+        self._leaving_on: dict[Lane, deque[Leaving]] = {}
+
+    # -- constructs ----------------------------------------------------------------------------------
+    def enter(self, items: Sequence[MapItem], lane: Lane) -> EnterPlan:
+        """Map the items of one construct and enqueue their copies-in.
+
+        Raises
+        ------
+        MapError, DeviceMemoryError
+            Nothing has changed.
+        """
+        device = self.device
+        with self._lock:
+            plan = self.table.enter(items)
+            if any(entry.last_write is _COPYING for entry in plan.counted):
+                raise PutOffError
+            earlier: list[Any] = [entry.last_write for entry in plan.counted if entry.last_write is not None]
+            if self._leaving:
+                earlier += self._copies_back_to(plan.created)
+            buffers = self._allocate(plan, lane)
+            overwritten = [entry for _, entry in plan.copies if entry.users]
+            written = {id(entry): entry for entry in (*plan.created, *(entry for _, entry in plan.copies))}
+            self.table.commit(plan, buffers)
+            for entry in written.values():
+                entry.last_write = _COPYING
+        try:
+            for entry in overwritten:
+                earlier += entry.users.values()
+            lane.wait_for(earlier)
+            for item, entry in plan.copies:
+                device.copy(self.view(entry, item.host), item.host, lane.stream)
+        except BaseException:
+            with self._lock:
+                self.table.undo(plan)
+            raise
+        finally:
+            point = None
+            try:
+                if written:
+                    point = lane.mark()
+            finally:
+                for entry in written.values():
+                    entry.last_write = point
+        return plan
+
+    def exit(self, items: Sequence[MapItem], lane: Lane) -> list[object]:
+        """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done."""
+        with self._lock:
+            plan = self.table.exit(items)
+            removed = set(plan.removed)
+            self._follow_users(lane, [*removed, *(entry for _, entry in plan.copies)])
+            self.table.commit_exit(plan)
+            leaving = [self._leaving.add(item.section) for item, entry in plan.copies if entry in removed]
+            staying = [entry for entry, *_ in plan.counts if entry not in removed]
+            for item, entry in plan.copies:
+                if entry not in removed:
+                    self.device.copy(item.host, self.view(entry, item.host), lane.stream)
+            self._note_use(lane, staying)
+        try:
+            for item, entry in plan.copies:
+                if entry in removed:
+                    self.device.copy(item.host, self.view(entry, item.host), lane.stream)
+        finally:
+            if leaving:
+                self._note_leaving(lane, leaving)
+        return [*(entry.buffer for entry in removed), *(item.host for item in items)]
+
+    def _copies_back_to(self, entries: Iterable[Entry]) -> list[Point]:
+        """Return where copies back to the storage of new entries end, which their copies in must follow."""
+        points = [copy.point for entry in entries for copy in self._leaving.meeting(entry.section)]
+        if None in points:
+            raise PutOffError
+        return points
+
+    def _note_leaving(self, lane: Lane, copies: list[Leaving]) -> None:
+        with self._lock:
+            try:
+                point = lane.mark()
+            except DeviceLostError:
+                for copy in copies:
+                    self._leaving.remove(copy)
+                raise
+            for copy in copies:
+                copy.point = point
+            self._leaving_on.setdefault(lane, deque()).extend(copies)
+
+    def arrived(self, end: Point) -> None:
+        """Forget the copies back that a lane has done."""
+        with self._lock:
+            copies = self._leaving_on.get(end.lane)
+            while copies and copies[0].point.sequence <= end.sequence:
+                self._leaving.remove(copies.popleft())
+
+    def undo(self, plan: EnterPlan, lane: Lane) -> list[object]:
+        """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here."""
+        with self._lock:
+            removed = self.table.undo(plan)
+            self._follow_users(lane, removed)
+            self._note_use(lane, [entry for entry in plan.counted if entry not in removed])
+        return [*(entry.buffer for entry in removed), *(item.host for item in plan.items)]
+
+    def update(self, items: Sequence[MapItem], lane: Lane) -> list[object]:
+        """Enqueue the copies of an update; return what must live until they are done.
+
+        That includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
+
+        Raises
+        ------
+        NotPresentError
+            Nothing has been copied.
+        """
+        with self._lock:
+            copies = self.table.update(items)
+            used = _distinct(entry for _, entry in copies)
+            written = _distinct(entry for item, entry in copies if item.map_type.copies_in)
+            if any(entry.last_write is _COPYING for entry in used):
+                raise PutOffError
+            earlier: list[Any] = [entry.last_write for entry in used if entry.last_write is not None]
+            for entry in written:
+                earlier += entry.users.values()
+                entry.last_write = _COPYING
+        point = None
+        try:
+            lane.wait_for(earlier)
+            for item, entry in copies:
+                array = self.view(entry, item.host)
+                dst, src = (array, item.host) if item.map_type.copies_in else (item.host, array)
+                self.device.copy(dst, src, lane.stream)
+        finally:
+            try:
+                if copies:
+                    point = lane.mark()
+            finally:
+                with self._lock:
+                    for entry in written:
+                        entry.last_write = point
+                    for entry in used if point is not None else ():
+                        entry.users[lane] = point
+        return [*(entry.buffer for entry in used), *(item.host for item in items)]
+
+    # -- storage that no construct ends --------------------------------------------------------------
+    def associate(self, item: MapItem, buffer: Any) -> None:
+        """Make a user's device array the corresponding storage of an item, until `disassociate`.
+
+        Raises
+        ------
+        MapError
+            The item, or a part of it, has other corresponding storage, or its rows interleave.
+        """
+        with self._lock:
+            entry = self._associated(item)
+            if entry is None or self.device.section(entry.buffer) != self.device.section(buffer):
+                self.table.insert(item, buffer, Origin.ASSOCIATED)
+
+    def disassociate(self, item: MapItem) -> None:
+        """Undo `associate`, and wait for what has been enqueued with the array.
+
+        Raises
+        ------
+        MapError
+            The item was not associated, or a structured region still holds it.
+        """
+        with self._lock:
+            entry = self._associated(item)
+            if entry is None:
+                raise MapError(
+                    f"{item.label} is not associated on device {self.device.number}; "
+                    "give the array that target_associate_ptr was given"
+                )
+            if entry.structured:
+                raise MapError(
+                    f"{item.label} is still held by {entry.structured} regions on device {self.device.number}; "
+                    "disassociate it after their end"
+                )
+            points: list[Any] = [*entry.users.values(), entry.last_write]
+            self.table.discard(entry)
+        for point in points:
+            if point is not None and point is not _COPYING:
+                point.event.synchronize()
+
+    def _associated(self, item: MapItem) -> Entry | None:
+        entry = self.table.at(item.section)
+        return entry if entry is not None and entry.origin is Origin.ASSOCIATED else None
+
+    def take_declared(self) -> None:
+        """Give storage to what `declare_target` has named, with the host's values of now; wait for the copies.
+
+        What another mapping holds is left for a later call.
+
+        Raises
+        ------
+        DeviceMemoryError
+            Some arrays have no storage yet; the next call tries again.
+        """
+        with self._lock:
+            version, is_done = declarations.version, True
+            for array in declarations.arrays():
+                section = array_section(array)
+                entry, other = self.table.search(section)
+                if entry is None and other is None:
+                    self._declare(array, section)
+                elif entry is None or entry.origin is Origin.MAPPED:
+                    is_done = False
+            if is_done:
+                self.declared = version
+
+    def _declare(self, array: Any, section: Section) -> None:
+        device = self.device
+        stream = device.new_stream()  # nothing of the program can hold it up
+        address = array.__array_interface__["data"][0]
+        text = label(array)
+        item = MapItem(section, address, array.shape, array.strides, array.itemsize, MapType.TO, host=array, label=text)
+        buffer = device.alloc((section.nbytes,), _BYTE, stream)
+        entry = self.table.insert(item, buffer, Origin.DECLARED)
+        try:
+            device.copy(self.view(entry, array), array, stream)
+            stream.synchronize()
+        except BaseException:
+            self.table.discard(entry)
+            raise
+
+    def corresponding(self, host: Any) -> Any:
+        """Return the device array that corresponds to a host array; None unless all of it is present."""
+        with self._lock:
+            entry, _ = self.table.search(array_section(host))
+        return None if entry is None or not host.size else self.view(entry, host)
+
+    # -- what these share ----------------------------------------------------------------------------
+    def forget(self) -> None:
+        """Drop all mappings, as the device is closed."""
+        self.table = PresentTable(self.device.number)
+
+    def view(self, entry: Entry, host: Any) -> Any:
+        """Return the device array that corresponds to a host array inside an entry."""
+        address = host.__array_interface__["data"][0]
+        offset, strides = correspond(entry, address, host.shape, host.strides, host.itemsize)
+        return self.device.view(entry.buffer, offset, host.shape, strides, host.dtype)
+
+    def _allocate(self, plan: EnterPlan, lane: Lane) -> list[Any]:
+        buffers: list[Any] = []
+        for entry in plan.created:
+            try:
+                buffers.append(self.device.alloc((entry.nbytes,), _BYTE, lane.stream))
+            except DeviceMemoryError as error:
+                buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
+                error.add_note(
+                    f"to map {entry.label} ({entry.nbytes:,} bytes) on device {self.device.number}; "
+                    f"mapped there: {self._largest_mappings()}"
+                )
+                raise
+        return buffers
+
+    def _largest_mappings(self) -> str:
+        largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
+        return ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
+
+    def _follow_users(self, lane: Lane, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            points: list[Any] = list(entry.users.values())
+            if entry.last_write is not None and entry.last_write is not _COPYING:
+                points.append(entry.last_write)
+            lane.wait_for(points)
+
+    def _note_use(self, lane: Lane, entries: Sequence[Entry]) -> None:
+        if entries:
+            point = lane.mark()
+            for entry in entries:
+                entry.users[lane] = point
+
+
+def _distinct(entries: Iterable[Entry]) -> list[Entry]:
+    return list(dict.fromkeys(entries))

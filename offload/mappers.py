@@ -1,0 +1,353 @@
+"""Mappers: how an object of a class is mapped, and the copy of it that a body receives.
+
+Theory of operation
+-------------------
+A mapper is a function from an object to map clauses. `expand_object` calls it, and the mappers of the objects among its
+items, and leaves an `Expansion`: the arrays to map, each with its effective type, and the objects that they were
+found in. The rest of the library sees the arrays only; they are items of the construct as any others, so that the
+present table counts each once a construct.
+
+A mapper yields arrays, not names of attributes. `Expansion.rebuilt` finds them again in the object, by the storage that
+they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. One of which a
+section was mapped becomes the array of that section, as for an argument of a target region. The object itself is
+never written to: the copy is shallow, and only its mapped attributes differ.
+
+Rejected: asking mappers for the names of attributes (OpenMP's clauses are list items, and sections of them), and
+proxies that translate on access (a body passes its object on to code that knows the class).
+
+OpenMP 5.2, 5.8.8 "declare mapper Directive".
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.clauses import MapClause
+from offload.data.maptypes import MapType
+from offload.errors import ClauseError, MapError
+from offload.items import MAPPERS, array_section, is_device_array, label, mapper_of
+from offload.storage import covers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from offload.storage import Section
+
+_ALLOC, _TO, _FROM, _TOFROM = MapType.ALLOC, MapType.TO, MapType.FROM, MapType.TOFROM
+
+DECAY: Final[dict[MapType, dict[MapType, MapType]]] = {
+    _ALLOC: {_ALLOC: _ALLOC, _TO: _ALLOC, _FROM: _ALLOC, _TOFROM: _ALLOC},
+    _TO: {_ALLOC: _ALLOC, _TO: _TO, _FROM: _ALLOC, _TOFROM: _TO},
+    _FROM: {_ALLOC: _ALLOC, _TO: _ALLOC, _FROM: _FROM, _TOFROM: _FROM},
+    _TOFROM: {_ALLOC: _ALLOC, _TO: _TO, _FROM: _FROM, _TOFROM: _TOFROM},
+    MapType.RELEASE: dict.fromkeys((_ALLOC, _TO, _FROM, _TOFROM), MapType.RELEASE),
+    MapType.DELETE: dict.fromkeys((_ALLOC, _TO, _FROM, _TOFROM), MapType.DELETE),
+}
+"""The type that an item of a mapper has, by the type that the object is mapped with and the one in the mapper."""
+
+
+class Modifiers(NamedTuple):
+    """The modifiers of a list item; those of the object's clause and of its mapper's are united."""
+
+    always: bool = False
+    present: bool = False
+    close: bool = False
+
+    def __or__(self, other: Modifiers) -> Modifiers:
+        return Modifiers(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+PLAIN: Final = Modifiers()
+"""No modifiers."""
+
+
+class Leaf(NamedTuple):
+    """An array that a mapper maps, with the type and modifiers that it has in the end."""
+
+    array: np.ndarray[Any, Any]
+    map_type: MapType
+    modifiers: Modifiers
+
+
+def declare_mapper(cls: type, fn: Callable[[Any], Any], name: str = "default") -> None:
+    """Declare how objects of a class are mapped.
+
+    Parameters
+    ----------
+    cls : type
+        The class; its subclasses are mapped alike unless they have a mapper of this name themselves.
+    fn : callable
+        ``fn(obj)`` returns or yields map items: ``tofrom(obj.x)``, ``to(obj.index)``, a bare array for ``tofrom``;
+        objects that have mappers are items too.
+    name : str
+        Map clauses select it by ``mapper=``; ``"default"`` is the one for clauses without and for arguments.
+
+    Raises
+    ------
+    ClauseError
+        ``cls`` is no class, or one that has a meaning of its own (arrays, numbers, strings); ``fn`` is not callable.
+
+    Notes
+    -----
+    Holds for the process; a second declaration replaces the first. ``fn`` is called at each construct that maps such
+    an object, with ``nowait`` too, at the call. OpenMP 5.2, 5.8.8 "declare mapper Directive"; deviation: the body
+    receives a copy of the object, so that attributes which it assigns stay there.
+    """
+    given: Any = cls
+    if not isinstance(given, type) or given is object or issubclass(given, _OWN_MEANING):
+        raise ClauseError(
+            f"declare_mapper: {cls!r:.60} cannot have a mapper; name a class of your own, "
+            "since arrays, numbers and strings have a meaning already"
+        )
+    if not callable(fn):
+        raise ClauseError(f"declare_mapper: {fn!r:.60} is not callable; give a function from an object to map clauses")
+    if type(name) is not str or not name:
+        raise ClauseError(f"declare_mapper: name={name!r:.60} is not a name; use a string, or leave it out")
+    MAPPERS[cls, name] = fn
+
+
+_OWN_MEANING = (np.ndarray, np.generic, int, float, complex, str, bytes, type(None), MapClause)
+
+
+def expand(item: Any, map_type: MapType, mapper: str | None = None) -> list[Leaf]:
+    """Return the arrays that a list item stands for: itself, or what its mapper maps.
+
+    Parameters
+    ----------
+    item : array or object with a mapper
+    map_type : MapType
+        What the item is mapped with. For ``target update``: `MapType.TO` or `MapType.FROM`; those leaves move whose
+        type is the same then.
+    mapper : str, optional
+        The mapper's name.
+
+    Raises
+    ------
+    ClauseError, MapError
+        As `expand_object`.
+    """
+    if isinstance(item, np.ndarray):
+        return [Leaf(item, map_type, PLAIN)]
+    return list(expand_object(item, map_type, mapper).leaves())
+
+
+def expand_object(
+    item: Any,
+    map_type: MapType,
+    mapper: str | None = None,
+    modifiers: Modifiers = PLAIN,
+    _outer: tuple[Any, ...] = (),
+) -> Expansion:
+    """Return what the mapper of an object maps, nested mappers included.
+
+    Raises
+    ------
+    ClauseError
+        The object has no such mapper, or the mapper gave something that is no map item.
+    MapError
+        Mappers lead back to an object that is just being expanded.
+    """
+    if any(item is outer for outer in _outer):
+        path = " → ".join(type(part).__name__ for part in (*_outer, item))
+        raise MapError(
+            f"the mapper of {type(item).__name__} leads back to the same object ({path}); "
+            "map each object once, from the one that owns it"
+        )
+    function = mapper_of(item, mapper)
+    if function is None:
+        raise ClauseError(
+            f"{type(item).__name__} {item!r:.60} has no mapper {mapper or 'default'!r}; declare_mapper declares one"
+        )
+    expansion = Expansion(item)
+    given = function(item)
+    for clause in (given,) if isinstance(given, (MapClause, np.ndarray)) else _iterated(given, item):
+        inner = clause if isinstance(clause, MapClause) else None
+        inner_type = inner.map_type if inner is not None else MapType.TOFROM
+        effective = DECAY[map_type].get(inner_type)
+        if effective is None:
+            raise ClauseError(
+                f"the mapper of {type(item).__name__} gives map({inner_type.word}: …); "
+                "a mapper's items are alloc, to, from_ or tofrom"
+            )
+        united = modifiers
+        if inner is not None:
+            united |= Modifiers(inner.always, inner.present, inner.close)
+        for part in inner.items if inner is not None else (clause,):
+            if isinstance(part, np.ndarray):
+                array_section(part)  # refuses Python objects
+                expansion.own.append(Leaf(part, effective, united))
+            elif mapper_of(part, inner.mapper if inner is not None else None) is not None:
+                nested = inner.mapper if inner is not None else None
+                expansion.parts[id(part)] = expand_object(part, effective, nested, united, (*_outer, item))
+            else:
+                raise ClauseError(_no_item(part, item))
+    return expansion
+
+
+def _iterated(given: Any, item: Any) -> Iterator[Any]:
+    try:
+        return iter(given)
+    except TypeError:
+        raise ClauseError(_no_item(given, item)) from None
+
+
+def _no_item(part: Any, item: Any) -> str:
+    what = "device array" if is_device_array(part) else type(part).__name__
+    return (
+        f"the mapper of {type(item).__name__} gives {what} {label(part):.60}, which is no map item; "
+        "give to(…), from_(…), tofrom(…) or alloc(…) of host arrays and of objects that have a mapper"
+    )
+
+
+class Expansion:
+    """What a mapper made of one object.
+
+    Attributes
+    ----------
+    item : object
+        The object.
+    own : list of Leaf
+        Arrays that its own mapper named.
+    parts : dict
+        Expansions of objects that its own mapper named, by `id`; each keeps its object alive.
+    """
+
+    __slots__ = ("item", "own", "parts")
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+        self.own: list[Leaf] = []
+        self.parts: dict[int, Expansion] = {}
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Yield the arrays of this object and of those nested in it."""
+        yield from self.own
+        for part in self.parts.values():
+            yield from part.leaves()
+
+    def rebuilt(self, corresponding: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
+        """Return a shallow copy whose mapped attributes are what ``corresponding`` makes of the host's arrays.
+
+        Raises
+        ------
+        MapError
+            Several sections of an attribute were mapped, so that there is no one array of it on the device.
+        """
+        attributes = _attributes(self.item)
+        finder = _Finder(self, attributes, corresponding)
+        changed = {}
+        for name, value in attributes.items():
+            now = finder.swap(value, name)
+            if now is not value:
+                changed[name] = now
+        if isinstance(self.item, tuple) and hasattr(self.item, "_replace"):
+            return self.item._replace(**changed)
+        duplicate = copy.copy(self.item)
+        in_dict: dict[str, Any] = getattr(duplicate, "__dict__", {})
+        for name, value in changed.items():
+            if name in in_dict:
+                in_dict[name] = value
+            else:
+                object.__setattr__(duplicate, name, value)  # a frozen class refuses its own __setattr__
+        return duplicate
+
+
+class _Finder:
+    """Finds the mapped arrays of one object in its attributes."""
+
+    __slots__ = ("_corresponding", "_expansion", "_parts", "_sections", "_unnamed")
+
+    def __init__(
+        self,
+        expansion: Expansion,
+        attributes: dict[str, Any],
+        corresponding: Callable[[np.ndarray[Any, Any]], Any],
+    ) -> None:
+        self._expansion = expansion
+        self._corresponding = corresponding
+        self._parts: dict[int, Any] = {}
+        self._sections = [array_section(leaf.array) for leaf in expansion.own]
+        held = [array_section(array) for array in _arrays(list(attributes.values()))]
+        # What no attribute is, nor lies in, is a section of one.
+        self._unnamed: list[tuple[Section, np.ndarray[Any, Any]]] = [
+            (section, leaf.array)
+            for section, leaf in zip(self._sections, expansion.own, strict=True)
+            if not any(_holds(section, other) for other in held)
+        ]
+
+    def swap(self, value: Any, name: str) -> Any:
+        """Return what stands for an attribute on the device; the value itself where nothing of it was mapped."""
+        if isinstance(value, np.ndarray):
+            return self._swap_objects(value, name) if value.dtype.hasobject else self._swap_array(value, name)
+        part = self._expansion.parts.get(id(value))
+        if part is not None:
+            if id(value) not in self._parts:
+                self._parts[id(value)] = part.rebuilt(self._corresponding)
+            return self._parts[id(value)]
+        if type(value) in (list, tuple):
+            swapped = [self.swap(element, name) for element in value]
+            if any(new is not old for new, old in zip(swapped, value, strict=True)):
+                return type(value)(swapped)
+        elif type(value) is dict:
+            swapped_values = {key: self.swap(element, name) for key, element in value.items()}
+            if any(swapped_values[key] is not element for key, element in value.items()):
+                return swapped_values
+        return value
+
+    def _swap_array(self, array: np.ndarray[Any, Any], name: str) -> Any:
+        section = array_section(array)
+        if any(_holds(mapped, section) for mapped in self._sections):
+            return self._corresponding(array)
+        inside = {part: view for part, view in self._unnamed if part.run_nbytes and covers(section, part)}
+        if len(inside) > 1:
+            raise MapError(
+                f"the mapper of {type(self._expansion.item).__name__} maps {len(inside)} sections of {name}, "
+                f"{label(array)}; map one section of it, or hold the parts in a list"
+            )
+        return self._corresponding(inside.popitem()[1]) if inside else array
+
+    def _swap_objects(self, array: np.ndarray[Any, Any], name: str) -> Any:
+        if array.dtype != object:
+            return array
+        swapped = array.copy()
+        for index, element in np.ndenumerate(array):
+            swapped[index] = self.swap(element, name)
+        pairs = zip(swapped.flat, array.flat, strict=True)
+        return swapped if any(new is not old for new, old in pairs) else array
+
+
+def _holds(outer: Section, inner: Section) -> bool:
+    return outer == inner or bool(inner.run_nbytes and covers(outer, inner))
+
+
+def _attributes(item: Any) -> dict[str, Any]:
+    """Return the attributes of an object, those in slots included."""
+    if isinstance(item, tuple) and hasattr(item, "_asdict"):
+        return dict(item._asdict())
+    found: dict[str, Any] = {}
+    for cls in type(item).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            private = slot.startswith("__") and not slot.endswith("__")
+            name = f"_{cls.__name__.lstrip('_')}{slot}" if private else slot
+            if name not in ("__dict__", "__weakref__") and hasattr(item, name):
+                found[name] = getattr(item, name)
+    found.update(getattr(item, "__dict__", {}))
+    return found
+
+
+def _arrays(values: list[Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the arrays among values, and in the lists, tuples and dictionaries among them."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            if not value.dtype.hasobject:
+                yield value
+            elif value.dtype == object:
+                yield from _arrays(value.ravel().tolist())
+        elif type(value) in (list, tuple):
+            yield from _arrays(list(value))
+        elif type(value) is dict:
+            yield from _arrays(list(value.values()))

@@ -1,0 +1,169 @@
+"""`target_update`: transfers between host arrays and their corresponding storage, whatever the counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.clauses import as_tuple, check_depend, check_device, symbolic
+from offload.data.maptypes import MapType
+from offload.directives import call_site
+from offload.errors import ClauseError, MapError
+from offload.items import array_section, is_device_array, label, mapper_of
+from offload.launch import device_maker
+from offload.mappers import expand
+from offload.regions import map_item
+from offload.runtime import here
+from offload.storage import overlaps
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from offload.data.present import MapItem
+    from offload.devices.streams import Lane
+    from offload.launch import DevicePlace
+    from offload.tasks.task import Frame
+
+
+def target_update(
+    *,
+    to: Any = (),
+    from_: Any = (),
+    present: bool = False,
+    depend: Any = (),
+    nowait: bool = False,
+    device: int | None = None,
+    if_: bool = True,
+) -> Task | None:
+    """Copy between host arrays and their corresponding storage on a device; counts do not change.
+
+    Parameters
+    ----------
+    to, from_ : list of arrays
+        Host arrays or views of any strides, copied to the device and from it; what lies between their elements is not
+        touched. At least one. Items that are absent, or present in part, are ignored, and so are ones without elements.
+        Of an object with a mapper, what its mapper moves in that direction.
+    present : bool
+        An item that is not wholly present is an error; of one without elements, the address has to be present.
+    depend, nowait, device
+        As for `target_enter_data`.
+    if_ : bool
+        False: nothing is copied, dependences hold.
+
+    Returns
+    -------
+    Task or None
+        The task, with ``nowait``.
+
+    Raises
+    ------
+    ClauseError, DependError
+        No item, one in both clauses, one that is no host array, or other wrong clauses.
+    MapError
+        An item of ``from_`` is read-only.
+    NotPresentError
+        With ``present``, where an item is not wholly present; with ``nowait`` from ``result()``.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until the copies are done. *Costs* a copy of each item that is present. It follows the
+    last write of the storage, and a copy to the device follows its other users too. On the host it copies nothing.
+    OpenMP 5.2, 13.9 "target update Construct"; 5.9 "Data-Motion Clauses".
+    """
+    items = _items(to, from_, present=bool(present))
+    dependences = check_depend(depend)
+    if symbolic(dependences):
+        raise ClauseError("target_update: list items written as strings belong to decorators; name the array itself")
+    scope = here()
+    runtime = scope.runtime
+    frame = scope.frame("target_update")
+    place = runtime.place(frame, check_device(device))
+    site = call_site("target update", runtime)
+    if place is None or not if_:
+
+        def make(frame: Frame) -> Task:
+            return Task(site, _nothing, (), None, frame)
+    else:
+        make = device_maker(site, None, place, UpdateWork(items))  # type: ignore[assignment]  # a DeviceTask is a Task
+    task: Task = runtime.encounter(scope, frame, make, dependences, deferred=bool(nowait))
+    return task if nowait else None
+
+
+def _nothing() -> None:
+    """Do nothing: the body of an update without a device."""
+
+
+class UpdateWork:
+    """Copy items to or from the device, as their map types say. See `offload.regions` for what a work is."""
+
+    __slots__ = ("_held", "_items")
+
+    run = None
+    takes_device_arrays = False
+
+    def __init__(self, items: Sequence[MapItem]) -> None:
+        self._items = items
+        self._held: list[object] = []
+
+    def again(self) -> UpdateWork:
+        return UpdateWork(self._items)
+
+    def hosts(self) -> Iterable[Any]:
+        return (item.host for item in self._items)
+
+    def begin(self, place: DevicePlace, lane: Lane) -> None:
+        self._held = place.update(self._items, lane)
+
+    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
+        return self._held
+
+    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
+        return self._held
+
+
+def _items(to: Any, from_: Any, *, present: bool) -> list[MapItem]:
+    """Return the evaluated list items of both clauses; raise as `target_update` says."""
+    if not as_tuple(to) and not as_tuple(from_):
+        raise ClauseError("target_update names no list item; give to=[…], from_=[…] or both")
+    incoming = _evaluated(as_tuple(to), MapType.TO, present=present)
+    outgoing = _evaluated(as_tuple(from_), MapType.FROM, present=present)
+    for one in incoming:
+        for other in outgoing:
+            if overlaps(one.section, other.section):
+                raise ClauseError(
+                    f"target_update: {one.label} in `to` and {other.label} in `from_` share storage; "
+                    "an item is copied one way; use two updates"
+                )
+    return incoming + outgoing
+
+
+def _evaluated(given: Iterable[Any], map_type: MapType, *, present: bool) -> list[MapItem]:
+    """Return the items of one clause; of an object with a mapper, those that it moves in this direction."""
+    items = []
+    for item in given:
+        if mapper_of(item) is None:
+            items.append(_item(item, map_type, present=present))
+        else:
+            items += [
+                _item(leaf.array, map_type, present=present or leaf.modifiers.present)
+                for leaf in expand(item, map_type)
+                if leaf.map_type is map_type
+            ]
+    return items
+
+
+def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
+    text = label(array)
+    what = f"target_update({map_type.word}: {text:.60})"
+    if isinstance(array, str):
+        raise ClauseError(f"{what}: list items written as strings belong to decorators; name the array itself")
+    if is_device_array(array):
+        raise ClauseError(f"{what} is a device array; name the host array that it corresponds to, or use target_memcpy")
+    if not isinstance(array, np.ndarray):
+        raise ClauseError(f"{what} is a {type(array).__name__}, not an array; update arrays, views or section(…)")
+    array_section(array)  # refuses Python objects
+    if map_type.copies_out and not array.flags.writeable:
+        raise MapError(f"{what}: the array is read-only, so nothing can be copied to it")
+    return map_item(array, map_type, text, present=present)
