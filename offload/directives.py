@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offload.data.present import MapItem
     from offload.launch import DevicePlace
     from offload.runtime import Runtime
-    from offload.tasks.engine import Scope
+    from offload.tasks.scope import Scope
     from offload.tasks.task import Frame
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from offload.arguments import Private
     from offload.mappers import Expansion
     from offload.runtime import Runtime
-    from offload.tasks.engine import Scope
+    from offload.tasks.scope import Scope
     from offload.tasks.task import Frame
 
 

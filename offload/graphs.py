@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offload.clauses import Dependence
     from offload.events.event import Event
     from offload.runtime import Runtime
-    from offload.tasks.engine import Scope
+    from offload.tasks.scope import Scope
     from offload.tasks.task import Site
 
 _wait_numbers = count(1)
@@ -94,8 +94,8 @@ class _WaitRun:
 class _Again:
     """Makes the task of a node again.
 
-    ``call`` is what a host task's body is and is given: who asks what the node may do looks there. Device work fulfils no
-    event, and what it is given is device memory.
+    ``call`` is what a host task's body is and is given: who asks what the node may do looks there. Device work fulfils
+    no event, and what it is given is device memory.
     """
 
     __slots__ = ("_default_device", "_make", "call")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.base import Device
-    from offload.tasks.engine import Engine, Scope
+    from offload.tasks.engine import Engine
+    from offload.tasks.scope import Scope
     from offload.tasks.task import Frame, Site
 
 _RETRIES = 16

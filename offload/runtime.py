@@ -33,7 +33,8 @@ from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.launch import DevicePlace
 from offload.tasks.depend import Tracker
-from offload.tasks.engine import Engine, Scope, current_scope
+from offload.tasks.engine import Engine
+from offload.tasks.scope import Scope, current_scope
 from offload.tasks.task import Frame, Task, TaskState, raise_failures
 
 if TYPE_CHECKING:

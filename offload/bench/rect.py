@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Copy boxes whose rows lie two apart, by target_memcpy_rect: from pageable and (on CUDA) pinned memory of the "
-        "host to the device and back, and inside of the device. Beside each: a contiguous copy of the same bytes by the same "
-        "routine, and NumPy's assignment of the same boxes on the host, in turn."
+        "host to the device and back, and inside of the device. Beside each: a contiguous copy of the same bytes by "
+        "target_memcpy, and NumPy's assignment of the same boxes on the host, in turn."
     )
     parser.add_argument("--devices", metavar="SPEC", help="as for Runtime; device 0 is measured")
     parser.add_argument(
@@ -87,7 +87,7 @@ def _shapes(nbytes: int, row_nbytes: int) -> Iterator[tuple[int, ...]]:
 def _cases(shape: tuple[int, ...], kind: str, repeat: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Measure a box for each kind of memory and direction."""
     whole = (*shape[:-2], shape[-2] * 2, shape[-1])
-    far, close = omp.target_alloc(whole), omp.target_alloc(shape)
+    far, close = omp.target_memset(omp.target_alloc(whole), 1), omp.target_memset(omp.target_alloc(shape), 1)
     memories: dict[str, Callable[[tuple[int, ...]], Any]] = {"pageable": lambda shape: np.empty(shape, np.uint8)}
     if kind == "cuda":
         memories["pinned"] = functools.partial(_pinned, omp.array_namespace(far))
@@ -119,7 +119,7 @@ def _compare(dst: Any, src: Any, packed: Any, repeat: int) -> dict[str, Any]:
     elif from_host:
         contiguous = (dst, packed)
     else:
-        spare = omp.target_alloc(dst.shape)
+        spare = omp.target_memset(omp.target_alloc(dst.shape), 1)
         contiguous = (spare, dst)
     calls: dict[str, Callable[[], Any]] = {
         "strided": lambda: omp.target_memcpy_rect(dst, src),
@@ -142,15 +142,18 @@ def _compare(dst: Any, src: Any, packed: Any, repeat: int) -> dict[str, Any]:
 
 
 def _table(figures: dict[str, Any]) -> Table:
-    title = f"target_memcpy_rect on {figures['device']}, GB/s: median of {figures['repeat']} (lowest to highest)"
-    shown = Table(title=title, title_justify="left")
-    for name in ("memory", "to", "box", *_COLUMNS, "strided / numpy"):
-        shown.add_column(name, justify="left" if name in {"memory", "to"} else "right")
+    title = f"target_memcpy_rect on {figures['device']}, GB/s: median of {figures['repeat']} (lowest, highest)"
+    shown = Table(
+        title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0), caption="ratio: strided / numpy"
+    )
+    shown.add_column("copy", no_wrap=True)
+    for name in ("box", *_COLUMNS, "ratio"):
+        shown.add_column(name, justify="right", no_wrap=True)
     for copy in figures["copies"]:
         cells = (
-            f"{one['median']:.1f} ({one['min']:.1f} to {one['max']:.1f})" for one in (copy[name] for name in _COLUMNS)
+            f"{one['median']:.1f} ({one['min']:.0f}, {one['max']:.0f})" for one in (copy[name] for name in _COLUMNS)
         )
         shown.add_row(
-            copy["memory"], copy["to"], " x ".join(map(str, copy["shape"])), *cells, f"{copy['over_numpy']:.2f}"
+            f"{copy['memory']} to {copy['to']}", "x".join(map(str, copy["shape"])), *cells, f"{copy['over_numpy']:.2f}"
         )
     return shown

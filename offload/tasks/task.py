@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from concurrent.futures import Future
 
-    from offload.tasks.engine import Engine, Parker
+    from offload.tasks.engine import Engine
+    from offload.tasks.scope import Parker
 
 _serial = count(1)
 _adding_callback = threading.Lock()

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from offload.errors import DependError, RuntimeClosedError
-from offload.tasks.engine import Engine, Parker, Scope
+from offload.tasks.engine import Engine
+from offload.tasks.scope import Parker, Scope
 from offload.tasks.task import Frame, Site, Task, TaskSet, raise_failures
 
 

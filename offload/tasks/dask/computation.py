@@ -13,8 +13,8 @@ from offload.tasks.task import Task, TaskSet, raise_failures
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    from offload.tasks.engine import Scope
     from offload.tasks.graph import Node
+    from offload.tasks.scope import Scope
 
 
 class Computation:
