@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 An argument is mapped, private, a device array, or passed as it is. Without clauses that follows from what the argument
-is, and `offload.regions.TargetWork` sees to it. `ArgumentRules` stands for the clauses that say otherwise; a target
-function without any has no rules and pays nothing. At a call, `ArgumentRules.decide` looks at the arguments by their
-*slot* (a position, or a keyword); each is in one clause at most:
+is, and `offload.target_region.TargetWork` sees to it. `ArgumentRules` stands for the clauses that say otherwise; a
+target function without any has no rules and pays nothing. At a call, `ArgumentRules.decide` looks at the arguments by
+their *slot* (a position, or a keyword); each is in one clause at most:
 
 ================================  ==================================================================
 ``firstprivate``                  storage of its own, with the contents that it has at the call
@@ -110,10 +110,14 @@ class ArgumentRules:
         A string names no parameter, or one is named in two clauses that contradict each other.
     """
 
-    __slots__ = ("_behaviour", "_clauses", "_mapped", "_names")
+    __slots__ = ("_behaviour", "_clauses", "_mapped", "_positional")
 
     def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
-        self._names = names
+        self._positional = [
+            name
+            for name, parameter in names.parameters.items()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
         self._clauses = [(clause, item) for clause in _SHARING for item in clauses.get(clause, ())]
         self._mapped = list(_listed(clauses.get("map", ())))
         self._behaviour: dict[str, str] = clauses.get("defaultmap", {})
@@ -129,11 +133,6 @@ class ArgumentRules:
                 if name in seen:
                     raise ClauseError(_contradiction(name, seen[name], clause))
                 seen[name] = clause
-
-    @property
-    def is_symbolic(self) -> bool:
-        """Whether a string among the clauses waits for the call."""
-        return any(isinstance(item, str) for _, item in self._clauses)
 
     def decide(
         self,
@@ -197,7 +196,7 @@ class ArgumentRules:
                 f"{clause}: {label(item)} is no argument of this call; pass it, since a body reaches "
                 "nothing else on the device"
             )
-        yield from ((slot, item) for slot in slots)
+        yield from ((slot, values[slot]) for slot in slots)  # as it was passed: the same storage, maybe transposed
 
     def _share(self, clause: str, slot: Slot, value: Any, decision: Decision, *, is_whole: bool, on_host: bool) -> None:
         """Note what a clause says about an argument."""
@@ -262,15 +261,12 @@ class ArgumentRules:
         yield from (slot for slot, value in values.items() if id(value) in mapped)
 
     def _slot(self, name: str, kwargs: Mapping[str, Any]) -> Slot:
-        if name in kwargs or name not in self._names.parameters:
-            return name
-        return list(self._names.parameters).index(name)
+        return name if name in kwargs or name not in self._positional else self._positional.index(name)
 
     def _label(self, slot: Slot) -> str:
-        parameters = list(self._names.parameters)
         if isinstance(slot, str):
             return repr(slot)
-        return repr(parameters[slot]) if slot < len(parameters) else str(slot)
+        return repr(self._positional[slot]) if slot < len(self._positional) else str(slot)
 
 
 def has_rules(clauses: Mapping[str, Any]) -> bool:

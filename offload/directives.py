@@ -22,7 +22,7 @@ from offload.data.maptypes import Construct
 from offload.errors import ClauseError
 from offload.items import array_section, is_device_array
 from offload.launch import device_maker
-from offload.regions import EnterDataWork, ExitDataWork, map_items
+from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, map_items
 from offload.runtime import here
 from offload.tasks.task import Site, Task, TaskSet, TaskState, raise_failures
 
@@ -252,7 +252,7 @@ class _Region:
 def _leave_data(construct: _DataConstruct, entry: Task) -> None:
     """Undo the entry of a region; one that failed has mapped nothing, and what is present is somebody else's."""
     if entry.failure is None:
-        construct.run(ExitDataWork, construct.items)
+        construct.run(EndDataWork, construct.items)
 
 
 class _Group:

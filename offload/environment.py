@@ -104,10 +104,13 @@ class DataEnvironment:
                     entry.last_write = point
         return plan
 
-    def exit(self, items: Sequence[MapItem], lane: Lane) -> list[object]:
-        """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done."""
+    def exit(self, items: Sequence[MapItem], lane: Lane, *, ends_region: bool = False) -> list[object]:
+        """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done.
+
+        ``ends_region``: as `PresentTable.exit` has it.
+        """
         with self._lock:
-            plan = self.table.exit(items)
+            plan = self.table.exit(items, ends_region=ends_region)
             removed = set(plan.removed)
             self._follow_users(lane, [*removed, *(entry for _, entry in plan.copies)])
             self.table.commit_exit(plan)

@@ -22,8 +22,9 @@ from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import VisibleNames, parse_item
 from offload.launch import device_maker
-from offload.regions import TargetWork, map_items, on_host
+from offload.regions import map_items
 from offload.runtime import here
+from offload.target_region import TargetWork, on_host
 from offload.tasks.task import Site, Task, check_event
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class DirectiveFunction:
         self._name = getattr(function, "__name__", type(function).__name__)
         self._location = f"{code.co_filename}:{code.co_firstlineno}" if code else "a callable without source"
         self._site: Site | None = None
+        self._visible: VisibleNames | None = None
         self._apply(clauses)
 
     def _apply(self, clauses: dict[str, Any]) -> None:
@@ -66,7 +68,12 @@ class DirectiveFunction:
         self._label: str | None = clauses.get("name")
         self._if: Any = clauses.get("if_", True)
         is_symbolic = symbolic(self._depend) or ("map" in clauses and symbolic(clauses["map"]))
-        self._names = VisibleNames(self._function) if is_symbolic or has_rules(clauses) else None
+        self._names = self._visible_names() if is_symbolic or has_rules(clauses) else None
+
+    def _visible_names(self) -> VisibleNames:
+        if self._visible is None:  # what `options` makes shares it
+            self._visible = VisibleNames(self._function)
+        return self._visible
 
     def options(self, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced.

@@ -49,6 +49,8 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
         A shape, dtype or device that means nothing.
     DeviceMemoryError
         There is not enough memory.
+    UnsupportedError
+        The device has no arrays of this dtype: CuPy has none of text, dates or the other byte order.
 
     Notes
     -----

@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -142,18 +143,27 @@ def _compare(dst: Any, src: Any, packed: Any, repeat: int) -> dict[str, Any]:
 
 
 def _table(figures: dict[str, Any]) -> Table:
-    title = f"target_memcpy_rect on {figures['device']}, GB/s: median of {figures['repeat']} (lowest, highest)"
+    title = f"target_memcpy_rect on {figures['device']}, GB/s: median of {figures['repeat']} (lowest-highest)"
+    caption = "ratio: strided / numpy, pair by pair"
     shown = Table(
-        title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0), caption="ratio: strided / numpy"
+        title=title, title_justify="left", caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
     shown.add_column("copy", no_wrap=True)
-    for name in ("box", *_COLUMNS, "ratio"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    for name in ("row", "box", *_COLUMNS, "ratio"):
+        shown.add_column(name, justify="right")
     for copy in figures["copies"]:
         cells = (
-            f"{one['median']:.1f} ({one['min']:.0f}, {one['max']:.0f})" for one in (copy[name] for name in _COLUMNS)
+            f"{_short(one['median'])} ({_short(one['min'])}-{_short(one['max'])})"
+            for one in (copy[name] for name in _COLUMNS)
         )
-        shown.add_row(
-            f"{copy['memory']} to {copy['to']}", "x".join(map(str, copy["shape"])), *cells, f"{copy['over_numpy']:.2f}"
-        )
+        row, unit = copy["row_nbytes"], " B"
+        for larger in (" KiB", " MiB"):
+            row, unit = (row >> 10, larger) if row >= 1024 else (row, unit)
+        names = (f"{copy['memory']}→{copy['to']}", f"{row}{unit}", f"{len(copy['shape'])}-D")
+        shown.add_row(*names, *cells, f"{copy['over_numpy']:.2f}")
     return shown
+
+
+def _short(rate: float) -> str:
+    """Return a rate with two digits or all before the point, so that a row fits a line."""
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"

@@ -140,10 +140,13 @@ class PresentTable:
         for entry in plan.counted:
             entry.increment(plan.counter)
 
-    def exit(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> ExitPlan:
+    def exit(
+        self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC, *, ends_region: bool = False
+    ) -> ExitPlan:
         """Plan the exit of a construct that counts in ``counter``; change nothing.
 
-        Items that are absent, or present in part, are ignored.
+        Items that are absent, or present in part, are ignored. At the end of a region that was entered with them
+        (``ends_region``) that is so with ``present`` too: they were present then, and what was deleted inside is over.
 
         Raises
         ------
@@ -156,7 +159,7 @@ class PresentTable:
         for item in plan.items:
             entry, other = self._index.search(item.section)
             if entry is None:
-                if item.present:
+                if item.present and not ends_region:
                     raise NotPresentError(self._absent(_clause(item), other))
             elif not item.section.run_nbytes:
                 entry = None

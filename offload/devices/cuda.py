@@ -22,7 +22,7 @@ import numpy as np
 from cupy.cuda import runtime as cuda
 
 from offload.data.rect import Box, collapse
-from offload.errors import DeviceLostError, DeviceMemoryError
+from offload.errors import DeviceLostError, DeviceMemoryError, UnsupportedError
 from offload.storage import Section, section_of
 
 if TYPE_CHECKING:
@@ -154,6 +154,8 @@ class CudaDevice:
         ------
         DeviceMemoryError
             There is not enough memory, also after the pool's unused blocks were given back.
+        UnsupportedError
+            CuPy has no arrays of this dtype.
         """
         with self.using(stream), self._errors():
             try:
@@ -164,6 +166,10 @@ class CudaDevice:
                     array = cupy.ndarray(shape, dtype)
                 except cupy.cuda.memory.OutOfMemoryError:
                     raise self._out_of_memory(shape, dtype) from None
+            except ValueError as error:
+                raise UnsupportedError(
+                    f"{self.name}: CuPy makes no arrays of {dtype}; allocate the bytes, as dtype 'u1'"
+                ) from error
         key = id(array)  # arrays cannot be hashed, nor can weak references to them
         self._live[key] = (weakref.ref(array, lambda _: self._live.pop(key, None)), array.nbytes)
         return array

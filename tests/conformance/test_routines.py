@@ -545,3 +545,18 @@ def test_routines_in_target_bodies(sim):
         with pytest.raises(omp.UsageError, match="inside"):
             omp.target(lambda call=call: call())()
     assert not a.any()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["S5", "M8[s]", ">i4"])
+def test_dtypes_that_cupy_has_not(kind):
+    """They are an UnsupportedError at the allocation; their bytes can be copied."""
+    pytest.importorskip("cupy")
+    with omp.Runtime("cuda", check=True):
+        with pytest.raises(omp.UnsupportedError, match="CuPy"):
+            omp.target_alloc(4, kind)
+        host = np.arange(32, dtype=np.uint8)[: 4 * np.dtype(kind).itemsize].view(kind)
+        d = omp.target_alloc(host.nbytes)
+        omp.target_memcpy(d, host)
+        assert fetch(d).tobytes() == host.tobytes()
+        omp.target_free(d)

@@ -20,7 +20,7 @@ def address(array):
 def bump(*arrays):
     assert not omp.is_initial_device()
     for array in arrays:
-        array += 1
+        array[...] += 1
 
 
 @pytest.mark.parametrize("clause", ["use_device_ptr", "use_device_addr"])
@@ -38,14 +38,14 @@ def test_target_data_use_device_ptr(runtime, clause):
 
 
 def test_target_data_map_and_use_device_ptr(runtime):
-    """5.0/target_data/test_target_data_use_device_ptr.c: on one directive the translation follows the map; pointers come
-    first, and nothing is counted."""
+    """5.0/target_data/test_target_data_use_device_ptr.c: the translation follows the map of the same directive;
+    pointers come first, and nothing is counted."""
     a, b, c = np.zeros(N), np.zeros((4, 8)), np.zeros(3)
     with omp.target_data(
         map=[tofrom(a), tofrom(b), to(c)], use_device_addr=(b, section(a, (8, 4))), use_device_ptr=[c]
     ) as (dc, db, part):
         assert [x.shape for x in (dc, db, part)] == [(3,), (4, 8), (4,)]
-        omp.target(lambda b, part: bump(b, part), has_device_addr=["b", "part"])(db, part)
+        omp.target(bump, has_device_addr=[db, part])(db, part)
         assert all(entry.count == 1 for place in runtime.places for entry in place.table.entries())
     assert (b == 1).all()
     assert a.sum() == 4
@@ -81,8 +81,8 @@ def test_target_has_device_addr(runtime):
 @pytest.mark.parametrize("clause", ["use_device_ptr", "use_device_addr"])
 @pytest.mark.parametrize("part", [slice(None), slice(8, 20), slice(None, None, 3)])
 def test_target_data_use_device_addr(runtime, clause, part):
-    """offload/test/mapping/use_device_addr/target_data_use_device_addr_{var,arrsec}_{existing,not_existing}.cpp: present
-    data is translated, sections too; absent data keeps its value."""
+    """offload/test/mapping/use_device_addr/target_data_use_device_addr_{var,arrsec}_{existing,not_existing}.cpp:
+    present data is translated, sections too; absent data keeps its value."""
     a = np.zeros(N)
     view = a[part]
     with omp.target_data(map=[], **{clause: [view]}) as (same,):
@@ -114,7 +114,7 @@ def test_use_device_of_a_deferred_construct(streams):
     a = np.ones(N)
     streams.go()
     with omp.target_data(map=[tofrom(a)], use_device_ptr=[a], nowait=True) as (d,):
-        omp.target(lambda d: bump(d), is_device_ptr=["d"])(d)
+        omp.target(bump, is_device_ptr=[d])(d)
     omp.taskwait()
     assert (a == 2).all()
 

@@ -46,11 +46,6 @@ class View(NamedTuple):
     def elements(self):
         return frozenset(self.of(NUMBERS).ravel().tolist())
 
-    @property
-    def first(self):
-        """The element at the view's address."""
-        return self.index[0].start
-
 
 class Item(NamedTuple):
     """A view with a map type and modifiers."""
@@ -98,7 +93,9 @@ def views(draw, *, may_be_empty=True):
 
 def items(types, **more):
     modifiers = st.sampled_from([(False, False)] * 4 + [(True, False), (False, True), (True, True)])
-    return st.builds(lambda view, kind, flags: Item(view, kind, *flags), views(**more), st.sampled_from(types), modifiers)
+    return st.builds(
+        lambda view, kind, flags: Item(view, kind, *flags), views(**more), st.sampled_from(types), modifiers
+    )
 
 
 def constructs(types, size=3):
@@ -121,7 +118,8 @@ class Model:
         """Return the entry that holds a view, and whether some entry holds a part of it only."""
         elements = view.elements
         if not elements:
-            return next((entry for entry in entries if view.first in entry), None), False
+            # NumPy lets an empty view begin where its base does.
+            return next((entry for entry in entries if 0 in entry), None), False
         for entry in entries:
             if elements <= entry and has_strides(view, entry):
                 return entry, False
@@ -380,10 +378,8 @@ class DataEnvironmentMachine(RuleBasedStateMachine):
         if not hasattr(self, "runtime"):
             return
         try:
-            for device, view, d in self.associated:
-                omp.target_disassociate_ptr(view.of(self.matrix), device)
-                omp.target_free(d)
-                self.model.drop(device, view.elements)
+            while self.associated:
+                self.disassociate(0, None, 0)
             for device in range(DEVICES):
                 whole = [omp.delete(entry.host) for entry in self.runtime.places[device].table.entries()]
                 if whole:
@@ -420,5 +416,8 @@ IS_SOAK = settings.default.max_examples > 1_000  # see tests/conftest.py
 
 TestDataEnvironment = DataEnvironmentMachine.TestCase
 TestDataEnvironment.settings = settings(
-    max_examples=2_000 if IS_SOAK else 60, stateful_step_count=20, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=2_000 if IS_SOAK else 60,
+    stateful_step_count=20,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -1,0 +1,234 @@
+"""What a target region does on its lane: map, run the body on device arrays, unmap; and its arguments on the host.
+
+A work as those of `offload.regions`, with the same methods.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.clauses import as_tuple
+from offload.data.maptypes import MapType
+from offload.errors import DeviceLostError, InternalError, MapError
+from offload.items import MAPPERS, array_section, holder, is_device_array, is_foreign, label, mapper_of
+from offload.regions import expansion_of, implicit_item, object_items
+from offload.storage import covers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from offload.arguments import Private
+    from offload.data.plans import EnterPlan
+    from offload.data.present import MapItem
+    from offload.devices.streams import Lane
+    from offload.launch import DevicePlace
+    from offload.mappers import Expansion
+
+
+class TargetWork:
+    """A target region: map, run the body on device arrays, unmap.
+
+    ``place`` is where it runs. ``sections`` are the arguments that a clause names in part, ``objects`` what mappers
+    made of arguments that a clause names, by `id`, ``privates`` the arguments that get storage of their own.
+    """
+
+    __slots__ = (
+        "_args",
+        "_bound",
+        "_function",
+        "_items",
+        "_kwargs",
+        "_objects",
+        "_plan",
+        "_privates",
+        "_slots",
+        "takes_device_arrays",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        items: list[MapItem],
+        sections: Mapping[int | str, Any],
+        place: DevicePlace,
+        objects: Mapping[int, Expansion],
+        privates: Mapping[int | str, Private],
+    ) -> None:
+        self._function = function
+        self._args = list(args)
+        self._kwargs = dict(kwargs)
+        self._items = items
+        self._plan: EnterPlan | None = None
+        self._bound: tuple[list[Any], dict[str, Any]] = ([], {})
+        self._slots: list[tuple[int | str, Any, int]] = []  # argument, its host array, the item that holds it
+        self._objects: list[tuple[int | str, Expansion]] = []  # argument, what its mapper made of it
+        self._privates = privates
+        self.takes_device_arrays = False
+        given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        for slot, value in given:
+            if privates and slot in privates:
+                continue
+            if isinstance(value, np.ndarray):
+                host = sections.get(slot, value)
+                self._slots.append((slot, host, self._item_of(host, slot)))
+            elif is_device_array(value) or is_foreign(value):
+                self.takes_device_arrays = True
+                _put(self._args, self._kwargs, slot, native_array(sections.get(slot, value), place))
+            elif MAPPERS:
+                self._add_object(slot, value, objects)
+
+    def _item_of(self, host: np.ndarray[Any, Any], slot: int | str) -> int:
+        number = self._find(host)
+        if number is None:
+            number = len(self._items)
+            self._items.append(implicit_item(host, f"argument {slot}"))
+        return number
+
+    def _find(self, host: np.ndarray[Any, Any]) -> int | None:
+        """Return the number of the item that holds an array."""
+        section = array_section(host)
+        for number, item in enumerate(self._items):
+            if item.section == section or (section.run_nbytes and covers(item.section, section)):
+                return number
+        return None
+
+    def _add_object(self, slot: int | str, value: Any, objects: Mapping[int, Expansion]) -> None:
+        """Note an argument that has a mapper, and map what it maps unless a clause does."""
+        expansion = objects.get(id(value))
+        if expansion is None and mapper_of(value) is not None:
+            expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}")
+            self._items += object_items(expansion)
+        if expansion is not None:
+            self._objects.append((slot, expansion))
+
+    def again(self) -> TargetWork:
+        work = object.__new__(TargetWork)
+        for name in self.__slots__:
+            setattr(work, name, getattr(self, name))
+        work._plan, work._bound = None, ([], {})
+        return work
+
+    def hosts(self) -> Iterable[Any]:
+        yield from (item.host for item in self._items)
+        for private in self._privates.values():
+            if private.is_first:
+                yield private.host
+
+    def begin(self, place: DevicePlace, lane: Lane) -> None:
+        own = []
+        try:
+            for slot, private in self._privates.items():  # before the maps: a failure here has changed nothing
+                own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
+            plan = self._plan = place.enter(self._items, lane)
+        except BaseException:
+            own.clear()  # the traceback refers to this frame, and would keep their memory
+            raise
+        args, kwargs = list(self._args), dict(self._kwargs)
+        try:
+            for slot, host, number in self._slots:
+                _put(args, kwargs, slot, self._view(place, lane, number, host))
+            for slot, private, array in own:
+                if private.is_first:
+                    place.device.copy(array, private.host, lane.stream)
+                _put(args, kwargs, slot, array)
+            for slot, expansion in self._objects:
+                _put(args, kwargs, slot, expansion.rebuilt(lambda host: self._corresponding(place, lane, host)))
+        except BaseException:
+            with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
+                place.undo(plan, lane)
+            raise
+        self._bound = (args, kwargs)
+
+    def _view(self, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any]) -> Any:
+        """Return the device array of a host array in an item; one without elements needs no entry."""
+        entry = self._plan.entries[number] if self._plan is not None else None
+        return place.view(entry, host) if entry is not None else place.device.alloc(host.shape, host.dtype, lane.stream)
+
+    def _corresponding(self, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
+        """Return the device array of an attribute that a mapper maps."""
+        number = self._find(host)
+        if number is None:
+            raise InternalError(f"{label(host)}, which a mapper maps, is in no item of the construct")
+        return self._view(place, lane, number, host)
+
+    def run(self) -> Any:
+        args, kwargs = self._bound
+        value = self._function(*args, **kwargs)
+        self._check_value(value)
+        return value
+
+    def _check_value(self, value: Any) -> None:
+        """Refuse to return storage that the construct is about to release."""
+        for part in as_tuple(value):
+            if is_device_array(part) and part.size:
+                section = array_section(part)
+                for entry in self._plan.created if self._plan is not None else ():
+                    buffer = array_section(entry.buffer)
+                    if section.space == buffer.space and buffer.address <= section.address < buffer.end:
+                        raise MapError(
+                            f"the body returns a view of {entry.label}, whose storage this construct releases; "
+                            "return a copy, or map it around the construct"
+                        )
+
+    def end(self, place: DevicePlace, lane: Lane) -> list[object]:
+        return [*place.exit(self._items, lane, ends_region=True), self._bound]
+
+    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
+        return [*place.undo(self._plan, lane), self._bound] if self._plan is not None else []
+
+
+def on_host(
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    sections: Mapping[int | str, Any],
+    objects: Mapping[int, Expansion],
+    privates: Mapping[int | str, Private],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a target region whose device is the host: nothing is mapped, but what is private is."""
+
+    def of(slot: int | str, value: Any) -> Any:
+        if slot in privates:
+            return privates[slot].on_host()
+        if MAPPERS and (id(value) in objects or mapper_of(value) is not None):
+            return copy(value)  # what a body assigns stays in its copy, as on a device
+        return sections.get(slot, value)
+
+    return (
+        tuple([of(slot, value) for slot, value in enumerate(args)]),
+        {name: of(name, value) for name, value in kwargs.items()},
+    )
+
+
+def _put(args: list[Any], kwargs: dict[str, Any], slot: int | str, value: Any) -> None:
+    """Set an argument, by position or by name."""
+    if isinstance(slot, int):
+        args[slot] = value
+    else:
+        kwargs[slot] = value
+
+
+def native_array(value: Any, place: DevicePlace) -> Any:
+    """Return a device array as the array of the place's device: itself, or a view of another library's.
+
+    Raises
+    ------
+    MapError
+        It is not on that device.
+    """
+    device = place.device
+    array = device.as_array(value)
+    if array is None:
+        where = holder(value)
+        if where == device.name:
+            where += " of another runtime"
+        raise MapError(
+            f"device array {label(value):.60} is on {where}, not on device {device.number} of this runtime "
+            f"({device.name}); run the region where the array is, or copy it with target_memcpy"
+        )
+    return array

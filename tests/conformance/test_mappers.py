@@ -1,0 +1,454 @@
+"""`declare_mapper`: OpenMP_VV groups G and I, and what Python's objects add."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import offload as omp
+from offload import alloc, from_, section, to, tofrom
+from offload.items import MAPPERS
+
+N = 32
+
+
+@pytest.fixture(autouse=True)
+def _forget_mappers():
+    """Mappers are registered for the process: forget those of a test."""
+    before = dict(MAPPERS)
+    yield
+    MAPPERS.clear()
+    MAPPERS.update(before)
+
+
+class Vector:
+    """A struct with a pointer: OpenMP_VV's example."""
+
+    def __init__(self, n, name="v"):
+        self.len = n
+        self.data = np.zeros(n)
+        self.name = name
+
+
+def fill(s):
+    assert not omp.is_initial_device()
+    assert not isinstance(s.data, np.ndarray)
+    s.data[...] = omp.array_namespace(s.data).arange(s.len)
+
+
+def bump(array):
+    assert not omp.is_initial_device()
+    array += 1
+
+
+def counts(runtime):
+    return [entry.count for entry in runtime.places[0].table.entries()]
+
+
+def test_declare_mapper_target_struct(runtime):
+    """5.0/declare_mapper/test_declare_mapper_target_struct.c: a default mapper makes an unadorned target deep."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    s = Vector(N)
+    omp.target(fill)(s)
+    assert (s.data == np.arange(N)).all()
+    assert isinstance(s.data, np.ndarray)
+    omp.target(fill)(s=s)
+    omp.target(fill, nowait=True)(s).result()
+    assert counts(runtime) == []
+
+
+def test_declare_mapper_section(runtime):
+    """A mapper of a section: the attribute is the array of that section in the body, indexed from 0."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(section(v.data, (0, v.len)))])
+    s = Vector(N)
+    s.len = 4
+
+    @omp.target
+    def body(s):
+        assert s.data.shape == (4,)
+        bump(s.data)
+
+    body(s)
+    assert s.data.sum() == 4
+
+
+class Table:
+    def __init__(self, *rows):
+        self.rows = list(rows)
+        self.len = len(rows)
+
+
+def test_declare_mapper_iterator(runtime):
+    """5.2/declare_mapper/test_declare_mapper_iterator.c: a mapper over the len elements of an attribute."""
+
+    def mapper(v):
+        for i in range(v.len):
+            yield tofrom(v.rows[i])
+
+    omp.declare_mapper(Table, mapper)
+    s = Table(*(np.full(4, float(i)) for i in range(N)))
+    s.len = N - 1
+
+    @omp.target
+    def body(s):
+        assert isinstance(s.rows, list)
+        for row in s.rows[: s.len]:
+            bump(row)
+        assert isinstance(s.rows[-1], np.ndarray)
+
+    body(s)
+    assert [row[0] for row in s.rows] == [*(i + 1.0 for i in range(N - 1)), N - 1.0]
+    assert counts(runtime) == []
+
+
+@pytest.mark.parametrize("outer", [to, from_, tofrom, alloc])
+@pytest.mark.parametrize("inner", [to, from_, tofrom, alloc])
+def test_effective_types(runtime, outer, inner):
+    """The type of an item is what both the clause and the mapper say: it is copied only where both copy."""
+    omp.declare_mapper(Vector, lambda v: inner(v.data))
+    s = Vector(N)
+    s.data += 5
+    copies_in = outer in (to, tofrom) and inner in (to, tofrom)
+    copies_out = outer in (from_, tofrom) and inner in (from_, tofrom)
+
+    @omp.target(map=[outer("s")])
+    def body(s):
+        if copies_in:
+            assert bool((s.data == 5).all())
+        s.data[...] = 7
+
+    body(s)
+    assert (s.data == (7 if copies_out else 5)).all()
+
+
+class Pair:
+    def __init__(self):
+        self.left, self.right = Vector(N), Vector(N)
+        self.both = (self.left, [self.right])
+        self.by_name = {"left": self.left}
+        self.array = np.array([self.left, self.right, None], dtype=object)
+        self.scale = np.full(N, 2.0)
+
+
+def test_mappers_nest(runtime):
+    """Objects in attributes, lists, dictionaries and arrays of objects are copies with device arrays, each one once."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    omp.declare_mapper(Pair, lambda p: [to(p.scale), tofrom(p.left), p.right])
+    pair = Pair()
+
+    @omp.target
+    def body(p):
+        assert p.both[0] is p.left
+        assert p.by_name["left"] is p.array[0] is p.left
+        assert p.both[1][0] is p.array[1] is p.right
+        assert p.array[2] is None
+        for vector in p.array[:2]:
+            assert vector.name == "v"
+            vector.data += p.scale
+        p.scale += 1
+
+    body(pair)
+    for vector in (pair.left, pair.right):
+        assert (vector.data == 2).all()
+    assert (pair.scale == 2).all()
+    with omp.target_data(map=[to(pair)]):
+        assert counts(runtime) == [1, 1, 1]
+        body(pair)
+        assert counts(runtime) == [1, 1, 1]
+    assert (pair.left.data == 2).all()
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    data: np.ndarray
+    other: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted:
+    data: np.ndarray
+    other: np.ndarray
+
+
+class Private:
+    __slots__ = ("__data", "other")
+
+    def __init__(self, data, other):
+        self.__data = data
+        self.other = other
+
+    @property
+    def data(self):
+        return self.__data
+
+
+class Named(NamedTuple):
+    data: np.ndarray
+    other: np.ndarray
+
+
+@pytest.mark.parametrize(
+    "cls", [Frozen, Slotted, Private, Named, dataclasses.make_dataclass("Plain", ["data", "other"])]
+)
+def test_dataclasses_and_slots(runtime, cls):
+    """Dataclasses, also frozen or with slots, and named tuples: the copy has device arrays, the object is as it was."""
+    omp.declare_mapper(cls, lambda o: tofrom(o.data))
+    item = cls(np.zeros(N), np.zeros(N))
+
+    @omp.target
+    def body(o):
+        assert type(o) is cls
+        assert o is not item
+        assert isinstance(o.other, np.ndarray)
+        bump(o.data)
+
+    body(item)
+    assert (item.data == 1).all()
+    assert isinstance(item.data, np.ndarray)
+
+
+def test_attributes_assigned_by_a_body_stay_in_its_copy(runtime):
+    """What a body assigns to the object is not seen outside, on the host device as on others."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    s = Vector(N)
+
+    @omp.target
+    def body(s):
+        s.name = "changed"
+        s.data += 1
+
+    body(s)
+    body.options(if_=False)(s)
+    body.options(map=[tofrom(s)], device=omp.get_initial_device())(s)
+    assert s.name == "v"
+    assert (s.data == 3).all()
+
+
+def test_data_constructs_take_objects(runtime):
+    """An object is a list item of data constructs; a construct counts each of its arrays once."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data), to(v.data[:4])])
+    s = Vector(N)
+    omp.target_enter_data(map=[to(s)])
+    omp.target_enter_data(map=[s])
+    assert counts(runtime) == [2]
+    with omp.target_data(map=[s, tofrom(s)]):
+        assert counts(runtime) == [3]
+        omp.target(fill)(s)
+        assert s.data.sum() == 0
+    omp.target_exit_data(map=[omp.release(s)])
+    assert counts(runtime) == [1]
+    omp.target_exit_data(map=[s])
+    assert (s.data == np.arange(N)).all()
+    omp.target_enter_data(map=[alloc(s)])
+    omp.target_exit_data(map=[omp.delete(s)])
+    assert counts(runtime) == []
+
+
+def test_modifiers_are_united(runtime):
+    """``always`` and ``present`` of the clause or of the mapper hold for what the mapper maps."""
+    s = Vector(N)
+    for mapper, clause in (
+        (lambda v: tofrom(v.data, always=True), tofrom("s")),
+        (lambda v: tofrom(v.data), tofrom("s", always=True)),
+    ):
+        omp.declare_mapper(Vector, mapper)
+        s.data[...] = 0
+        with omp.target_data(map=[alloc(s.data)]):
+            omp.target(lambda s: bump(s.data), map=[clause])(s)
+            assert (s.data == 1).all()
+    omp.declare_mapper(Vector, lambda v: to(v.data, present=True))
+    with pytest.raises(omp.NotPresentError):
+        omp.target(fill)(s)
+    omp.declare_mapper(Vector, lambda v: to(v.data))
+    with pytest.raises(omp.NotPresentError):
+        omp.target(fill, map=[to("s", present=True)])(s)
+    with pytest.raises(omp.NotPresentError):
+        omp.target(fill, defaultmap="present")(s)
+
+
+def test_named_mappers(runtime):
+    """``mapper=`` selects one by its name, in clauses and in other mappers; without it the default one is meant."""
+    omp.declare_mapper(Vector, lambda v: tofrom(v.data))
+    omp.declare_mapper(Vector, lambda v: to(v.data), "input")
+    omp.declare_mapper(Pair, lambda p: [tofrom(p.left, mapper="input"), tofrom(p.right)])
+    s, pair = Vector(N), Pair()
+    omp.target(fill, map=[tofrom("s", mapper="input")])(s)
+    omp.target(fill, map=[tofrom(s, mapper="input")])(s)
+    assert s.data.sum() == 0
+    omp.target(fill, map=[tofrom("s", mapper="default")])(s)
+    assert s.data.sum() == np.arange(N).sum()
+
+    @omp.target
+    def body(p):
+        fill(p.left)
+        fill(p.right)
+
+    body(pair)
+    assert pair.left.data.sum() == 0
+    assert (pair.right.data == np.arange(N)).all()
+
+
+def test_mappers_are_inherited_and_replaced(runtime):
+    """A mapper is found along the MRO, a nearer class's first; a second declaration replaces the first."""
+
+    class Child(Vector):
+        pass
+
+    s = Child(N)
+    omp.declare_mapper(Vector, lambda v: to(v.data))
+    omp.target(fill)(s)
+    assert s.data.sum() == 0
+    omp.declare_mapper(Vector, lambda v: tofrom(v.data))
+    omp.target(fill)(s)
+    assert s.data.sum()
+    s.data[...] = 0
+    omp.declare_mapper(Child, lambda v: to(v.data))
+    omp.target(fill)(s)
+    assert s.data.sum() == 0
+
+
+def test_defaultmap_of_objects(runtime):
+    """``defaultmap`` is the type that an object in no clause is mapped with; `none` wants it in one."""
+    omp.declare_mapper(Vector, lambda v: tofrom(v.data))
+    s = Vector(N)
+    omp.target(fill, defaultmap="to")(s)
+    assert s.data.sum() == 0
+    with pytest.raises(omp.ClauseError, match="'s'"):
+        omp.target(fill, defaultmap="none")(s)
+    omp.target(fill, defaultmap="none", map=[from_("s")])(s)
+    assert s.data.sum()
+    with pytest.raises(omp.ClauseError, match="mapper"):
+        omp.target(fill, firstprivate=["s"])(s)
+
+
+def test_update_of_objects(runtime):
+    """`target_update` moves what the mapper maps in its direction."""
+    omp.declare_mapper(Vector, lambda v: tofrom(v.data))
+    s = Vector(N)
+    with omp.target_data(map=[to(s)]):
+        s.data += 3
+        omp.target_update(to=[s])
+        omp.target(lambda s: bump(s.data))(s)
+        omp.target_update(from_=[s])
+        assert (s.data == 4).all()
+
+
+def test_update_of_an_object_moves_its_own_direction(runtime):
+    """OpenMP Examples target_update.3: of `to(S.x) from(S.y) alloc(S.z)`, update to moves x, update from y."""
+
+    class S:
+        def __init__(self):
+            self.x, self.y, self.z = np.zeros(N), np.zeros(N), np.zeros(N)
+
+    omp.declare_mapper(S, lambda s: [to(s.x), from_(s.y), alloc(s.z)])
+    s = S()
+    seen = np.zeros(3)
+
+    @omp.target
+    def body(s, seen):
+        for k, array in enumerate((s.x, s.y, s.z)):
+            seen[k] = array[0]
+            array[...] = 9
+
+    with omp.target_data(map=[to(s.x, s.y, s.z)]):
+        for array in (s.x, s.y, s.z):
+            array[...] = 1
+        omp.target_update(to=[s])
+        body(s, seen)
+        omp.target_update(from_=[s])
+    assert list(seen) == [1, 0, 0]
+    assert [array[0] for array in (s.x, s.y, s.z)] == [1, 9, 1]
+
+
+def test_cycles(sim):
+    """Mappers that lead back to an object are an error at the call, with ``nowait`` too; a shared object is none."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data), tofrom(v.other)] if hasattr(v, "other") else [tofrom(v.data)])
+    a, b = Vector(N), Vector(N)
+    a.other, b.other = b, a
+    for call in (omp.target(fill), omp.target(fill, nowait=True), lambda s: omp.target_enter_data(map=[to(s)])):
+        with pytest.raises(omp.MapError, match="leads back"):
+            call(a)
+    del b.other
+    omp.target(fill)(a)
+    assert a.data.sum()
+    assert sim.places[0].table.entries() == ()
+
+
+def test_wrong_mappers(sim):
+    """Classes with a meaning of their own, functions that are none, items that are no items: an error each."""
+    for wrong in (np.ndarray, int, object, "Vector", 3):
+        with pytest.raises(omp.ClauseError):
+            omp.declare_mapper(wrong, lambda v: [])
+    with pytest.raises(omp.ClauseError):
+        omp.declare_mapper(Vector, None)
+    for name in ("", 3, None):
+        with pytest.raises(omp.ClauseError):
+            omp.declare_mapper(Vector, lambda v: [], name)
+    s = Vector(N)
+    with pytest.raises(omp.ClauseError, match="declare_mapper"):
+        omp.target_enter_data(map=[to(s)])
+    with pytest.raises(omp.ClauseError, match="nope"):
+        to(s, mapper="nope")
+    with pytest.raises(omp.ClauseError):
+        to(s, mapper=3)
+    with pytest.raises((omp.ClauseError, omp.MapError)):
+        omp.target(fill, map=[to("s")])(s)
+    for mapper in (
+        lambda v: 3,
+        lambda v: [3],
+        lambda v: ["data"],
+        lambda v: [omp.delete(v.data)],
+        lambda v: [np.array([None])],
+        lambda v: [to("data")],
+    ):
+        omp.declare_mapper(Vector, mapper)
+        for call in (omp.target(fill), omp.target(fill, nowait=True)):
+            with pytest.raises(omp.ClauseError):
+                call(s)
+
+    def broken(v):
+        yield tofrom(v.data)
+        raise ZeroDivisionError
+
+    omp.declare_mapper(Vector, broken)
+    with pytest.raises(ZeroDivisionError):
+        omp.target(fill)(s)
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data[:2]), tofrom(v.data[4:6])])
+    with pytest.raises(omp.MapError, match="2 sections of data"):
+        omp.target(fill)(s)
+    assert sim.places[0].table.entries() == ()
+
+
+def test_views_of_a_pool(runtime):
+    """Attributes that are views of a larger attribute are mapped; the larger one stays the host's."""
+
+    class Pool:
+        def __init__(self):
+            self.memory = np.zeros(2 * N)
+            self.first, self.second = self.memory[:N], self.memory[N:]
+
+    omp.declare_mapper(Pool, lambda p: tofrom(p.first, p.second))
+    pool = Pool()
+
+    @omp.target
+    def body(p):
+        assert p.memory is pool.memory
+        bump(p.first)
+        bump(p.second)
+
+    body(pool)
+    assert (pool.memory == 1).all()
+
+
+def test_objects_in_a_recorded_graph(sim):
+    """A recorded region that runs again maps the same object again."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    s = Vector(N)
+    with omp.record() as graph:
+        omp.target(lambda s: bump(s.data), nowait=True)(s)
+        omp.taskwait()
+    graph.compute(scheduler="synchronous")
+    assert (s.data == 2).all()
