@@ -92,8 +92,10 @@ def test_target_data_pointer_swap(runtime):
         omp.target(add)(a, 1)
         omp.target(add)(b, 2)
         a, b = b, a
+        omp.target_update(from_=[a[: N // 2]])  # an update takes what the name means now
+        assert (first == 0).all()
     assert (first == 1).all()
-    assert (second == 0).all()
+    assert (second == np.repeat([2, 0], N // 2)).all()
 
 
 def test_target_data_implicit_taskgroup(streams):
@@ -161,6 +163,34 @@ def test_target_data_array_extension(runtime):
             for clause, error in ((alloc(a), omp.ExtensionError), (alloc(a, present=True), omp.NotPresentError)):
                 with pytest.raises(error):
                     construct(map=[clause]).__enter__()
+
+
+def test_target_data_present(runtime):
+    """offload/test/mapping/present/target_data.c, offload/test/mapping/present/target_enter_data.c: present passes
+    while the item is mapped; before and after it fails, with nowait too, and maps nothing."""
+    i = np.arange(N, dtype=float)
+
+    def enter(**clauses):
+        omp.target_enter_data(map=[alloc(i, present=True)], **clauses)
+        omp.target_exit_data(map=[release(i)])
+
+    def region():
+        with omp.target_data(map=[tofrom(i, present=True)]):
+            assert omp.target(total)(i) == sum(range(N))
+
+    for absent in (True, False, True):
+        if absent:
+            for attempt in (enter, region):
+                with pytest.raises(omp.NotPresentError):
+                    attempt()
+            with pytest.raises(omp.NotPresentError):
+                omp.target_enter_data(map=[alloc(i, present=True)], nowait=True).result()
+            assert runtime.places[0].table.entries() == ()
+        else:
+            with omp.target_data(map=[to(i)]):
+                enter()
+                region()
+                assert [entry.count for entry in runtime.places[0].table.entries()] == [1]
 
 
 def test_zero_length_array_section(runtime):

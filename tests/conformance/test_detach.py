@@ -108,7 +108,7 @@ def test_bug_taskwait_detach(streams, moment):
 
 
 def test_task_detach_13(streams, moment):
-    """libgomp task-detach-13.c: a fulfil from a foreign thread releases a dependent, on the host and on a device."""
+    """libgomp/…/task-detach-13.c: a fulfil from a foreign thread releases a dependent, on the host and on a device."""
     fulfiller, log, a = Fulfiller(moment), [], np.zeros(4)
     fulfiller.start()
 
@@ -127,7 +127,7 @@ def test_task_detach_13(streams, moment):
 
 
 def test_task_detach_7(streams):
-    """libgomp task-detach-7.c: the third task fulfils the second's event, the second the first's."""
+    """libgomp/…/task-detach-7.c: the third task fulfils the second's event, the second the first's."""
     first, second = omp.Event(), omp.Event()
     omp.task(detach=first)(lambda: None)()
     omp.task(detach=second)(first.fulfill)()

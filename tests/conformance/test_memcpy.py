@@ -88,7 +88,7 @@ def test_target_memcpy_rect_async_depend(streams):
 
 
 def test_target_12(runtime):
-    """gcc libgomp target-12.c: 3-D boxes with offsets, on one device, between arrays of other shapes, and 1-D."""
+    """libgomp/…/target-12.c: 3-D boxes with offsets, on one device, between arrays of other shapes, and 1-D."""
     src = np.arange(10 * 8 * 6, dtype=np.int64).reshape(10, 8, 6)
     dsrc, ddst = omp.target_alloc(src.shape, np.int64), omp.target_alloc((12, 9, 7), np.int64)
     omp.target_memcpy(dsrc, src)

@@ -225,7 +225,7 @@ def test_declare_target_bad_input(sim):
 
 # -- association ------------------------------------------------------------------------------------
 def test_target_12(runtime):
-    """gcc libgomp.c/target-12.c: associate at an offset; the same pair again is fine; disassociate."""
+    """libgomp/…/target-12.c: associate at an offset; the same pair again is fine; disassociate."""
     q, d, found = np.arange(N, dtype=np.int32), omp.target_alloc(N + 1, np.int32), np.zeros(N + 1, np.int32)
     omp.target_associate_ptr(q, d, offset=4)
     omp.target_associate_ptr(q, d, offset=4)

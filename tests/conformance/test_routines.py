@@ -256,7 +256,8 @@ def test_memset_async(streams):
 
 # -- copies -----------------------------------------------------------------------------------------
 def test_memcpy_rect_query(runtime):
-    """omp_target_memcpy_rect_async1.c: two Nones return the largest number of dimensions, others being ignored."""
+    """offload/test/api/omp_target_memcpy_rect_async1.c: two Nones return the largest number of dimensions,
+    others being ignored."""
     assert omp.target_memcpy_rect(None, None, "x", dst_device=99) >= 8
     assert omp.target_memcpy_rect_async(None, None) >= 8
     most = omp.target_memcpy_rect(None, None)
@@ -266,7 +267,7 @@ def test_memcpy_rect_query(runtime):
 
 
 def test_target_12_trailing_entries(runtime):
-    """gcc libgomp target-12.c: a volume of one dimension ignores trailing entries; boxes of one block may not meet."""
+    """libgomp/…/target-12.c: a volume of one dimension ignores trailing entries; boxes of one block may not meet."""
     host, d = np.arange(128, dtype=np.int32), omp.target_alloc(256, np.int32)
     omp.target_memcpy_rect(d, host, (128,), (64, 0, 0), (0, 0, 0), (256, 7, 7), (128, 5, 5))
     omp.target_memcpy_rect(d, d, (10,), (0,), (70,))  # the same block, apart

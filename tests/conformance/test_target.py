@@ -212,6 +212,68 @@ def test_target_implicit_partial_map(runtime):
     assert runtime.places[0].table.entries() == ()
 
 
+def test_target_present(runtime):
+    """offload/test/mapping/present/target.c: present passes while the item is mapped; before and after it fails."""
+    i = np.zeros(N)
+
+    @omp.target(map=[alloc("i", present=True)])
+    def region(i):
+        on_device()
+        i += 1
+
+    for nowait in (False, True):
+        strict = region.options(nowait=nowait)
+        with pytest.raises(omp.NotPresentError):
+            strict(i).result()
+        with omp.target_data(map=[tofrom(i)]):
+            strict(i)
+        with pytest.raises(omp.NotPresentError):
+            strict(i).result()
+    assert (i == 2).all()
+    assert runtime.places[0].table.entries() == ()
+
+
+def test_map_back_race(runtime):
+    """offload/test/mapping/map_back_race.cpp: regions of several host threads map one array at once; each has its own
+    element there, and no addition is lost between one's copy back and another's copy in."""
+    n_threads, n_times = 4, 100
+    counters = np.zeros(n_threads)
+
+    @omp.target(map=[tofrom("counters")])
+    def bump(counters, k):
+        on_device()
+        counters[k : k + 1] += 1
+
+    def work(k):
+        for _ in range(n_times):
+            bump(counters, k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counters.tolist() == [n_times] * n_threads
+    assert runtime.places[0].table.entries() == ()
+
+
+def test_target_assumed_array_size(runtime):
+    """6.0/target/test_target_assumed_array_size.c: a section without bounds finds the array that is present."""
+    a = np.zeros(N)
+
+    @omp.target(map=[tofrom("p[:]", present=True)])
+    def body(p):
+        on_device()
+        p += 1
+
+    with pytest.raises(omp.NotPresentError):
+        body(a)
+    with omp.target_data(map=[tofrom(a)]):
+        body(a)
+        assert (a == 0).all()
+    assert (a == 1).all()
+
+
 def test_target_array_extension(runtime):
     """offload/test/mapping/present/target_array_extension.c: an explicit item larger than what is present fails."""
     a = np.arange(N)

@@ -75,7 +75,7 @@ def test_depend_out_in(streams, first):
 @pytest.mark.parametrize("first", [out, inout])
 @pytest.mark.parametrize("second", [out, inout])
 def test_depend_out_out(streams, first, second):
-    """4.5/…/depend_out_out.c: all four pairs of out and inout are ordered."""
+    """4.5/…_depend_out_out.c: all four pairs of out and inout are ordered."""
     c = np.zeros(N)
     omp.target(nowait=True, depend=[first(c)])(lambda c: on_device() or c.fill(3))(c)
     omp.target(nowait=True, depend=[second(c)])(lambda c: on_device() or c.__imul__(5) is None)(c)
@@ -85,7 +85,7 @@ def test_depend_out_out(streams, first, second):
 
 
 def test_depend_array_section(streams):
-    """4.5/…/depend_array_section.c: the same section twice is the same storage; one that shares a byte is ordered."""
+    """4.5/…_depend_array_section.c: the same section twice is the same storage; one that shares a byte is ordered."""
     c = np.zeros(N)
     for chosen in (c[0:N], c[0:N], c[N // 2 :], c[1::2], c):
         omp.task(depend=[out(chosen)])(lambda: c.__setitem__(slice(None), 2 * c + 1))()
@@ -95,7 +95,7 @@ def test_depend_array_section(streams):
 
 
 def test_depend_in_in(streams):
-    """4.5/…/depend_in_in.c: readers are not ordered among each other: two that meet in the middle both run."""
+    """4.5/…_depend_in_in.c: readers are not ordered among each other: two that meet in the middle both run."""
     a = np.zeros(N)
     several = len(omp.current_runtime().engine._threads) > 1
     meeting = threading.Barrier(2, timeout=60) if several else None
@@ -117,7 +117,7 @@ def test_nowait(streams):
 
 
 def test_map_default(streams):
-    """4.5/…/map_default.c: arrays in no clause are tofrom, a scalar is firstprivate."""
+    """4.5/…_map_default.c: arrays in no clause are tofrom, a scalar is firstprivate."""
     a, b, scalar = np.zeros(N), np.ones(N), 50
 
     def body(a, b, scalar):
@@ -176,6 +176,25 @@ def test_taskwait_depend_in(streams):
     omp.taskwait(depend=[in_(("z",))])
     gate.fulfill()
     omp.taskwait()
+
+
+def test_taskwait_depend(streams):
+    """openmp/…/omp50_taskwait_depend.c: taskwait depend waits for the tasks that its items name, those before them
+    included, on a device too, and for no others."""
+    gate, x, y = omp.Event(), np.zeros(N), np.zeros(N)
+    other = omp.task(depend=[out(y)], detach=gate)(lambda: y.fill(1))()
+    omp.task(depend=[out(x)])(lambda: x.fill(1))()
+    omp.target(depend=[inout(x)], nowait=True)(lambda a: on_device() or a.__imul__(5) is None)(x)
+    streams.go()
+    omp.taskwait(depend=[in_(x)])
+    assert (x == 5).all()
+    assert not other.done()
+    omp.task(depend=[in_(x)])(lambda: None)()
+    omp.taskwait(depend=[inout(x)])  # follows readers too
+    gate.fulfill()
+    omp.taskwait(depend=[in_(x), in_(y)])
+    assert (y == 1).all()
+    assert other.done()
 
 
 def test_multiple_edges(streams):
@@ -251,7 +270,7 @@ def test_dependences_are_between_siblings(streams):
 
 
 def test_target_depend_dag(streams):
-    """aomp/test/smoke/target_depend_dag.cpp: a DAG of nowait enter, compute and exit over all devices, by tokens."""
+    """aomp/…/target_depend_dag.cpp: a DAG of nowait enter, compute and exit over all devices, by tokens."""
     count = omp.get_num_devices()
     arrays = [np.zeros(N) for _ in range(count)]
     for device, a in enumerate(arrays):

@@ -80,15 +80,13 @@ def test_target_update_to_discontiguous(runtime, spelling):
     with omp.target_data(map=[tofrom(r), to(i)]):
         r[...] = i
         omp.target_update(to=[item])
-        omp.target(lambda r, i: add(r, i))(r, i)
+        omp.target(add)(r, i)
     assert (r[::2] == 2 * i[::2]).all()
     assert (r[1::2] == i[1::2]).all()
 
 
 def test_target_update_mapper_to_discontiguous(runtime):
     """5.0/target_update/test_target_update_mapper_to_discontiguous.c: the same through a default mapper."""
-    if not hasattr(omp, "declare_mapper"):
-        pytest.skip("declare_mapper is not public yet")
 
     class Vector:
         def __init__(self):
@@ -99,7 +97,7 @@ def test_target_update_mapper_to_discontiguous(runtime):
     with omp.target_data(map=[tofrom(v.data), to(i)]):
         v.data[...] = i
         omp.target_update(to=[v])
-        omp.target(lambda r, i: add(r, i))(v.data, i)
+        omp.target(add)(v.data, i)
     assert (v.data[::2] == 2 * i[::2]).all()
     assert (v.data[1::2] == i[1::2]).all()
 
@@ -297,7 +295,9 @@ def test_update_waits_for_the_last_write(sim, monkeypatch):
     a = np.ones(N)
     started = []
     plain = place.device.copy
-    monkeypatch.setattr(place.device, "copy", lambda dst, src, stream: (started.append(stream), plain(dst, src, stream)))
+    monkeypatch.setattr(
+        place.device, "copy", lambda dst, src, stream: (started.append(stream), plain(dst, src, stream))
+    )
     first = omp.target_enter_data(map=[to(a)], nowait=True)
     update = omp.target_update(to=[a], nowait=True)
     (entry,) = place.table.entries()

@@ -1,8 +1,8 @@
 """The data environment against a model: for each device a dictionary of counts and one of values.
 
 The model is written from the standard's rules (`map Clause`, `target update Construct`), element by element; it knows
-nothing of sections, plans, packing or streams. A new device block is filled with `POISON`, so that storage whose content
-the standard leaves open has a known one, and a copy that should not have been is seen.
+nothing of sections, plans, packing or streams. A new device block is filled with `POISON`, so that storage whose
+content the standard leaves open has a known one, and a copy that should not have been is seen.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Model:
 
 
 def has_strides(view, entry):
-    """Tell whether a view inside an entry is one of what is stored there: an array has strides, other sets have none."""
+    """Tell whether a view inside an entry is one of what is stored there too: an array has strides, not any set has."""
     order = sorted(entry)
     if order[-1] - order[0] + 1 == len(order):
         return True

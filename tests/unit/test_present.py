@@ -375,6 +375,15 @@ def test_correspond_turned(table):
     assert correspond(entry, item.address, item.shape, item.strides, 8) == (9 * 64, (0, -64, 8))
 
 
+def test_present_at_the_end_of_a_region(table):
+    """At the end of a region, an item with present that was deleted inside is ignored; on exit data it is an error."""
+    item = x(0, 10, present=True)
+    plan = table.exit([item], ends_region=True)
+    assert (plan.entries, plan.counts) == ([None], [])
+    with pytest.raises(NotPresentError):
+        table.exit([item])
+
+
 # -- two counters -----------------------------------------------------------------------------------
 def test_openmp_counts_dynamically(table):
     """Without further words a construct counts in the dynamic counter."""
