@@ -4,6 +4,7 @@
 """
 
 from offload.clauses import alloc, delete, from_, in_, inout, out, release, to, tofrom
+from offload.current import current_runtime
 from offload.directives import target_data, target_enter_data, target_exit_data, taskgroup, taskwait
 from offload.errors import (
     ClauseError,
@@ -63,7 +64,7 @@ from offload.routines import (
     set_default_device,
     stream,
 )
-from offload.runtime import Runtime, current_runtime, initial_device, invalid_device
+from offload.runtime import Runtime, initial_device, invalid_device
 from offload.tasks.task import Task
 from offload.update import target_update
 

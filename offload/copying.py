@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import Dependence, check_depend, check_device, symbolic
+from offload.current import current_runtime, here
 from offload.data.rect import resolve_rect
 from offload.directives import call_site
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import array_section, label
 from offload.launch import device_maker
 from offload.regions import CopyWork, FillWork
-from offload.runtime import current_runtime, here
 from offload.storage import overlaps
 from offload.tasks.task import Task
 

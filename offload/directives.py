@@ -18,12 +18,12 @@ from offload.clauses import (
     inout,
     symbolic,
 )
+from offload.current import here
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
 from offload.items import array_section, is_device_array
 from offload.launch import device_maker
 from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, map_items
-from offload.runtime import here
 from offload.tasks.task import Site, Task, TaskSet, TaskState, raise_failures
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from offload.clauses import (
     string_items,
     symbolic,
 )
+from offload.current import here
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import VisibleNames, parse_item
 from offload.launch import device_maker
 from offload.regions import map_items
-from offload.runtime import here
 from offload.target_region import TargetWork, on_host
 from offload.tasks.task import Site, Task, check_event
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from offload.current import current_scope_of, here
 from offload.errors import UsageError
 from offload.items import label
-from offload.runtime import current_scope_of, here
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Graph, Node
 from offload.tasks.task import Frame, Task, TaskSet, TaskState

@@ -14,9 +14,9 @@ import numpy as np
 
 from offload.clauses import check_device
 from offload.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy, fill, span
+from offload.current import current_runtime, here
 from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.items import array_section, is_device_array, label
-from offload.runtime import current_runtime, here
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

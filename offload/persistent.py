@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.current import here
 from offload.data.declared import declarations
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.items import array_section, is_device_array, label
 from offload.regions import map_item
-from offload.runtime import here
 from offload.storage import covers, overlaps
 
 if TYPE_CHECKING:

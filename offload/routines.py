@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import check_device
+from offload.current import current_runtime, here
 from offload.devices.host import Host
 from offload.errors import ClauseError, UsageError
 from offload.items import is_device_array, label
-from offload.runtime import current_runtime, here, initial_device
+from offload.runtime import initial_device
 
 if TYPE_CHECKING:
     from offload.devices.base import Device

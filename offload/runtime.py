@@ -6,7 +6,6 @@ encountered in with `here`, make a task, and give it to `Runtime.encounter`.
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -14,7 +13,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from offload import icv
+from offload import current, icv
 from offload.data.declared import declarations
 from offload.data.entries import Origin
 from offload.devices.opening import open_devices
@@ -28,7 +27,6 @@ from offload.errors import (
     RuntimeClosedError,
     UsageError,
 )
-from offload.events import sources
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.launch import DevicePlace
@@ -50,10 +48,6 @@ initial_device = -1
 
 invalid_device = -2
 """A device number that never exists."""
-
-_open: list[Runtime] = []
-_open_lock = threading.RLock()
-_default: Runtime | None = None
 
 
 class Runtime:
@@ -119,8 +113,7 @@ class Runtime:
         self._is_closed = False
         self.engine = Engine(num_threads, self._rng, settings.hang_s, self.scope)
         self.engine.hurry, self.engine.relax = self.gate.hurry, self.gate.relax
-        with _open_lock:
-            _open.append(self)
+        current.note_open(self)
         if settings.display_env is not icv.DisplayEnv.NOTHING:
             sys.stderr.write(self.env_text(verbose=settings.display_env is icv.DisplayEnv.ALL))
 
@@ -140,9 +133,7 @@ class Runtime:
     # -- being current -------------------------------------------------------------------------------
     def __enter__(self) -> Self:
         self._ensure_open()
-        with _open_lock:  # the most recently entered one stands last
-            _open.remove(self)
-            _open.append(self)
+        current.note_open(self)
         self._tokens.append(current_scope.set(self.scope()))
         return self
 
@@ -213,6 +204,11 @@ class Runtime:
                 raise failure
             error.add_note(f"then, at the end of the runtime: {failure!r}")
 
+    def disown(self) -> None:
+        """Become unusable in a forked child."""
+        self._is_closed = True
+        self.engine.closed = "this runtime belongs to the parent of a forked process; make one in the child"
+
     def _shut_down(self) -> None:
         self._is_closed = True
         self.engine.closed = "this runtime is closed; make another, or move the construct into its `with`"
@@ -227,9 +223,7 @@ class Runtime:
         self._allocated.clear()
         for frame in list(self._roots):
             frame.tracker = Tracker()  # it has the last tasks, with what their failures refer to
-        with _open_lock:
-            if self in _open:
-                _open.remove(self)
+        current.note_closed(self)
 
     def _leftovers(self) -> list[str]:
         left = []
@@ -313,7 +307,7 @@ class Runtime:
         """Block until a task is complete; `Task.result` says how."""
         if task.state_ is TaskState.RECORDED:
             raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
-        scope = current_scope_of(self)
+        scope = current.current_scope_of(self)
         scope.frame("a wait for a task")  # refuses one where nobody may wait
         running = scope.task
         while running is not None:
@@ -463,64 +457,3 @@ def _generator(seed: float | None) -> random.Random | None:
     from random import Random  # 3 ms of the time of `import offload`, for those who seed only
 
     return Random(seed)  # noqa: S311  # no secret
-
-
-def here() -> Scope:
-    """Return what the calling thread is doing for the current runtime."""
-    scope = current_scope.get()
-    if scope is not None and scope.thread == threading.get_ident():
-        return scope
-    return current_runtime().scope()
-
-
-def current_scope_of(runtime: Runtime) -> Scope:
-    """Return what the calling thread is doing for ``runtime``."""
-    scope = here()
-    return scope if scope.runtime is runtime else runtime.scope()
-
-
-def current_runtime() -> Runtime:
-    """Return the runtime that module-level functions act on.
-
-    That is the one whose ``with`` the caller is in; elsewhere the most recently entered one that is open; else one
-    made from the environment, which ends with the process.
-    """
-    global _default  # noqa: PLW0603  # the process's one default runtime
-    scope = current_scope.get()
-    if scope is not None and (scope.thread == threading.get_ident() or not scope.runtime._is_closed):  # noqa: SLF001  # same module
-        return scope.runtime  # type: ignore[no-any-return]  # Scope does not know Runtime
-    with _open_lock:
-        if _open:
-            return _open[-1]
-        _default = Runtime()
-        return _default
-
-
-sources.current_runtime = current_runtime
-
-
-@atexit.register
-def _close_default() -> None:
-    """End the default runtime as a `with` would, but print failures, as there is nobody to catch them."""
-    if _default is None:
-        return
-    try:
-        _default.engine.gives_up = True
-        _default.close()
-    except BaseException as error:  # noqa: BLE001  # the interpreter is ending
-        sys.excepthook(type(error), error, error.__traceback__)
-
-
-def _after_fork() -> None:
-    """Refuse the parent's runtimes in a forked child: their threads and driver contexts did not come along."""
-    global _default, _open_lock  # noqa: PLW0603  # the process's one default runtime, and the lock of the parent
-    _open_lock = threading.RLock()
-    for runtime in _open:
-        runtime._is_closed = True  # noqa: SLF001  # same module
-        runtime.engine.closed = "this runtime belongs to the parent of a forked process; make one in the child"
-    _open.clear()
-    _default = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import as_tuple, check_depend, check_device, symbolic
+from offload.current import here
 from offload.data.maptypes import MapType
 from offload.directives import call_site
 from offload.errors import ClauseError, MapError
@@ -14,7 +15,6 @@ from offload.items import array_section, is_device_array, label, mapper_of
 from offload.launch import device_maker
 from offload.mappers import expand
 from offload.regions import map_item
-from offload.runtime import here
 from offload.storage import overlaps
 from offload.tasks.task import Task
 

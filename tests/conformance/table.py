@@ -209,10 +209,20 @@ def results_in(text: str) -> tuple[dict[str, dict[str, str]], str | None]:
     }, machine and machine[1]
 
 
-def cuda_machine() -> str:
-    """Return what the GPU and the libraries are called."""
-    import cupy
+def cuda_results() -> dict[str, Any]:
+    """Return what the file of the run on CUDA says: the machine, and the result of each case."""
+    if not CUDA.exists():
+        return {"machine": None, "results": {}}
+    kept: dict[str, Any] = json.loads(CUDA.read_text(encoding="utf-8"))
+    return kept
 
+
+def cuda_machine() -> str:
+    """Return what the GPU and the libraries are called; exit where there is none."""
+    try:
+        import cupy
+    except ImportError:
+        sys.exit("--cuda needs CuPy and a GPU; run it on a machine that has both")
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     version = cupy.cuda.runtime.runtimeGetVersion()
     return f"an {properties['name'].decode()}, CuPy {cupy.__version__}, CUDA {version // 1000}.{version % 1000 // 10}"
@@ -230,7 +240,7 @@ def main() -> None:
         found = {case: results.of(cases.tests[case], "cuda") for case in cases.names if case in cases.tests}
         path.write_text(json.dumps({"machine": machine, "results": found}, indent=2) + "\n", encoding="utf-8")
         return
-    on_cuda = json.loads(CUDA.read_text(encoding="utf-8")) if CUDA.exists() else {"machine": None, "results": {}}
+    on_cuda = cuda_results()
     table = {
         case: {
             **{device: results.of(tests, device) for device in DEVICES if device != "cuda"},

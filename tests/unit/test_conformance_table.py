@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.conformance import table
@@ -29,11 +27,14 @@ def test_the_simulated_devices_pass(cases):
     assert not wrong
 
 
-def test_the_results_on_cuda_are_of_known_cases(cases):
-    """The file of the run on CUDA, if there is one, names cases that are mirrored."""
-    if not table.CUDA.exists():
-        pytest.skip("no results on CUDA are kept")
-    assert json.loads(table.CUDA.read_text(encoding="utf-8"))["results"].keys() <= cases.tests.keys()
+def test_the_column_for_cuda_is_that_of_the_file():
+    """What the page says of CUDA is what the file of the run there says, and nothing without one."""
+    results, machine = table.results_in(table.PAGE.read_text(encoding="utf-8"))
+    kept = table.cuda_results()
+    assert machine == kept["machine"], "make it again: python -m tests.conformance.table"
+    assert {case: found["cuda"] for case, found in results.items()} == {
+        case: kept["results"].get(case, "not run") for case in results
+    }
 
 
 def test_citations():

@@ -1,0 +1,58 @@
+"""Every listing of Python in the documentation runs, page by page, with warnings as errors, on the simulated device."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+WITH_LISTINGS = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+
+
+def listings(page: Path) -> str:
+    """Return the listings of a page as one program, in the lines that they have on the page."""
+    text = page.read_text(encoding="utf-8")
+    lines = [""] * len(text.splitlines())
+    for found in FENCE.finditer(text):
+        first = text.count("\n", 0, found.start(1))
+        block = found[1].splitlines()
+        lines[first : first + len(block)] = block
+    return "\n".join(lines) + "\n"
+
+
+def test_there_are_listings():
+    """A pattern that finds nothing would pass."""
+    assert {"README.md", "tutorial.md", "from-c-and-fortran.md"} <= {page.name for page in WITH_LISTINGS}
+
+
+@pytest.mark.parametrize("page", WITH_LISTINGS, ids=lambda page: page.stem)
+def test_page(page, tmp_path):
+    """The listings of a page run in order, in one namespace; they check themselves, and leave nothing behind."""
+    program = f"exec(compile({listings(page)!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={**os.environ, "OFFLOAD_DEVICES": "sim"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links(page):
+    """What a page links to in the repository is there."""
+    missing = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    assert not missing
