@@ -110,14 +110,11 @@ class ArgumentRules:
         A string names no parameter, or one is named in two clauses that contradict each other.
     """
 
-    __slots__ = ("_behaviour", "_clauses", "_mapped", "_positional")
+    __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional")
 
     def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
-        self._positional = [
-            name
-            for name, parameter in names.parameters.items()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
+        self._names = names
+        self._positional = list(names.positions)
         self._clauses = [(clause, item) for clause in _SHARING for item in clauses.get(clause, ())]
         self._mapped = list(_listed(clauses.get("map", ())))
         self._behaviour: dict[str, str] = clauses.get("defaultmap", {})
@@ -185,7 +182,7 @@ class ArgumentRules:
         """Yield the arguments that an item names, each with the part of it that it names."""
         if isinstance(item, str):
             parsed = parse_item(item)
-            slot = self._slot(parsed.name, kwargs)
+            slot = self._names.slot(parsed.name, kwargs)
             if slot in values:
                 value = values[slot]
                 yield slot, parsed.resolve({**names, parsed.name: value}) if parsed.dims else value
@@ -255,13 +252,10 @@ class ArgumentRules:
         """Yield the arguments that map clauses name, strings by parameter and arrays by storage."""
         for item in self._mapped:
             if isinstance(item, str):
-                yield self._slot(parse_item(item).name, kwargs)
+                yield self._names.slot(parse_item(item).name, kwargs)
             elif isinstance(item, np.ndarray):
                 yield from (slot for slot, value in values.items() if _is_same(value, item))
         yield from (slot for slot, value in values.items() if id(value) in mapped)
-
-    def _slot(self, name: str, kwargs: Mapping[str, Any]) -> Slot:
-        return name if name in kwargs or name not in self._positional else self._positional.index(name)
 
     def _label(self, slot: Slot) -> str:
         if isinstance(slot, str):

@@ -213,8 +213,8 @@ def delete(
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """Return the values of a list clause; one value stands for a list of one."""
-    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    """Return the values of a list clause; one value, a named tuple with a mapper too, stands for a list of one."""
+    return tuple(value) if type(value) in (list, tuple) else (value,)
 
 
 def check_depend(value: Any) -> tuple[Dependence, ...]:

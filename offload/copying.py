@@ -88,12 +88,6 @@ def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool)
     return _encounter_on(directive, depend, place, FillWork(array, value), deferred)
 
 
-def _encounter_here(
-    directive: str, depend: Any, function: Callable[..., Any], args: tuple[Any, ...], deferred: bool
-) -> Task:
-    return _encounter(directive, depend, lambda site, frame: Task(site, function, args, None, frame), deferred)
-
-
 def _encounter_on(directive: str, depend: Any, place: Any, work: CopyWork | FillWork, deferred: bool) -> Task:
     made: list[Callable[[Frame], Task]] = []
 

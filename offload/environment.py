@@ -108,26 +108,47 @@ class DataEnvironment:
         """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done.
 
         ``ends_region``: as `PresentTable.exit` has it.
+
+        Raises
+        ------
+        MapError
+            An array has become read-only. At the end of a region everything else has been copied and released; else
+            nothing has changed.
         """
+        failures: list[Exception] = []
+        leaving: list[Leaving] = []
         with self._lock:
             plan = self.table.exit(items, ends_region=ends_region)
+            if not ends_region:
+                for item, _ in plan.copies:
+                    _check_writeable(item)
             removed = set(plan.removed)
             self._follow_users(lane, [*removed, *(entry for _, entry in plan.copies)])
             self.table.commit_exit(plan)
-            leaving = [self._leaving.add(item.section) for item, entry in plan.copies if entry in removed]
-            staying = [entry for entry, *_ in plan.counts if entry not in removed]
-            for item, entry in plan.copies:
-                if entry not in removed:
-                    self.device.copy(item.host, self.view(entry, item.host), lane.stream)
-            self._note_use(lane, staying)
+            self._copy_out([pair for pair in plan.copies if pair[1] not in removed], lane, failures)
+            self._note_use(lane, [entry for entry, *_ in plan.counts if entry not in removed])
+            leaving += [self._leaving.add(item.section) for item, entry in plan.copies if entry in removed]
         try:
-            for item, entry in plan.copies:
-                if entry in removed:
-                    self.device.copy(item.host, self.view(entry, item.host), lane.stream)
+            self._copy_out([pair for pair in plan.copies if pair[1] in removed], lane, failures)
         finally:
             if leaving:
                 self._note_leaving(lane, leaving)
+        if failures:
+            lane.stream.synchronize()  # the buffers go with this frame
+            first, *others = failures
+            for other in others:
+                first.add_note(f"and: {other}")
+            raise first
         return [*(entry.buffer for entry in removed), *(item.host for item in items)]
+
+    def _copy_out(self, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, failures: list[Exception]) -> None:
+        """Enqueue copies to the host, each whatever becomes of the others."""
+        for item, entry in copies:
+            try:
+                _check_writeable(item)
+                self.device.copy(item.host, self.view(entry, item.host), lane.stream)
+            except Exception as error:  # noqa: BLE001  # raised when all have been tried
+                failures.append(error)
 
     def _copies_back_to(self, entries: Iterable[Entry]) -> list[Point]:
         """Return where copies back to the storage of new entries end, which their copies in must follow."""
@@ -283,6 +304,11 @@ class DataEnvironment:
             self.table.discard(entry)
             raise
 
+    def is_present(self, host: Any) -> bool:
+        """Tell whether every byte of a host array is present."""
+        with self._lock:
+            return bool(host.size) and self.table.search(array_section(host))[0] is not None
+
     def corresponding(self, host: Any) -> Any:
         """Return the device array that corresponds to a host array; None unless all of it is present."""
         with self._lock:
@@ -330,6 +356,16 @@ class DataEnvironment:
             point = lane.mark()
             for entry in entries:
                 entry.users[lane] = point
+
+
+def _check_writeable(item: MapItem) -> None:
+    """Raise `MapError` if the array of an item that is to be copied back cannot be written any more."""
+    host: Any = item.host
+    if not host.flags.writeable:
+        raise MapError(
+            f"{item.label} cannot be copied back: the array is read-only now; "
+            "make it writeable, or release it without a copy"
+        )
 
 
 def _distinct(entries: Iterable[Entry]) -> list[Entry]:

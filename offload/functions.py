@@ -20,8 +20,9 @@ from offload.clauses import (
 )
 from offload.current import here
 from offload.data.maptypes import Construct
+from offload.defaults import Defaults
 from offload.errors import ClauseError, UnsupportedError
-from offload.items import VisibleNames, parse_item
+from offload.items import VisibleNames, array_section, parse_item
 from offload.launch import device_maker
 from offload.regions import map_items
 from offload.target_region import TargetWork, on_host
@@ -178,6 +179,10 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
+    def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
+        super().__init__(function, clauses)
+        self._defaults = Defaults.of(function)
+
     def _apply(self, clauses: dict[str, Any]) -> None:
         super()._apply(clauses)
         names = self._names
@@ -192,6 +197,8 @@ class TargetFunction(DirectiveFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the body returns, or with ``nowait`` the `Task`."""
+        if self._defaults is not None:
+            args, kwargs = self._defaults.completed(args, kwargs)
         scope = here()
         runtime = scope.runtime
         frame = scope.frame("target")
@@ -231,15 +238,40 @@ class TargetFunction(DirectiveFunction):
     def _sections(
         self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[int | str, Any]:
-        """Return the arguments of which a string names a section: the body receives the array of that section."""
+        """Return the arguments of which a string names a section: the body receives the array of that section.
+
+        Raises
+        ------
+        ClauseError
+            Strings name two sections of one argument, and none names all of it: the body can receive one array only.
+        """
         if self._names is None:
             return {}
-        positions = {name: number for number, name in enumerate(self._names.parameters)}
         found: dict[int | str, Any] = {}
+        texts: dict[int | str, list[str]] = {}
+        whole: set[int | str] = set()
         for item in string_items(self._clauses.get("map", ())):
-            if (parsed := parse_item(item)).dims and parsed.name in positions:
-                slot = parsed.name if parsed.name in kwargs else positions[parsed.name]
-                found[slot] = parsed.resolve(names)
+            parsed = parse_item(item)
+            slot = self._names.slot(parsed.name, kwargs)
+            if not (slot in kwargs if isinstance(slot, str) else slot < len(args)):
+                continue  # a visible name, or a parameter that has its default
+            if not parsed.dims:
+                whole.add(slot)
+                continue
+            part = parsed.resolve(names)
+            if slot not in found:
+                found[slot] = part
+                texts[slot] = [item]
+            elif array_section(part) != array_section(found[slot]):
+                texts[slot].append(item)
+        for slot in whole:
+            found.pop(slot, None)
+        for slot in found:
+            if len(texts[slot]) > 1:
+                raise ClauseError(
+                    f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
+                    "receives one array; name one section, or all of the array as well"
+                )
         return found
 
 

@@ -77,6 +77,11 @@ def array_section(array: Any) -> Section:
         ``array`` is no array, or an array of Python objects.
     """
     if isinstance(array, np.ndarray):
+        if isinstance(array, (np.ma.MaskedArray, np.matrix)):
+            raise ClauseError(
+                f"a {type(array).__name__} cannot be a list item: the device knows neither masks nor matrix products; "
+                "pass plain arrays, for example x.data and x.mask"
+            )
         if array.dtype.hasobject:
             raise ClauseError(
                 f"an array of dtype {array.dtype} cannot be a list item: it holds references to Python objects, "
@@ -269,11 +274,16 @@ def _code(node: ast.expr) -> CodeType:
 class VisibleNames:
     """The names that a string item of a decorated function may use: its parameters, closure and globals."""
 
-    __slots__ = ("_function", "_signature")
+    __slots__ = ("_function", "_signature", "positions")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._signature = inspect.signature(function)
+        self.positions = {
+            name: number
+            for number, (name, parameter) in enumerate(self.parameters.items())
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        }
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -282,6 +292,13 @@ class VisibleNames:
     @property
     def takes_any_keyword(self) -> bool:
         return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters.values())
+
+    def slot(self, name: str, kwargs: Mapping[str, Any]) -> int | str:
+        """Return the argument that a name means in a call with these keywords: a position, or the name itself."""
+        at = self.positions.get(name)
+        if at is None or (name in kwargs and self.parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY):
+            return name
+        return at
 
     def may_have(self, name: str) -> bool:
         """Tell whether a call can find this name: a parameter, a name visible now, or one that the body uses."""
@@ -308,5 +325,6 @@ class VisibleNames:
                 continue  # a closure variable that has no value yet
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
+        names.update(kwargs)  # those that `**` takes have names too, and a parameter of the same name hides them
         names.update(bound.arguments)
         return names

@@ -32,7 +32,7 @@ from offload.items import MAPPERS, array_section, is_device_array, label, mapper
 from offload.storage import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from offload.storage import Section
 
@@ -181,7 +181,7 @@ def expand_object(
                 expansion.own.append(Leaf(part, effective, united))
             elif mapper_of(part, inner.mapper if inner is not None else None) is not None:
                 nested = inner.mapper if inner is not None else None
-                expansion.parts[id(part)] = expand_object(part, effective, nested, united, (*_outer, item))
+                expansion.add_part(expand_object(part, effective, nested, united, (*_outer, item)))
             else:
                 raise ClauseError(_no_item(part, item))
     return expansion
@@ -222,6 +222,14 @@ class Expansion:
         self.own: list[Leaf] = []
         self.parts: dict[int, Expansion] = {}
 
+    def add_part(self, part: Expansion) -> None:
+        """Add what was made of a nested object, to what another clause made of it if there is one."""
+        known = self.parts.setdefault(id(part.item), part)
+        if known is not part:
+            known.own += part.own
+            for nested in part.parts.values():
+                known.add_part(nested)
+
     def leaves(self) -> Iterator[Leaf]:
         """Yield the arrays of this object and of those nested in it."""
         yield from self.own
@@ -234,7 +242,8 @@ class Expansion:
         Raises
         ------
         MapError
-            Several sections of an attribute were mapped, so that there is no one array of it on the device.
+            Several sections of an attribute were mapped, so that there is no one array of it on the device; or an
+            array that no attribute holds, so that the body could not reach it.
         """
         attributes = _attributes(self.item)
         finder = _Finder(self, attributes, corresponding)
@@ -258,7 +267,7 @@ class Expansion:
 class _Finder:
     """Finds the mapped arrays of one object in its attributes."""
 
-    __slots__ = ("_corresponding", "_expansion", "_parts", "_sections", "_unnamed")
+    __slots__ = ("_containers", "_corresponding", "_expansion", "_parts", "_sections", "_unnamed")
 
     def __init__(
         self,
@@ -269,6 +278,7 @@ class _Finder:
         self._expansion = expansion
         self._corresponding = corresponding
         self._parts: dict[int, Any] = {}
+        self._containers: dict[int, Any] = {}  # by `id`, what stands for it
         self._sections = [array_section(leaf.array) for leaf in expansion.own]
         held = [array_section(array) for array in _arrays(list(attributes.values()))]
         # What no attribute is, nor lies in, is a section of one.
@@ -277,6 +287,22 @@ class _Finder:
             for section, leaf in zip(self._sections, expansion.own, strict=True)
             if not any(_holds(section, other) for other in held)
         ]
+        if self._unnamed:
+            self._check_reachable(held)
+
+    def _check_reachable(self, held: list[Section]) -> None:
+        """Refuse an array that is in no attribute, nor mapped by a nested object: the body would see the host's."""
+        nested = [array_section(leaf.array) for part in self._expansion.parts.values() for leaf in part.leaves()]
+        for section, array in self._unnamed:
+            if not section.run_nbytes or any(covers(other, section) for other in held):
+                continue
+            if not any(_holds(section, other) or _holds(other, section) for other in nested):
+                owner = type(self._expansion.item).__name__
+                raise MapError(
+                    f"the mapper of {owner} maps {label(array)}, which no attribute of the {owner} holds, so that the "
+                    "body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, "
+                    "and give a nested object's class a mapper of its own"
+                )
 
     def swap(self, value: Any, name: str) -> Any:
         """Return what stands for an attribute on the device; the value itself where nothing of it was mapped."""
@@ -287,15 +313,31 @@ class _Finder:
             if id(value) not in self._parts:
                 self._parts[id(value)] = part.rebuilt(self._corresponding)
             return self._parts[id(value)]
-        if type(value) in (list, tuple):
-            swapped = [self.swap(element, name) for element in value]
-            if any(new is not old for new, old in zip(swapped, value, strict=True)):
-                return type(value)(swapped)
-        elif type(value) is dict:
-            swapped_values = {key: self.swap(element, name) for key, element in value.items()}
-            if any(swapped_values[key] is not element for key, element in value.items()):
-                return swapped_values
+        if type(value) is tuple:  # one that leads back to itself does so through a list, dictionary or array
+            swapped = tuple([self.swap(element, name) for element in value])
+            return swapped if any(new is not old for new, old in zip(swapped, value, strict=True)) else value
+        if type(value) is list:
+            return self._filled(value, value.copy(), enumerate(value), name)
+        if type(value) is dict:
+            return self._filled(value, value.copy(), value.items(), name)
         return value
+
+    def _filled(self, value: Any, swapped: Any, elements: Iterable[tuple[Any, Any]], name: str) -> Any:
+        """Return a copy of a container with its elements swapped; the container itself where none differs.
+
+        In a cycle, what leads back leads to the host's: a cycle of copies would keep device memory until the garbage
+        collector finds it, and it never finds one through an array of objects.
+        """
+        if id(value) in self._containers:
+            return self._containers[id(value)]
+        self._containers[id(value)] = value
+        differs = False
+        for key, old in elements:
+            new = swapped[key] = self.swap(old, name)
+            differs |= new is not old
+        if differs:
+            self._containers[id(value)] = swapped
+        return self._containers[id(value)]
 
     def _swap_array(self, array: np.ndarray[Any, Any], name: str) -> Any:
         section = array_section(array)
@@ -312,11 +354,7 @@ class _Finder:
     def _swap_objects(self, array: np.ndarray[Any, Any], name: str) -> Any:
         if array.dtype != object:
             return array
-        swapped = array.copy()
-        for index, element in np.ndenumerate(array):
-            swapped[index] = self.swap(element, name)
-        pairs = zip(swapped.flat, array.flat, strict=True)
-        return swapped if any(new is not old for new, old in pairs) else array
+        return self._filled(array, array.copy(), np.ndenumerate(array), name)
 
 
 def _holds(outer: Section, inner: Section) -> bool:
@@ -339,15 +377,20 @@ def _attributes(item: Any) -> dict[str, Any]:
     return found
 
 
-def _arrays(values: list[Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the arrays among values, and in the lists, tuples and dictionaries among them."""
+def _arrays(values: list[Any], seen: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the arrays among values, and in the lists, tuples and dictionaries among them, each of those once."""
+    seen = set() if seen is None else seen
     for value in values:
+        if isinstance(value, np.ndarray) or type(value) in (list, tuple, dict):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
         if isinstance(value, np.ndarray):
             if not value.dtype.hasobject:
                 yield value
             elif value.dtype == object:
-                yield from _arrays(value.ravel().tolist())
+                yield from _arrays(value.ravel().tolist(), seen)
         elif type(value) in (list, tuple):
-            yield from _arrays(list(value))
+            yield from _arrays(list(value), seen)
         elif type(value) is dict:
-            yield from _arrays(list(value.values()))
+            yield from _arrays(list(value.values()), seen)

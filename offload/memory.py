@@ -302,7 +302,7 @@ def target_is_present(a: Any, device: int | None = None) -> bool:
     array = _host_array(a, "target_is_present")
     if array is None or not array.size:
         return False
-    return place is None or place.corresponding(array) is not None
+    return place is None or place.is_present(array)
 
 
 def target_is_accessible(a: Any, device: int | None = None) -> bool:

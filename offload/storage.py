@@ -32,7 +32,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
 HOST: Final = -1
 """The host's address space."""
@@ -157,14 +157,19 @@ def overlaps(a: Section, b: Section) -> bool:
 def covers(outer: Section, inner: Section) -> bool:
     """Tell whether every byte of ``inner`` is in ``outer``.
 
-    Exact if ``outer`` is dense or nested (`Section.is_nested`), false where that cannot be shown otherwise.
-    An empty ``inner`` is covered by anything.
+    Exact if ``outer`` is dense or nested (`Section.is_nested`) and `overlaps` can decide about its gaps; false where
+    that cannot be shown otherwise. An empty ``inner`` is covered by anything.
+
+    It asks about bytes only. Where ``inner`` has merged axes that the gaps of ``outer`` keep apart, a view of these
+    bytes has a place in the packed copy under its own axes or not at all: `locate_nbytes` asks about that.
     """
     if not inner[3] or outer == inner:
         return True
     if outer[0] != inner[0] or inner[1] < outer[1] or inner.end > outer.end:
         return False
-    return not outer[2] or locate(*_box(outer), inner[1], *_box(inner)[:2]) is not None
+    if not outer[2] or locate(*_box(outer), inner[1], *_box(inner)[:2]) is not None:
+        return True
+    return outer.is_nested and not any(overlaps(gap, inner) for gap in _gaps(outer))
 
 
 def locate(
@@ -328,6 +333,17 @@ def _box(section: Section) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Return a section as an array of bytes: shape, strides, address."""
     dims = section[2]
     return (*(c for c, _ in dims), section[3]), (*(s for _, s in dims), 1), section[1]
+
+
+def _gaps(section: Section) -> Iterator[Section]:
+    """Yield what a nested section leaves out between its first byte and its last, one section an axis."""
+    space, address, dims, extent = section
+    for k in range(len(dims) - 1, -1, -1):
+        count, stride = dims[k]
+        if stride > extent:
+            between = ((count - 1, stride),) if count > 2 else ()
+            yield Section(space, address + extent, (*dims[:k], *between), stride - extent)
+        extent += (count - 1) * stride
 
 
 def _axes(shape: Sequence[int], strides: Sequence[int], address: int) -> tuple[int, int, list[tuple[int, int, int]]]:

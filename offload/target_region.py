@@ -6,12 +6,11 @@ A work as those of `offload.regions`, with the same methods.
 from __future__ import annotations
 
 from contextlib import suppress
-from copy import copy
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.clauses import as_tuple
 from offload.data.maptypes import MapType
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.items import MAPPERS, array_section, holder, is_device_array, is_foreign, label, mapper_of
@@ -19,7 +18,7 @@ from offload.regions import expansion_of, implicit_item, object_items
 from offload.storage import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from offload.arguments import Private
     from offload.data.plans import EnterPlan
@@ -99,8 +98,9 @@ class TargetWork:
         return None
 
     def _add_object(self, slot: int | str, value: Any, objects: Mapping[int, Expansion]) -> None:
-        """Note an argument that has a mapper, and map what it maps unless a clause does."""
-        expansion = objects.get(id(value))
+        """Note an argument that has a mapper, and map what it maps unless a clause or an argument before it does."""
+        known = (expansion for _, expansion in self._objects if expansion.item is value)
+        expansion = objects.get(id(value)) or next(known, None)
         if expansion is None and mapper_of(value) is not None:
             expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}")
             self._items += object_items(expansion)
@@ -137,8 +137,11 @@ class TargetWork:
                 if private.is_first:
                     place.device.copy(array, private.host, lane.stream)
                 _put(args, kwargs, slot, array)
+            copies: dict[int, Any] = {}  # an object that is passed twice is one object in the body, too
             for slot, expansion in self._objects:
-                _put(args, kwargs, slot, expansion.rebuilt(lambda host: self._corresponding(place, lane, host)))
+                if id(expansion) not in copies:
+                    copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(place, lane, host))
+                _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
             with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
                 place.undo(plan, lane)
@@ -164,17 +167,22 @@ class TargetWork:
         return value
 
     def _check_value(self, value: Any) -> None:
-        """Refuse to return storage that the construct is about to release."""
-        for part in as_tuple(value):
-            if is_device_array(part) and part.size:
-                section = array_section(part)
-                for entry in self._plan.created if self._plan is not None else ():
-                    buffer = array_section(entry.buffer)
-                    if section.space == buffer.space and buffer.address <= section.address < buffer.end:
-                        raise MapError(
-                            f"the body returns a view of {entry.label}, whose storage this construct releases; "
-                            "return a copy, or map it around the construct"
-                        )
+        """Refuse to return storage that the construct is about to release.
+
+        What a closure, a generator or an object of another class holds cannot be checked: see `_arrays_within`.
+        """
+        created = self._plan.created if self._plan is not None else ()
+        if not created:
+            return
+        for part in _arrays_within(value, set()):
+            section = array_section(part)
+            for entry in created:
+                buffer = array_section(entry.buffer)
+                if section.space == buffer.space and buffer.address <= section.address < buffer.end:
+                    raise MapError(
+                        f"the body returns a view of {entry.label}, whose storage this construct releases; "
+                        "return a copy, or map it around the construct"
+                    )
 
     def end(self, place: DevicePlace, lane: Lane) -> list[object]:
         return [*place.exit(self._items, lane, ends_region=True), self._bound]
@@ -190,13 +198,23 @@ def on_host(
     objects: Mapping[int, Expansion],
     privates: Mapping[int | str, Private],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a target region whose device is the host: nothing is mapped, but what is private is."""
+    """Return the arguments of a target region whose device is the host: nothing is mapped, but what is private is.
+
+    Raises
+    ------
+    ClauseError, MapError
+        As the mapper of an argument would have it on a device.
+    """
+    copies: dict[int, Any] = {}  # an object given twice is one object in the body; args and kwargs keep the ids valid
 
     def of(slot: int | str, value: Any) -> Any:
         if slot in privates:
             return privates[slot].on_host()
         if MAPPERS and (id(value) in objects or mapper_of(value) is not None):
-            return copy(value)  # what a body assigns stays in its copy, as on a device
+            if id(value) not in copies:
+                expansion = objects.get(id(value)) or expansion_of(value, MapType.TOFROM, f"argument {slot}")
+                copies[id(value)] = expansion.rebuilt(lambda host: host)  # the sections and copies of a device
+            return copies[id(value)]
         return sections.get(slot, value)
 
     return (
@@ -211,6 +229,31 @@ def _put(args: list[Any], kwargs: dict[str, Any], slot: int | str, value: Any) -
         args[slot] = value
     else:
         kwargs[slot] = value
+
+
+_DEPTH = 8
+"""How many containers deep `_arrays_within` looks: far beyond what a body returns, far below the recursion limit."""
+
+
+def _arrays_within(value: Any, seen: set[int], depth: int = _DEPTH) -> Iterator[Any]:
+    """Yield the device arrays, of at least one element, in dicts, lists, tuples, sets and fields of dataclasses."""
+    if is_device_array(value) and not isinstance(value, type):
+        if value.size:
+            yield value
+        return
+    parts: Iterable[Any]
+    if isinstance(value, dict):
+        parts = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = value
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = [getattr(value, field.name, None) for field in fields(value)]
+    else:
+        return
+    if depth and id(value) not in seen:
+        seen.add(id(value))
+        for part in parts:
+            yield from _arrays_within(part, seen, depth - 1)
 
 
 def native_array(value: Any, place: DevicePlace) -> Any:

@@ -18,8 +18,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from enum import Enum
 from math import inf
+from typing import TYPE_CHECKING
 
-from offload.storage import Section, covers, overlaps
+from offload.storage import Section, covers, locate_nbytes, overlaps
+
+if TYPE_CHECKING:
+    from offload.data.present import MapItem
 
 
 class Counter(Enum):
@@ -169,8 +173,12 @@ class Index:
         if not self.packed:
             self.reach = 0
 
-    def search(self, section: Section) -> tuple[Entry | None, Entry | None]:
-        """Return the entry that holds all of ``section``, else one that holds a part of it."""
+    def search(self, section: Section, item: MapItem | None = None) -> tuple[Entry | None, Entry | None]:
+        """Return the entry that holds all of ``section``, else one that holds a part of it.
+
+        With the ``item`` whose section it is, a packed entry holds it only if it has a place there, which `correspond`
+        finds. An entry that has all of its bytes but no place for it is returned second.
+        """
         entry = self.exact.get(section)
         if entry is not None:
             return entry, None
@@ -191,14 +199,16 @@ class Index:
             if overlaps(entry.section, section):
                 return None, entry
             k += 1
-        return self._search_packed(section, address, end) if self.packed else (None, None)
+        return self._search_packed(section, address, end, item) if self.packed else (None, None)
 
-    def _search_packed(self, section: Section, address: int, end: int) -> tuple[Entry | None, Entry | None]:
+    def _search_packed(
+        self, section: Section, address: int, end: int, item: MapItem | None
+    ) -> tuple[Entry | None, Entry | None]:
         starts = self.packed_starts
         for k in range(bisect_right(starts, address - self.reach), bisect_left(starts, end)):
             entry = self.packed[k]
             if entry.end > address:
-                if covers(entry.section, section):
+                if covers(entry.section, section) if item is None else _has_place(entry, item):
                     return entry, None
                 if overlaps(entry.section, section):
                     return None, entry
@@ -206,3 +216,7 @@ class Index:
 
     def _lists(self, section: Section) -> tuple[list[Entry], list[int]]:
         return (self.packed, self.packed_starts) if section.dims else (self.dense, self.dense_starts)
+
+
+def _has_place(entry: Entry, item: MapItem) -> bool:
+    return locate_nbytes(entry.section, item.address, item.shape, item.strides, item.itemsize) is not None

@@ -17,6 +17,7 @@ of the same construct meets it there.
 The buffer of an entry is ``section.nbytes`` bytes. A dense one mirrors the host's bytes at the same offsets. A packed
 one holds the rows of the *section*, lowest address first, without gaps: for a slice of a C-ordered array that is the
 item in C order; a transposed item stays transposed, a repeated one is stored once. `correspond` says where a view lies.
+An item is in a packed entry if it has a place there, which its own axes decide: a section may have merged them.
 
 Rejected: the item's own shape as the packed order (an item seen again under another shape would not fit, stride 0 would
 multiply storage), and treating a strided item as its bounding range (a copy back would overwrite the gaps).
@@ -34,7 +35,7 @@ from offload.data.entries import Counter, Entry, Index, Origin
 from offload.data.maptypes import MapType
 from offload.data.plans import EnterPlan, ExitPlan
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
-from offload.storage import c_strides, locate_nbytes
+from offload.storage import c_strides, covers, locate_nbytes, section_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,7 +93,8 @@ class PresentTable:
         ExtensionError
             A part of an item is present.
         MapError
-            Two items that are not present overlap in part, or an item's rows interleave.
+            Two items that are not present overlap in part, an item's rows interleave, or an item is present but its
+            elements have no strides there (`correspond`).
         """
         plan = EnterPlan(tuple(items), self._version, counter)
         search = self._index.search
@@ -100,8 +102,9 @@ class PresentTable:
         absent: list[int] = []
         extending: tuple[MapItem, Entry] | None = None
         for k, item in enumerate(plan.items):
-            entry, other = search(item.section)
+            entry, other = search(item.section, item)
             if entry is None:
+                _check_place(item, other)
                 if item.present:
                     raise NotPresentError(self._absent(_clause(item), other))
                 if other is not None:
@@ -152,15 +155,19 @@ class PresentTable:
         ------
         NotPresentError
             An item with ``present`` is not wholly present.
+        MapError
+            An item is present, but its elements have no strides there. The end of a region ignores it.
         """
         plan = ExitPlan(tuple(items), self._version, counter)
         entries = plan.entries
         deleted: set[Entry] = set()
         for item in plan.items:
-            entry, other = self._index.search(item.section)
+            entry, other = self._index.search(item.section, item)
             if entry is None:
-                if item.present and not ends_region:
-                    raise NotPresentError(self._absent(_clause(item), other))
+                if not ends_region:
+                    _check_place(item, other)
+                    if item.present:
+                        raise NotPresentError(self._absent(_clause(item), other))
             elif not item.section.run_nbytes:
                 entry = None
             elif item.map_type is MapType.DELETE:
@@ -196,11 +203,14 @@ class PresentTable:
         ------
         NotPresentError
             An item with ``present`` is not wholly present.
+        MapError
+            An item is present, but its elements have no strides there.
         """
         copies: list[tuple[MapItem, Entry]] = []
         for item in items:
-            entry, other = self._index.search(item.section)
+            entry, other = self._index.search(item.section, item)
             if entry is None:
+                _check_place(item, other, "target_update")
                 if item.present:
                     raise NotPresentError(self._absent(_clause(item, "target_update"), other))
             elif item.section.run_nbytes:
@@ -215,7 +225,7 @@ class PresentTable:
         MapError
             The item, or a part of it, is present, or its rows interleave. Nothing has changed.
         """
-        entry, other = self._index.search(item.section)
+        entry, other = self._index.search(item.section, item)
         if entry is not None or other is not None:
             present = (entry or other).label  # type: ignore[union-attr]  # one of them is there
             raise MapError(
@@ -268,8 +278,9 @@ class PresentTable:
         fresh = Index()
         for k in sorted(absent, key=lambda k: -items[k].section.nbytes):
             item = items[k]
-            entry, other = fresh.search(item.section)
+            entry, other = fresh.search(item.section, item)
             if other is not None:
+                _check_place(item, other)
                 msg = (
                     f"{_clause(item)} overlaps {other.label} of the same construct in part; the items of a construct "
                     "are disjoint, or one holds the other; map the smallest section that holds both"
@@ -372,6 +383,9 @@ def correspond(
 
     Raises
     ------
+    MapError
+        The entry holds the bytes of the view, but no strides lead through them there, since some steps of an axis
+        cross a gap and others do not: ``a.ravel()[::2]`` in ``a[:, :3]``, if a row of ``a`` has 4 elements.
     InternalError
         The entry does not hold the view.
     """
@@ -381,6 +395,8 @@ def correspond(
         return address - entry.section.address, tuple(strides)
     place = locate_nbytes(entry.section, address, shape, strides, itemsize)
     if place is None:
+        if covers(entry.section, section_of(entry.section.space, address, shape, strides, itemsize)):
+            raise MapError(_has_no_place(f"a view of shape {tuple(shape)}, strides {tuple(strides)}", entry))
         msg = f"a view of shape {tuple(shape)} at {address:#x} is not in {entry!r}; ask `find` before"
         raise InternalError(msg)
     return place
@@ -402,6 +418,19 @@ def _distinct_copies(copies: list[tuple[MapItem, Entry]]) -> list[tuple[MapItem,
 
 def _clause(item: MapItem, name: str = "map") -> str:
     return f"{name}({item.map_type.word}: {item.label})"
+
+
+def _check_place(item: MapItem, other: Entry | None, name: str = "map") -> None:
+    """Refuse an item that an entry holds without a place for it; else the part that is absent is the matter."""
+    if other is not None and covers(other.section, item.section):
+        raise MapError(_has_no_place(_clause(item, name), other))
+
+
+def _has_no_place(what: str, entry: Entry) -> str:
+    return (
+        f"{what} lies in {entry.label}, whose gaps are not stored on the device, so that no strides lead through its "
+        "elements there; name them by slices along the axes of that array, or map the array with its gaps"
+    )
 
 
 def _interleaves(what: str, item: MapItem) -> str:

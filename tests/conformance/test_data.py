@@ -371,3 +371,40 @@ def test_sections(runtime):
     with omp.target_data(map=[tofrom(section(a, (5, None)))]):
         omp.target(add)(a[5:], 1)
     assert a.sum() == 12
+
+
+def test_an_array_that_became_read_only_loses_nothing_else(runtime):
+    """At the end of a region the copy back that fails is an error, all others are made, and every count is right."""
+    x, y = np.zeros(4), np.zeros(4)
+
+    @omp.target
+    def add(x, y):
+        x += 1
+        y += 1
+
+    with pytest.raises(omp.MapError, match="read-only"), omp.target_data(map=[tofrom(x), tofrom(y)]):
+        add(x, y)
+        x.flags.writeable = False
+    assert (y == 1).all()
+    assert (x == 0).all()
+    x.flags.writeable = True
+    omp.target_enter_data(map=[to(x), to(y)])
+    x.flags.writeable = False
+    with pytest.raises(omp.MapError, match="read-only"):
+        omp.target_exit_data(map=[from_(x), from_(y)])
+    x.flags.writeable = True
+    omp.target_exit_data(map=[from_(x), from_(y)])  # the one before had changed nothing
+
+
+def test_masked_arrays_and_matrices_are_refused(runtime):
+    """An array whose class changes what operations mean is no list item, as a device would not keep that meaning."""
+
+    @omp.target
+    def add(x):
+        x += 1
+
+    masked = np.ma.array([1.0, 2.0], mask=[0, 1])
+    for call in (lambda: add(masked), lambda: omp.target_enter_data(map=[to(masked)])):
+        with pytest.raises(omp.ClauseError, match="MaskedArray"):
+            call()
+    assert masked.data.tolist() == [1.0, 2.0]

@@ -452,3 +452,141 @@ def test_objects_in_a_recorded_graph(sim):
         omp.taskwait()
     graph.compute(scheduler="synchronous")
     assert (s.data == 2).all()
+
+
+def test_an_object_named_twice_by_a_mapper(runtime):
+    """Clauses of a mapper that name one nested object hold together: `to` and `from_` of it are `tofrom`."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    omp.declare_mapper(Table, lambda t: [to(t.rows[0]), from_(t.rows[0])])
+    table = Table(Vector(N))
+    table.rows[0].data += 1
+
+    @omp.target
+    def body(t):
+        bump(t.rows[0].data)
+
+    body(table)
+    assert (table.rows[0].data == 2).all()
+    omp.declare_mapper(Pair, lambda p: [to(p.left), p.array[2], from_(p.array[2])])
+    omp.declare_mapper(Table, lambda t: [to(t.rows[0]), from_(t.rows[0])])
+    pair = Pair()
+    pair.array[2] = Table(pair.right)
+
+    @omp.target
+    def deeper(p):
+        bump(p.array[2].rows[0].data)
+
+    deeper(pair)
+    assert (pair.right.data == 1).all()
+    assert counts(runtime) == []
+
+
+def test_the_host_gives_a_body_the_same(runtime):
+    """On the host a section of an attribute is the section, and nested objects are copies, as on a device."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data[2:5])])
+    omp.declare_mapper(Pair, lambda p: [p.left])
+    pair = Pair()
+    pair.left.data += 1
+
+    @omp.target
+    def body(p):
+        assert p.both[0] is p.left
+        shape = p.left.data.shape
+        p.left.data[...] = 9
+        p.left.name = "changed"
+        return shape
+
+    for call in (body, body.options(if_=False), body.options(if_=False, map=[tofrom(pair)])):
+        pair.left.data[...] = 1
+        assert call(pair) == (3,)
+        assert pair.left.data.tolist() == [1, 1, 9, 9, 9] + [1] * (N - 5)
+        assert pair.left.name == "v"
+    omp.declare_mapper(Vector, lambda v: [3])
+    for call in (body, body.options(if_=False), body.options(if_=False, nowait=True)):
+        with pytest.raises(omp.ClauseError, match="no map item"):
+            call(pair)
+
+
+def test_one_argument_twice(runtime):
+    """An object that is two arguments is mapped once."""
+    calls = []
+    omp.declare_mapper(Vector, lambda v: [calls.append(v), tofrom(v.data)][1:])
+    s = Vector(N)
+
+    def body(a, b):
+        a.data += 1
+        b.data += 1
+        return a is b
+
+    assert omp.target(body)(s, b=s)
+    assert len(calls) == 1
+    assert omp.target(body, if_=False)(s, b=s)
+    assert len(calls) == 2
+    assert (s.data == 4).all()
+
+
+def test_a_named_tuple_is_one_item(runtime):
+    """A named tuple with a mapper is a list item, not a list of them, also where a clause takes a single item."""
+    omp.declare_mapper(Named, lambda o: tofrom(o.data))
+    item = Named(np.zeros(N), np.zeros(N))
+    with omp.target_data(map=item):
+        assert counts(runtime) == [1]
+        omp.target(lambda o: bump(o.data))(item)
+        omp.target_update(from_=item)
+        assert (item.data == 1).all()
+    omp.target_enter_data(item)
+    omp.target_exit_data([omp.release(item)])
+    assert counts(runtime) == []
+
+
+def test_containers_that_hold_themselves(runtime):
+    """Lists, dictionaries and arrays of objects that lead back to themselves lead back to the host's."""
+    omp.declare_mapper(Table, lambda t: [tofrom(t.rows[0])])
+    table = Table(np.zeros(N))
+    table.plain = [1]
+    table.plain.append(table.plain)
+    table.rows += [table.rows, {}, (table.rows,), np.array([table.rows, None], dtype=object)]
+    table.rows[2]["self"] = table.rows[2]
+    table.again = table.rows
+
+    @omp.target
+    def body(t):
+        assert t.plain is table.plain
+        assert t.rows is not table.rows
+        assert t.rows[1] is table.rows
+        assert all(new is old for new, old in zip(t.rows[1:], table.rows[1:], strict=True))
+        assert t.again is t.rows
+        bump(t.rows[0])
+
+    body(table)
+    assert (table.rows[0] == 1).all()
+    table.rows.pop()[0] = None  # NumPy's arrays of objects take no part in garbage collection
+
+
+def test_arrays_in_no_attribute(sim):
+    """A mapper of an array that the body cannot reach through the object is an error there, and changes nothing."""
+
+    class Derived(Vector):
+        shared = np.zeros(3)
+
+        @property
+        def twice(self):
+            return self.data * 2
+
+    s = Derived(N)
+    omp.declare_mapper(Table, lambda t: [tofrom(t.rows[0].data)])
+    omp.declare_mapper(Derived, lambda v: [to(v.data), to(v.twice)])
+    for item in (s, Table(Vector(N))):
+        for call in (omp.target(lambda o: None), omp.target(lambda o: None, if_=False)):
+            with pytest.raises(omp.MapError, match="no attribute"):
+                call(item)
+    omp.declare_mapper(Derived, lambda v: [to(v.shared)])
+    with pytest.raises(omp.MapError, match="no attribute"):
+        omp.target(fill)(s)
+    omp.declare_mapper(Table, lambda t: [t.rows[0], to(t.rows[0].data, always=True), to(t.rows[0].data[:0])])
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    omp.declare_mapper(Derived, lambda v: [tofrom(v.data)])
+    table = Table(s)
+    omp.target(lambda t: fill(t.rows[0]))(table)
+    assert (s.data == np.arange(N)).all()
+    assert sim.places[0].table.entries() == ()

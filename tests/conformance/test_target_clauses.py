@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, from_, section, to, tofrom
+from offload.items import MAPPERS
 
 N = 64
 
@@ -428,6 +430,90 @@ def test_target_implicit_partial_map(runtime):
         omp.target(bump, defaultmap="to")(a[50:52])
     assert a.sum() == 2
     assert not mapped(runtime)
+
+
+# -- arguments by default, and what a body returns -----------------------------------------------------------
+@pytest.fixture
+def _forget_mappers():
+    """Mappers are registered for the process: forget those of a test."""
+    before = dict(MAPPERS)
+    yield
+    MAPPERS.clear()
+    MAPPERS.update(before)
+
+
+class Pair:
+    """A class with a mapper."""
+
+    def __init__(self, data):
+        self.data = data
+
+
+@pytest.mark.usefixtures("_forget_mappers")
+def test_defaults_are_mapped(runtime):
+    """Arrays, device arrays and mapped objects that are defaults of parameters are mapped as arguments are."""
+    host, named, last, pair = np.zeros(N), np.zeros(N), np.zeros(N), Pair(np.zeros(N))
+    pointer = omp.target_alloc((N,), np.float64)
+
+    def body(a, k=2, b=host, /, c=named, d=pointer, *, e=last, f=pair, g=None):
+        bump(a, b, c, e, f.data)
+        d[...] = 1
+        assert not any(isinstance(array, np.ndarray) for array in (a, b, c, d, e, f.data))
+        return k, g
+
+    late = omp.target(body)
+    omp.declare_mapper(Pair, lambda p: [tofrom(p.data)])
+    a = np.zeros(N)
+    assert late(a) == (2, None)
+    assert late(a, 3, c=np.zeros(N), g=4) == (3, 4)
+    assert late(a, 3, np.zeros(N), np.zeros(N), pointer, e=np.zeros(N)) == (3, None)
+    late.options(nowait=True, map=[tofrom("a"), to("e")])(a).result()
+    assert [int(array[0]) for array in (a, host, named, last, pair.data)] == [4, 3, 2, 2, 4]
+    with pytest.raises(TypeError):
+        late()
+    with pytest.raises(omp.ClauseError, match="'e'"):
+        late.options(defaultmap="none", map=[tofrom("a"), tofrom("b"), tofrom("c")], firstprivate=["k"])(a)
+    omp.target_free(pointer)
+
+
+@dataclass
+class Result:
+    """What a body may return."""
+
+    value: object
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda x: x[1:],
+        lambda x: [1, (x,)],
+        lambda x: {"x": {"y": [x]}},
+        lambda x: Result({1: Result((x[2:3],))}),
+        lambda x: (frozenset(), {1, (2, 3)}, x[0:1]),
+    ],
+)
+def test_views_of_released_storage_inside_of_containers(runtime, wrap):
+    """A view of storage that the construct releases is refused in a container too; around a mapping it is none."""
+    a = np.zeros(N)
+    with pytest.raises(omp.MapError, match="releases"):
+        omp.target(wrap)(a)
+    omp.target(lambda x: wrap(x.copy()))(a)
+    with omp.target_data(map=[to(a)]):
+        omp.target(wrap)(a)
+
+
+def test_a_body_may_return_what_contains_itself(runtime):
+    """The search for released storage ends in a cycle, and looks behind it."""
+
+    def body(x, keeps):
+        cycle = []
+        cycle += [cycle, {"again": cycle}, x if keeps else 1]
+        return cycle
+
+    assert omp.target(body)(np.zeros(N), keeps=False)[2] == 1
+    with pytest.raises(omp.MapError, match="releases"):
+        omp.target(body)(np.zeros(N), keeps=True)
 
 
 # -- bad input -----------------------------------------------------------------------------------------------

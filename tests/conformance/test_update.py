@@ -364,6 +364,46 @@ def test_bad_items(sim):
     omp.target_update(to=[a[::2]], from_=[a[1::2]])
 
 
+def test_part_of_packed_storage_whose_axes_merge(runtime):
+    """Every other column of packed rows is present, though its steps run on evenly from one row to the next."""
+    a = np.zeros((3, 4))
+    rows, part = a[:, :3], a[:, 0:3:2]
+    with omp.target_data(map=[to(rows)]):
+        assert omp.target_is_present(part)
+        part[...] = 7
+        omp.target_update(to=[part])
+        rows[...] = -1
+        omp.target_update(from_=[rows])
+        assert rows.tolist() == [[7, 0, 7]] * 3
+        omp.target_exit_data(map=[release(part)])
+        assert counts(runtime) == []
+    a[...] = 0
+    both = omp.target(lambda v, s: add(s, 1), map=[tofrom("v")])
+    both(rows, part)
+    assert a.tolist() == [[1, 0, 1, 0]] * 3
+
+
+def test_view_without_strides_in_packed_storage(runtime):
+    """A view that steps over some gaps and not over others is refused as a MapError, and nothing changes."""
+    a = np.arange(12.0).reshape(3, 4)
+    rows, flat = a[:, :3], a.ravel()[::2]
+    with omp.target_data(map=[to(rows)]):
+        for construct in (omp.target_enter_data, omp.target_exit_data):
+            with pytest.raises(omp.MapError, match="no strides"):
+                construct(map=[flat])
+        for clause in ("to", "from_"):
+            with pytest.raises(omp.MapError, match="no strides"):
+                omp.target_update(**{clause: [flat]})
+        with pytest.raises(omp.MapError, match="no strides"):
+            omp.target(add)(flat, 1)
+        with pytest.raises(omp.MapError, match="no strides"):
+            omp.target(lambda v, s: None, map=[tofrom("v")])(rows, flat)
+        assert counts(runtime) == [1]
+    with pytest.raises(omp.MapError, match="no strides"):
+        omp.target(lambda v, s: None)(rows, flat)
+    assert a.tolist() == np.arange(12.0).reshape(3, 4).tolist()
+
+
 def test_update_in_a_body(sim):
     """A construct in a target body is a UsageError."""
     a = np.zeros(N)

@@ -126,7 +126,7 @@ def test_covers(outer, inner):
     expected = bytes_of(inner) <= bytes_of(outer)
     actual = covers(section(outer), section(inner))
     assert actual <= expected
-    if section(outer).is_dense:
+    if section(outer).is_nested:
         assert actual == expected
 
 
@@ -135,6 +135,22 @@ def test_covers_slices_of_slices(data):
     """A slice of a slice is covered by it."""
     outer = data.draw(sliced())
     assert covers(section(outer), section(data.draw(sliced(outer))))
+
+
+@given(st.data())
+def test_covers_where_inner_axes_merge(data):
+    """Covers is exact where steps of the inner view divide the pitch of the outer rows, so that its axes merge."""
+    shape = tuple(data.draw(st.lists(st.sampled_from([2, 3, 4, 6]), min_size=2, max_size=3)))
+    array = np.ndarray(shape, f"V{data.draw(st.sampled_from([1, 2]))}", BUFFER)
+    pitch = array.strides[-2]
+    outer = array[..., : data.draw(st.integers(1, shape[-1]))]
+    step = data.draw(st.sampled_from([n for n in range(1, 2 * pitch + 1) if pitch % n == 0 or n % pitch == 0]))
+    first = data.draw(st.integers(0, array.nbytes - 1))
+    itemsize = data.draw(st.integers(1, min(2, array.nbytes - first)))
+    count = data.draw(st.integers(1, (array.nbytes - first - itemsize) // step + 1))
+    flat = np.ndarray((count,), f"V{itemsize}", BUFFER, first, (step,))
+    for inner in (flat, data.draw(sliced(outer)), data.draw(sliced(array))):
+        assert covers(section(outer), section(inner)) == (bytes_of(inner) <= bytes_of(outer))
 
 
 @given(views, st.data())
