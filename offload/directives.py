@@ -68,8 +68,7 @@ class _DataConstruct:
         self.runtime: Runtime = runtime
         self.frame: Frame = self.scope.frame(name)
         self.items: list[MapItem] = map_items(construct, checked["map"])
-        place = runtime.place(self.frame, checked["device"])
-        self.place: DevicePlace | None = place if checked["if_"] else None
+        self.place: DevicePlace | None = runtime.place(self.frame, checked["device"], if_=checked["if_"])
         self.depend: tuple[Dependence, ...] = checked["depend"]
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)

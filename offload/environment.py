@@ -333,10 +333,8 @@ class DataEnvironment:
                 buffers.append(self.device.alloc((entry.nbytes,), _BYTE, lane.stream))
             except DeviceMemoryError as error:
                 buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
-                error.add_note(
-                    f"to map {entry.label} ({entry.nbytes:,} bytes) on device {self.device.number}; "
-                    f"mapped there: {self._largest_mappings()}"
-                )
+                what = f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"
+                error.args = (what, *error.args[1:])
                 raise
         return buffers
 

@@ -204,9 +204,7 @@ class TargetFunction(DirectiveFunction):
         frame = scope.frame("target")
         clauses = self._clauses
         deferred = bool(clauses.get("nowait"))
-        place = runtime.place(frame, clauses.get("device"))
-        if not self._if:
-            place = None
+        place = runtime.place(frame, clauses.get("device"), if_=bool(self._if))
         names = self._names.at_call(args, kwargs) if self._names is not None else {}
         depend = self._dependences(names) if self._names is not None else self._depend
         site = self._site_in(runtime)

@@ -364,8 +364,10 @@ class Runtime:
         return [*self._roots, *self.engine.frames]
 
     # -- devices -------------------------------------------------------------------------------------
-    def place(self, frame: Frame, device_num: int | None) -> DevicePlace | None:
+    def place(self, frame: Frame, device_num: int | None, *, if_: bool = True) -> DevicePlace | None:
         """Return the place that a construct with this device number goes to; None for the host.
+
+        With ``if_`` false that is the host, as asked for; a number that was given must exist all the same.
 
         Raises
         ------
@@ -378,16 +380,17 @@ class Runtime:
             place = self.find_place(device_num)
             if not self.places:
                 self._require_devices()
-            return place
+            return place if if_ else None
         self._ensure_open()
-        if self.places:
+        if self.places and if_:
             try:
                 return self.find_place(frame.default_device)
             except ClauseError as error:
                 error.add_note("it is the default device: see OMP_DEFAULT_DEVICE")
                 raise
-        self._require_devices()
-        if not self._warned_host:
+        if not self.places:
+            self._require_devices()
+        if if_ and not self._warned_host:
             self._warned_host = True
             warnings.warn("there is no device: target regions run on the host", HostFallbackWarning, stacklevel=5)
         return None

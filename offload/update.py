@@ -79,9 +79,9 @@ def target_update(
     scope = here()
     runtime = scope.runtime
     frame = scope.frame("target_update")
-    place = runtime.place(frame, check_device(device))
+    place = runtime.place(frame, check_device(device), if_=bool(if_))
     site = call_site("target update", runtime)
-    if place is None or not if_:
+    if place is None:
 
         def make(frame: Frame) -> Task:
             return Task(site, _nothing, (), None, frame)

@@ -408,3 +408,15 @@ def test_masked_arrays_and_matrices_are_refused(runtime):
         with pytest.raises(omp.ClauseError, match="MaskedArray"):
             call()
     assert masked.data.tolist() == [1.0, 2.0]
+
+
+def test_no_memory_says_what_takes_it():
+    """A construct that does not fit names the bytes asked and free, and the largest mappings; nothing has changed."""
+    a, b = np.zeros(80, "u1"), np.zeros(60, "u1")
+    with omp.Runtime("sim", env={"OFFLOAD_SIM_MEMORY": "100"}, check=True), omp.target_data(map=[to(a)]):
+        with pytest.raises(omp.DeviceMemoryError) as caught:
+            omp.target_enter_data(map=[to(b)])
+        assert (caught.value.asked_nbytes, caught.value.free_nbytes) == (60, 20)
+        for words in ("60 bytes", "20 of 100", "[80] (80 bytes)"):
+            assert words in str(caught.value)
+        assert not omp.target_is_present(b)

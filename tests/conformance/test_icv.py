@@ -282,3 +282,20 @@ def test_env_replaces_the_process_environment(monkeypatch):
     with contextlib.ExitStack() as stack:
         stack.enter_context(omp.Runtime("sim:2", check=True))
         assert omp.get_num_devices() == 0
+
+
+def test_a_region_that_is_asked_to_run_on_the_host_is_no_fall_back():
+    """`if_=False` chooses the host: no warning without a device, and the default device need not exist."""
+
+    @omp.target
+    def where() -> bool:
+        return omp.is_initial_device()
+
+    with omp.Runtime("none"):
+        assert where.options(if_=False)()
+    with omp.Runtime("sim", env={"OMP_DEFAULT_DEVICE": "5"}):
+        assert where.options(if_=False)()
+        with pytest.raises(omp.ClauseError):
+            where()
+        with pytest.raises(omp.ClauseError):
+            where.options(if_=False, device=7)()
