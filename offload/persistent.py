@@ -40,7 +40,8 @@ def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int 
     Raises
     ------
     ClauseError
-        No such arrays, the host or another device than that of ``d``, or too few bytes from ``offset`` on.
+        No such arrays, the host or another device than that of ``d``, too few bytes from ``offset`` on, or an
+        offset that the element type cannot lie at.
     MapError
         ``a``, or a part of it, is mapped or associated otherwise. To associate the same again is no error.
 
@@ -62,6 +63,11 @@ def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int 
         raise ClauseError(f"{what}: {label(d)} is not contiguous; associate the array that it is a view of")
     if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
         raise ClauseError(f"{what}: offset={offset!r} is not a number of bytes; use an int of at least 0")
+    if (array_section(d).address + offset) % a.dtype.alignment:
+        raise ClauseError(
+            f"{what}: offset {offset} into {label(d)} is no place for {a.dtype}, which needs a multiple of "
+            f"{a.dtype.alignment} bytes; a kernel would fail there"
+        )
     if not 0 <= offset <= d.nbytes - item.section.nbytes:
         raise ClauseError(
             f"{what}: {item.section.nbytes} bytes from offset {offset} on do not fit in the {d.nbytes} of {label(d)}"

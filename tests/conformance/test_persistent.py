@@ -410,3 +410,15 @@ def test_association_bad_input(runtime):
     with pytest.raises(omp.UsageError):
         omp.target(lambda a: omp.target_disassociate_ptr(np.zeros(3)))(a)
     omp.target_free(d)
+
+
+def test_associate_at_an_offset_that_the_type_cannot_lie_at(runtime):
+    """Elements that a kernel could not read are refused when they are associated, and nothing has changed."""
+    a = np.zeros(4)
+    d = omp.target_alloc(64)
+    with pytest.raises(omp.ClauseError, match="offset 1"):
+        omp.target_associate_ptr(a, d, offset=1)
+    assert not omp.target_is_present(a)
+    omp.target_associate_ptr(a, d, offset=8)
+    omp.target_disassociate_ptr(a)
+    omp.target_free(d)
