@@ -256,14 +256,6 @@ class PresentTable:
         live = self._index.exact
         return self._decrement([entry for entry in plan.counted if live.get(entry.section) is entry], plan.counter)
 
-    def release(self, items: Iterable[MapItem]) -> list[Entry]:
-        """Decrement once an entry, whatever the items' types, copy nothing; return the entries removed.
-
-        As at an exit, items that are absent or present in part are ignored.
-        """
-        hits = [self._index.search(item.section)[0] for item in items if item.section.run_nbytes]
-        return self._decrement(_distinct(hits), Counter.DYNAMIC)
-
     def entries(self) -> tuple[Entry, ...]:
         """Return the live entries, lowest address first."""
         return tuple(sorted(self._index.exact.values(), key=_by_address))

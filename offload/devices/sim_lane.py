@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ BURST_CHANCE = 0.25
 BURST_LENGTH = 8
 
 
-class Lane:
+class Lane(ABC):
     """A FIFO of operations. ``tail`` counts those enqueued, ``completed`` those that have run or were dropped."""
 
     _numbers = itertools.count()
@@ -90,13 +91,13 @@ class Lane:
         if not event.holds_until(point, fates) and self.fate.error is None:
             raise event.fate.lost()
 
+    @abstractmethod
     def retire(self) -> None:
         """End when empty: the stream is gone, nothing more will come. Takes no lock; finalisers call it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def runs_here(self) -> bool:
         """Tell whether the calling thread is the one that runs the operations."""
-        raise NotImplementedError
 
 
 class Free:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 import weakref
 
@@ -12,6 +13,7 @@ import pytest
 import offload as omp
 from offload import alloc, delete, from_, release, to, tofrom
 from offload.data.declared import declarations
+from offload.devices.sim import SimEvent
 from offload.storage import covers
 
 N = 64
@@ -365,15 +367,25 @@ def test_association_is_reported():
     assert runtime.places[0].device.live_nbytes() == 0
 
 
-def test_disassociate_waits(streams):
-    """It returns when what has been enqueued with the storage is done."""
-    a, d = np.ones(N), omp.target_alloc(N, np.float64)
-    omp.target_associate_ptr(a, d)
-    task = omp.target_update(to=[a], nowait=True)
-    streams.go()
-    task.result()
-    omp.target_disassociate_ptr(a)
-    omp.target_free(d)
+def test_disassociate_waits():
+    """It returns when what has been enqueued with the storage is done, and not before."""
+    with omp.Runtime("sim", check=True) as runtime:
+        a, d = np.ones(N), omp.target_alloc(N, np.float64)
+        omp.target_associate_ptr(a, d)
+        latch = SimEvent(runtime.places[0].device)
+        omp.target(nowait=True)(lambda x: omp.current_stream().wait_event(latch))(a)
+        while entry_of(runtime, a) is not None and not entry_of(runtime, a).users:
+            threading.Event().wait(0.001)  # until the region is on its stream, which the latch holds
+        thread = threading.Thread(target=omp.target_disassociate_ptr, args=(a,))
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        latch.fire()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert not omp.target_is_present(a)
+        omp.taskwait()
+        omp.target_free(d)
 
 
 def test_association_bad_input(runtime):

@@ -29,12 +29,13 @@ def test_an_undeferred_task_inside_a_task_helps_with_its_predecessor() -> None:
     """The only worker, which waits in a task for a sibling, runs that sibling itself."""
 
     @omp.task
-    def outer() -> None:
-        nothing.options(depend=[out(("x",))])()
-        nothing.options(depend=[in_(("x",))], if_=False)()
+    def outer() -> tuple[int, int]:
+        first = nothing.options(depend=[out(("x",))])()
+        second = nothing.options(depend=[in_(("x",))], if_=False)()
+        return first.result(), second.result()
 
     with omp.Runtime("none", num_threads=1):
-        outer().result(timeout=20)
+        assert outer().result(timeout=20) == (1, 1)
 
 
 def test_a_wait_inside_a_task_runs_target_bodies_of_others() -> None:

@@ -71,7 +71,7 @@ def closure(edges):
 
 
 @given(st.lists(accesses, max_size=12))
-@settings(max_examples=300)
+@settings(max_examples=3_000 if settings.default.max_examples > 1_000 else 300)  # the soak profile, tests/conftest.py
 def test_closure_is_that_of_the_pairs(program):
     """The tracker orders exactly the pairs that the table orders, and names no edge that the table does not have."""
     tracker = Tracker()

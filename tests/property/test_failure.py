@@ -107,7 +107,7 @@ def check(program, tasks, ran, caught):
 @pytest.mark.parametrize("num_threads", [0, 2])
 @pytest.mark.parametrize("seeded", [False, True])
 @given(st.lists(operation, min_size=1, max_size=12), st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
+@settings(max_examples=1_000 if settings.default.max_examples > 1_000 else 60)  # the soak profile, tests/conftest.py
 def test_failures_poison_their_dependents_only(num_threads, seeded, program, seed):
     """A task fails if and only if its body does or one that it depends on did; whoever waits learns of each."""
     arrays = [np.zeros(4) for _ in range(N_ARRAYS)]

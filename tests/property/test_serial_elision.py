@@ -315,7 +315,7 @@ class Offloaded(Memory):
 @pytest.mark.parametrize("num_threads", [0, 1, 4])
 @pytest.mark.parametrize("seeded", [False, True])
 @given(programs(), st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
+@settings(max_examples=2_000 if settings.default.max_examples > 1_000 else 60)  # the soak profile, tests/conftest.py
 def test_memory_is_that_of_the_serial_run(num_threads, seeded, program, seed):
     """Every schedule leaves host arrays and device buffers as the serial run does, and nothing mapped."""
     n_devices, operations = program

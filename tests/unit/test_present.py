@@ -245,7 +245,7 @@ def test_zero_size(table):
     assert table.find(a(1, 0, 2, 3).section).is_packed
     assert table.find(a(1, 0, 5, 3).section) is None
     assert exit_(table, x(3, 3, DELETE, present=True)).counts == []
-    assert table.release([x(3, 3)]) == []
+    assert exit_(table, x(3, 3, RELEASE)).removed == []
 
 
 def test_packed(table):
@@ -318,10 +318,12 @@ def test_undo_after_removal(table):
 
 
 def test_release(table):
-    """Release counts down once an entry, whatever the types."""
+    """Release counts down once an entry however many items name it, copies nothing, and ignores what is absent."""
     (entry,) = enter(table, x(0, 10)).created
-    assert table.release([x(0, 10, FROM), x(2, 3, DELETE), x(20, 30)]) == [entry]
-    assert table.live() == 0
+    enter(table, x(0, 10))
+    assert exit_(table, x(0, 10, RELEASE), x(2, 3, RELEASE)).removed == []
+    plan = exit_(table, x(0, 10, RELEASE), x(2, 3, RELEASE), x(20, 30, RELEASE))
+    assert (plan.removed, plan.copies, table.live()) == ([entry], [], 0)
 
 
 def test_stale_plans(table):
@@ -431,7 +433,7 @@ def test_infinite_count(table):
     plan = exit_(table, x(0, 10, DELETE), x(0, 10, FROM), x(0, 10, RELEASE))
     assert (plan.copies, plan.removed, entry.count) == ([], [], inf)
     assert copied(exit_(table, x(0, 10, FROM, always=True))) != []
-    assert table.undo(enter(table, x(2, 3))) == table.release([x(2, 3)]) == []
+    assert table.undo(enter(table, x(2, 3))) == exit_(table, x(2, 3, RELEASE)).removed == []
     assert entry.count == inf
     table.discard(entry)
     assert (table.live(), entry.count) == (0, 0)
