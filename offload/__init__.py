@@ -3,9 +3,10 @@
 ``import offload as omp``: constructs and routines carry OpenMP's names without ``omp_``.
 """
 
-from offload.clauses import alloc, delete, from_, in_, inout, out, release, to, tofrom
+from offload.clauses import alloc, delete, from_, release, to, tofrom
 from offload.current import current_runtime
-from offload.directives import target_data, target_enter_data, target_exit_data, taskgroup, taskwait
+from offload.dependences import all_memory, depobj, in_, inout, inoutset, mutexinoutset, out
+from offload.directives import target_data, target_enter_data, target_exit_data
 from offload.errors import (
     ClauseError,
     CleanupWarning,
@@ -59,12 +60,16 @@ from offload.routines import (
     get_default_device,
     get_device_num,
     get_initial_device,
+    get_max_task_priority,
     get_num_devices,
+    in_explicit_task,
+    in_final,
     is_initial_device,
     set_default_device,
     stream,
 )
 from offload.runtime import Runtime, initial_device, invalid_device
+from offload.synchronization import barrier, cancel, cancellation_point, taskgroup, taskwait, taskyield
 from offload.tasks.task import Task
 from offload.update import target_update
 
@@ -97,14 +102,19 @@ __all__ = [
     "TransportError",
     "UnsupportedError",
     "UsageError",
+    "all_memory",
     "alloc",
     "array_namespace",
+    "barrier",
+    "cancel",
+    "cancellation_point",
     "current_runtime",
     "current_stream",
     "current_task",
     "declare_mapper",
     "declare_target",
     "delete",
+    "depobj",
     "device",
     "devices",
     "display_env",
@@ -114,12 +124,17 @@ __all__ = [
     "get_device_num",
     "get_initial_device",
     "get_mapped_ptr",
+    "get_max_task_priority",
     "get_num_devices",
     "in_",
+    "in_explicit_task",
+    "in_final",
     "initial_device",
     "inout",
+    "inoutset",
     "invalid_device",
     "is_initial_device",
+    "mutexinoutset",
     "out",
     "record",
     "release",
@@ -146,6 +161,7 @@ __all__ = [
     "task",
     "taskgroup",
     "taskwait",
+    "taskyield",
     "to",
     "tofrom",
 ]

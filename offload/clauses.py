@@ -1,8 +1,4 @@
-"""Clauses: the values that constructs take, checked when they are made.
-
-``depend`` clauses evaluate their list items at once, since an array's storage is fixed when the clause is
-written; only items written as strings wait for the call, whose arguments they name.
-"""
+"""Clauses: the values that constructs take, checked when they are made. ``depend`` is in `offload.dependences`."""
 
 from __future__ import annotations
 
@@ -11,87 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.data.maptypes import MapType
-from offload.errors import ClauseError, DependError
-from offload.items import Token, is_device_array, label, locator, mapper_of, parse_item
+from offload.errors import ClauseError
+from offload.items import is_device_array, label, mapper_of, parse_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from offload.storage import Section
-
-
-class Dependence:
-    """One ``depend`` clause: a dependence type and its list items.
-
-    Attributes
-    ----------
-    writes : bool
-        False for ``in``, true for ``out`` and ``inout``, which order alike.
-    keys : tuple
-        The storage locations named; empty while ``is_symbolic``.
-    items : tuple
-        The list items as given, which keeps their storage alive.
-    """
-
-    __slots__ = ("is_symbolic", "items", "keys", "kind", "reads", "writes")
-
-    def __init__(self, kind: str, items: tuple[Any, ...]) -> None:
-        if not items:
-            raise DependError(f"depend({kind}) names no list item; name at least one")
-        self.kind = kind
-        self.reads = kind != "out"
-        self.writes = kind != "in"
-        self.items = items
-        self.is_symbolic = any(isinstance(item, str) for item in items)
-        self.keys: tuple[Section | Token, ...] = () if self.is_symbolic else tuple(map(_nonempty_locator, items))
-
-    def resolved(self, names: Mapping[str, Any]) -> Dependence:
-        """Return the clause with its string items evaluated."""
-        values = tuple(parse_item(item).resolve(names) if isinstance(item, str) else item for item in self.items)
-        return Dependence(self.kind, tuple(Token(value) if isinstance(value, str) else value for value in values))
-
-    def __repr__(self) -> str:
-        return f"{self.kind}({', '.join(map(label, self.items))})"
-
-
-def _nonempty_locator(item: Any) -> Section | Token:
-    key = item if isinstance(item, Token) else locator(item)
-    if not isinstance(key, Token) and not key.run_nbytes:
-        raise DependError(f"depend item {label(item)} has no elements; an array section in depend cannot be empty")
-    return key
-
-
-def in_(*items: Any) -> Dependence:
-    """Make a ``depend(in: …)`` clause: the task runs after every earlier sibling that writes one of the items.
-
-    Raises
-    ------
-    DependError
-        No item, or one that has no elements.
-    ClauseError
-        An item is neither an array, a section, a string nor hashable.
-
-    Notes
-    -----
-    OpenMP 5.2, 15.9.5 "depend Clause".
-    """
-    return Dependence("in", items)
-
-
-def out(*items: Any) -> Dependence:
-    """Make a ``depend(out: …)`` clause: the task runs after every earlier sibling that names one of the items.
-
-    Raises and source: as `in_`.
-    """
-    return Dependence("out", items)
-
-
-def inout(*items: Any) -> Dependence:
-    """Make a ``depend(inout: …)`` clause; it orders as ``out`` does.
-
-    Raises and source: as `in_`.
-    """
-    return Dependence("inout", items)
 
 
 class MapClause:
@@ -215,18 +135,6 @@ def delete(
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """Return the values of a list clause; one value, a named tuple with a mapper too, stands for a list of one."""
     return tuple(value) if type(value) in (list, tuple) else (value,)
-
-
-def check_depend(value: Any) -> tuple[Dependence, ...]:
-    """Return the dependences of a ``depend=`` argument."""
-    dependences = as_tuple(value)
-    for dependence in dependences:
-        if not isinstance(dependence, Dependence):
-            raise DependError(
-                f"depend: {type(dependence).__name__} {dependence!r:.60} is no dependence; "
-                "write in_(…), out(…) or inout(…)"
-            )
-    return dependences
 
 
 def check_map(value: Any) -> tuple[Any, ...]:

@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", help="measure", description="Measure.")
     benches = bench.add_subparsers(metavar="NAME", required=True)
-    one = benches.add_parser("tasks", help="what a task costs, beside Dask's threaded scheduler", allow_abbrev=False)
+    one = benches.add_parser("tasks", help="what a task costs, beside Dask and OpenMP in C", allow_abbrev=False)
     tasks.add_arguments(one)
     one.set_defaults(run=tasks.run, parser=one)
     one = benches.add_parser("rect", help="what strided copies reach, beside contiguous ones", allow_abbrev=False)

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.clauses import Dependence, check_depend, check_device, symbolic
+from offload.clauses import check_device
 from offload.current import current_runtime, here
 from offload.data.rect import resolve_rect
-from offload.directives import call_site
+from offload.dependences import Dependence, check_depend_now
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import array_section, label
 from offload.launch import device_maker
 from offload.regions import CopyWork, FillWork
+from offload.sites import call_site
 from offload.storage import overlaps
 from offload.tasks.task import Task
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from offload.launch import DevicePlace
     from offload.runtime import Runtime
-    from offload.tasks.task import Frame
+    from offload.tasks.region import Frame
 
 MAX_DIMENSIONS = 64
 """Dimensions of a rectangular copy at most: NumPy's own limit."""
@@ -104,9 +105,7 @@ def _encounter(directive: str, depend: Any, make: Callable[[Any, Frame], Task], 
     scope = here()
     runtime = scope.runtime
     frame = scope.frame(directive)
-    dependences: tuple[Dependence, ...] = check_depend(depend)
-    if symbolic(dependences):
-        raise ClauseError(f"{directive}: list items written as strings belong to decorators; name the array itself")
+    dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
     site = call_site(directive, runtime)
     task: Task = runtime.encounter(scope, frame, lambda frame: make(site, frame), dependences, deferred=deferred)
     return task

@@ -1,58 +1,40 @@
-"""Data constructs and constructs that wait."""
+"""Data constructs."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.clauses import (
-    Dependence,
-    as_tuple,
-    check_clauses,
-    check_depend,
-    check_device,
-    check_map,
-    inout,
-    symbolic,
-)
+from offload.clauses import as_tuple, check_clauses, check_device, check_map, symbolic
 from offload.current import here
 from offload.data.maptypes import Construct
+from offload.dependences import Dependence, check_depend_now, inout
 from offload.errors import ClauseError
 from offload.items import array_section, is_device_array
 from offload.launch import device_maker
 from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, map_items
-from offload.tasks.task import Site, Task, TaskSet, TaskState, raise_failures
+from offload.sites import call_site
+from offload.synchronization import GroupRegion
+from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from offload.data.present import MapItem
     from offload.launch import DevicePlace
     from offload.runtime import Runtime
+    from offload.tasks.region import Frame
     from offload.tasks.scope import Scope
-    from offload.tasks.task import Frame
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "map": check_map,
-    "depend": check_depend,
+    "depend": lambda value: value,
     "device": check_device,
     "nowait": bool,
     "if_": bool,
 }
-
-
-_FRONT = frozenset({"offload.directives", "offload.memory", "offload.copying", "offload.update", "contextlib"})
-
-
-def call_site(directive: str, runtime: Runtime) -> Site:
-    """Return the construct that a user's line encounters: the nearest caller outside of the front modules."""
-    caller = sys._getframe(1)  # noqa: SLF001  # what `inspect` and `logging` use
-    while caller.f_globals.get("__name__") in _FRONT and caller.f_back is not None:
-        caller = caller.f_back
-    return Site(directive, directive, f"{caller.f_code.co_filename}:{caller.f_lineno}", runtime)
 
 
 class _DataConstruct:
@@ -61,7 +43,8 @@ class _DataConstruct:
     def __init__(self, construct: Construct, clauses: dict[str, Any]) -> None:
         name = construct.value
         checked = check_clauses(name, clauses, _CHECKS)
-        if symbolic((*checked["map"], *checked["depend"])):
+        depend = check_depend_now(name, checked["depend"])
+        if symbolic(checked["map"]):
             raise ClauseError(f"{name}: list items written as strings belong to decorators; name the array itself")
         self.scope: Scope = here()
         runtime = self.scope.runtime
@@ -69,7 +52,7 @@ class _DataConstruct:
         self.frame: Frame = self.scope.frame(name)
         self.items: list[MapItem] = map_items(construct, checked["map"])
         self.place: DevicePlace | None = runtime.place(self.frame, checked["device"], if_=checked["if_"])
-        self.depend: tuple[Dependence, ...] = checked["depend"]
+        self.depend: tuple[Dependence, ...] = depend
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)
 
@@ -221,7 +204,7 @@ def target_data(
     if nowait:
         construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
     entry = construct.run(EnterDataWork, construct.items)
-    group = None if nogroup else _Group(construct.scope, construct.frame, "the end of target data")
+    group = None if nogroup else GroupRegion(construct.scope, construct.frame, "the end of target data")
     failure: BaseException | None = None
     try:
         yield construct.translated(used, entry) if used else ()
@@ -252,94 +235,3 @@ def _leave_data(construct: _DataConstruct, entry: Task) -> None:
     """Undo the entry of a region; one that failed has mapped nothing, and what is present is somebody else's."""
     if entry.failure is None:
         construct.run(EndDataWork, construct.items)
-
-
-class _Group:
-    """A taskgroup region: from its making to `end`, what its frame generates belongs to it."""
-
-    __slots__ = ("_frame", "_outer", "_scope", "_tasks", "_where")
-
-    def __init__(self, scope: Scope, frame: Frame, where: str) -> None:
-        self._scope = scope
-        self._frame = frame
-        self._where = where
-        self._outer = frame.group
-        self._tasks = frame.group = TaskSet()
-        if frame.recorder is not None:
-            frame.recorder.begin_group()
-
-    def end(self) -> None:
-        """Wait for the tasks of the group and their descendants, and raise what failed among them."""
-        frame, tasks = self._frame, self._tasks
-        frame.group = self._outer
-        if frame.recorder is not None:
-            frame.recorder.end_group(call_site("taskgroup", self._scope.runtime))
-        if tasks.live:
-            self._scope.runtime.engine.wait(self._scope, lambda: not tasks.live, (tasks,), self._where)
-        raise_failures(tasks.failures, self._where)
-
-
-@contextmanager
-def taskgroup() -> Iterator[None]:
-    """Wait, at the end of the block, for the tasks generated in it and all their descendants.
-
-    Raises
-    ------
-    ExceptionGroup
-        Tasks of the group failed, and nobody has seen it. If the block raised, its exception goes on and the group
-        is added to it as a note.
-
-    Notes
-    -----
-    *Blocks* at the end; the waiting thread may run other tasks. OpenMP 5.2, 15.4 "taskgroup Construct".
-    """
-    scope = here()
-    group = _Group(scope, scope.frame("taskgroup"), "the end of the taskgroup")
-    try:
-        yield
-    except BaseException as error:
-        try:
-            group.end()
-        except BaseException as later:  # noqa: BLE001  # becomes a note of the first
-            error.add_note(f"then, at the end of the taskgroup: {later!r}")
-        raise
-    group.end()
-
-
-def taskwait(depend: Any = ()) -> None:
-    """Wait for the tasks that the current task, or host thread, has generated.
-
-    Parameters
-    ----------
-    depend : list of dependences, optional
-        Wait only for the tasks that one with these dependences would follow.
-
-    Raises
-    ------
-    ExceptionGroup
-        Tasks that were waited for failed, and nobody has seen it.
-
-    Notes
-    -----
-    *Blocks*; the waiting thread may run other tasks, so hold no lock. Does not wait for descendants.
-    OpenMP 5.2, 15.5 "taskwait Construct".
-    """
-    scope = here()
-    runtime = scope.runtime
-    frame = scope.frame("taskwait")
-    dependences: Sequence[Dependence] = check_depend(depend)
-    if symbolic(dependences):
-        raise ClauseError("taskwait: list items written as strings belong to decorators; name the array itself")
-    if frame.recorder is not None:
-        frame.recorder.add_wait(call_site("taskwait", runtime), dependences)
-        if not frame.recorder.executes:
-            return
-    if not dependences:
-        runtime.wait_for_children(scope, frame, "taskwait")
-        return
-    waited = [task for task in frame.tracker.latest(dependences) if not task.past]
-    for task in waited:
-        task.watch()
-        task.add_done_callback(lambda _: scope.parker.unpark())
-    runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait", awaited=waited)
-    raise_failures([task for task in waited if task.failure is not None], "taskwait")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from offload.arguments import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.clauses import (
-    Dependence,
     check_clauses,
-    check_depend,
     check_device,
     check_map,
     check_name,
@@ -21,26 +20,38 @@ from offload.clauses import (
 from offload.current import here
 from offload.data.maptypes import Construct
 from offload.defaults import Defaults
+from offload.dependences import Dependence, check_depend
 from offload.errors import ClauseError, UnsupportedError
+from offload.events.event import check_event
 from offload.items import VisibleNames, array_section, parse_item
 from offload.launch import device_maker
 from offload.regions import map_items
 from offload.target_region import TargetWork, on_host
-from offload.tasks.task import Site, Task, check_event
+from offload.tasks.engine import MANY_LIVE
+from offload.tasks.region import Site
+from offload.tasks.scope import current_scope
+from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
 
     from offload.arguments import Private
+    from offload.dependences import DepObj
     from offload.mappers import Expansion
     from offload.runtime import Runtime
+    from offload.tasks.region import Frame
     from offload.tasks.scope import Scope
-    from offload.tasks.task import Frame
 
 
 class DirectiveFunction:
-    """A function under a directive, with its clauses. Calling it encounters the construct."""
+    """A function under a directive, with its clauses. Calling it encounters the construct.
+
+    What belongs to the function stands in ``__dict__``, which all copies share; what belongs to the clauses in slots.
+    So `options` in a loop costs a few assignments.
+    """
+
+    __slots__ = ("__dict__", "_clauses", "_depend", "_is_late", "_label", "_names")
 
     _directive = ""
     _checks: Mapping[str, Callable[[Any], Any]] = {}
@@ -48,11 +59,7 @@ class DirectiveFunction:
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         if not callable(function):
             raise ClauseError(f"{self._directive} decorates a function, not {type(function).__name__} {function!r:.60}")
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise UnsupportedError(
-                f"{self._directive}: {function.__name__!r} is an async def or a generator, whose call runs nothing; "
-                "write a plain def"
-            )
+        self._check_function(function)
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # callable in each subclass
         self._function = function
         code = getattr(function, "__code__", None)
@@ -62,14 +69,22 @@ class DirectiveFunction:
         self._visible: VisibleNames | None = None
         self._apply(clauses)
 
+    def _check_function(self, function: Callable[..., Any]) -> None:
+        """Refuse a function whose call runs nothing."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise UnsupportedError(
+                f"{self._directive}: {function.__name__!r} is an async def or a generator, whose call runs nothing; "
+                "write a plain def"
+            )
+
     def _apply(self, clauses: dict[str, Any]) -> None:
-        """Take over the clauses; this is the whole cost of ``options`` in a loop."""
+        """Take over the clauses."""
+        self._depend: tuple[Dependence | DepObj, ...] = clauses.pop("depend", ())
         self._clauses = clauses
-        self._depend: tuple[Dependence, ...] = clauses.get("depend", ())
         self._label: str | None = clauses.get("name")
-        self._if: Any = clauses.get("if_", True)
-        is_symbolic = symbolic(self._depend) or ("map" in clauses and symbolic(clauses["map"]))
-        self._names = self._visible_names() if is_symbolic or has_rules(clauses) else None
+        self._is_late = any([dependence.is_symbolic for dependence in self._depend])
+        is_symbolic = self._is_late or ("map" in self._clauses and symbolic(self._clauses["map"]))
+        self._names = self._visible_names() if is_symbolic or has_rules(self._clauses) else None
 
     def _visible_names(self) -> VisibleNames:
         if self._visible is None:  # what `options` makes shares it
@@ -85,8 +100,8 @@ class DirectiveFunction:
             The construct has no such clause, or a value is wrong.
         """
         copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
-        copy._apply({**self._clauses, **check_clauses(self._directive, clauses, self._checks)})  # its own copy
+        copy.__dict__ = self.__dict__
+        copy._apply({**self._clauses, "depend": self._depend, **check_clauses(self._directive, clauses, self._checks)})  # its own copy
         return copy
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -103,61 +118,112 @@ class DirectiveFunction:
         return site
 
     def _dependences(self, names: Mapping[str, Any]) -> tuple[Dependence, ...]:
+        """Return the dependences of a call that gives these names a meaning."""
         return tuple(
-            dependence.resolved(names) if dependence.is_symbolic else dependence for dependence in self._depend
+            [dependence.resolved(names) if dependence.is_symbolic else dependence for dependence in self._depend]  # type: ignore[misc]  # a depobj is symbolic
         )
 
 
 class TaskFunction(DirectiveFunction):
     """A function whose calls are tasks on the host."""
 
+    __slots__ = ("_is_plain",)
+
     _directive = "task"
     _checks = {  # noqa: RUF012  # a table, never changed
         "depend": check_depend,
         "detach": check_event,
         "if_": lambda value: value,
+        "final": bool,
         "priority": check_priority,
         "name": check_name,
     }
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         super()._apply(clauses)
-        self._event = clauses.get("detach")
+        self._is_plain = not self._is_late and not clauses
+
+    def options(self, depend: Any = None, **clauses: Any) -> Self:
+        """Return a copy with these clauses replaced. Raises as for every construct."""
+        if clauses or depend.__class__ is not list or not self._is_plain:
+            if depend is not None:
+                clauses["depend"] = depend
+            return super().options(**clauses)
+        for dependence in depend:
+            if dependence.__class__ is not Dependence or dependence.is_symbolic:
+                return super().options(depend=depend)
+        # The usual case in a loop: nothing but dependences, none of which waits for the call.
+        copy = object.__new__(self.__class__)
+        copy.__dict__ = self.__dict__
+        copy._clauses = _NONE
+        copy._depend = tuple(depend)
+        copy._is_late = False
+        copy._is_plain = True
+        copy._label = copy._names = None
+        return copy
 
     def __call__(self, *args: Any, **kwargs: Any) -> Task:
         """Encounter the construct: return its `Task`, which runs as soon as its dependences allow."""
-        scope = here()
-        runtime = scope.runtime
+        scope = current_scope.get()
+        if scope is None or scope.thread != get_ident():
+            scope = here()
+        frame = scope.region
         site = self._site
-        if site is None or site.runtime is not runtime:
-            site = self._site_in(runtime)
-        frame = scope._frame or scope.frame("task")  # noqa: SLF001  # the usual case, without a call
-        depend = self._depend if self._names is None else self._dependences(self._names.at_call(args, kwargs))
-        if frame.recorder is not None or self._event is not None or not self._if:
-            return self._encounter(scope, frame, depend, args, kwargs)
-        task = Task(site, self._function, args, kwargs, frame, self._label)
-        engine = runtime.engine
-        if engine.submit(task, depend):
+        if (
+            not self._is_plain
+            or frame is None
+            or site is None
+            or site.runtime is not scope.runtime
+            or frame.recorder is not None
+            or frame.inherited.is_final
+        ):
+            return self._encounter(scope, args, kwargs)
+        task = Task(site, self._function, args, kwargs or None, frame)
+        engine = scope.runtime.engine
+        if engine.submit(task, self._depend):
             engine.make_ready(task)
+        if len(frame.children.live) > MANY_LIVE:
+            engine.throttle(scope, frame)
         return task
 
-    def _encounter(
-        self, scope: Scope, frame: Frame, depend: tuple[Dependence, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Task:
-        runtime = scope.runtime
-        site = self._site_in(runtime)
+    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Task:
+        """Encounter a task that has more than dependences, or a region that does more with it."""
+        clauses = self._clauses
+        frame = scope.frame("task")
+        site = self._site_in(scope.runtime)
+        event = clauses.get("detach")
+        is_final = bool(clauses.get("final"))
+        is_included = is_final or frame.inherited.is_final
+        priority = clauses.get("priority", 0)
+        depend: Any = self._depend
+        if self._is_late:
+            depend = self._dependences(self._names.at_call(args, kwargs) if self._names is not None else {})
+        if event is not None and frame.inherited.is_final:
+            raise ClauseError(
+                f"task {self._name!r}: detach in a final task, whose tasks are run at once; generate it elsewhere"
+            )
 
         def make(frame: Frame) -> Task:
-            task = Task(site, self._function, args, kwargs, frame, self._label)
-            if self._event is not None:
-                self._event.attach(task)
-                task.event = self._event
+            task = Task(site, self._function, args, kwargs or None, frame)
+            if self._label is not None:
+                task.label = self._label
+            if is_final:
+                task.is_final = True
+            if priority:
+                task.priority = min(priority, scope.runtime.engine.max_priority)
+            if event is not None:
+                event.attach(task)
+                task.event = event
                 task.early = []
+                task.special = True
             return task
 
-        return runtime.encounter(  # type: ignore[no-any-return]  # Scope does not know Runtime
-            scope, frame, make, depend, deferred=bool(self._if)
+        return scope.runtime.encounter(  # type: ignore[no-any-return]  # Scope does not know Runtime
+            scope, frame, make, depend, deferred=not is_included and bool(clauses.get("if_", True))
         )
+
+
+_NONE: dict[str, Any] = {}
 
 
 class TargetFunction(DirectiveFunction):
@@ -178,6 +244,8 @@ class TargetFunction(DirectiveFunction):
         "priority": check_priority,
         "name": check_name,
     }
+
+    __slots__ = ("_rules",)
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         super().__init__(function, clauses)
@@ -204,9 +272,9 @@ class TargetFunction(DirectiveFunction):
         frame = scope.frame("target")
         clauses = self._clauses
         deferred = bool(clauses.get("nowait"))
-        place = runtime.place(frame, clauses.get("device"), if_=bool(self._if))
+        place = runtime.place(frame, clauses.get("device"), if_=bool(clauses.get("if_", True)))
         names = self._names.at_call(args, kwargs) if self._names is not None else {}
-        depend = self._dependences(names) if self._names is not None else self._depend
+        depend: Any = self._dependences(names) if self._is_late else self._depend
         site = self._site_in(runtime)
         objects: dict[int, Expansion] = {}
         privates: dict[int | str, Private] = {}
@@ -223,12 +291,16 @@ class TargetFunction(DirectiveFunction):
 
             def make(frame: Frame) -> Task:
                 replaced, named = on_host(args, kwargs, sections, objects, privates)
-                return Task(site, self._function, replaced, named, frame, self._label)
+                task = Task(site, self._function, replaced, named, frame)
+                task.label = self._label
+                return task
         else:
             work = TargetWork(self._function, args, kwargs, items, sections, place, objects, privates)
             make = device_maker(site, self._label, place, work)
 
-        task = runtime.encounter(scope, frame, make, depend, deferred=deferred)
+        task = runtime.encounter(
+            scope, frame, make, depend, deferred=deferred and not frame.inherited.is_final
+        )
         if deferred:
             return task
         return task.value
@@ -286,13 +358,17 @@ def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     Parameters
     ----------
     depend : list of dependences
-        `in_`, `out`, `inout` of list items; the task runs after the earlier siblings that they name.
+        `in_`, `out`, `inout`, `mutexinoutset`, `inoutset` of list items, or a `depobj`; the task runs after the
+        earlier siblings that they name.
     detach : Event
         The task is complete when its body has finished and the event is fulfilled.
     if_ : bool
         False: undeferred, the call returns when the body has run; dependences hold all the same.
+    final : bool
+        True: the task, and all that are generated in it, run at once, in order, on the thread that encounters them.
     priority : int
-        At least 0; a hint.
+        At least 0; of ready tasks those of higher priority begin first. No more than ``OMP_MAX_TASK_PRIORITY``, which
+        is 0 unless it is set.
     name : str
         A label for graphs, traces and errors.
 

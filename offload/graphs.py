@@ -10,21 +10,24 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from offload.current import current_scope_of, here
+from offload.dependences import all_memory
 from offload.errors import UsageError
 from offload.items import label
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Graph, Node
-from offload.tasks.task import Frame, Task, TaskSet, TaskState
+from offload.tasks.region import Frame, Group
+from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from offload.clauses import Dependence
+    from offload.dependences import Dependence
     from offload.events.event import Event
     from offload.runtime import Runtime
+    from offload.tasks.depend import Mutex
+    from offload.tasks.region import Site
     from offload.tasks.scope import Scope
-    from offload.tasks.task import Site
 
 _wait_numbers = count(1)
 """Keys are unique in the process: Dask computes several graphs as one."""
@@ -54,6 +57,7 @@ class _Run:
     def __init__(self, task: Task) -> None:
         self.task = task
         self._clock = task.run = _Clock()
+        task.special = True
 
     @property
     def state(self) -> str:
@@ -98,16 +102,21 @@ class _Again:
     no event, and what it is given is device memory.
     """
 
-    __slots__ = ("_default_device", "_make", "call")
+    __slots__ = ("_inherited", "_make", "call", "mutexes")
 
     def __init__(self, task: Task, make: Callable[[Frame], Task]) -> None:
         self._make = make
-        self._default_device = task.frame.default_device
+        self._inherited = task.inherited
+        self.mutexes: tuple[Mutex, ...] = ()
         is_host = not task.waits_in_stream_order
         self.call = [task.body, *task.args, *(task.kwargs or {}).values()] if is_host else []
 
-    def __call__(self, parent: Task | None, group: TaskSet) -> Task:
-        return self._make(Frame(parent, self._default_device, group))
+    def __call__(self, parent: Task | None, group: Group) -> Task:
+        task = self._make(Frame(parent, self._inherited.within(group)))
+        if self.mutexes:
+            task.mutexes = self.mutexes
+            task.special = True
+        return task
 
 
 class TaskGraph(Graph):
@@ -211,9 +220,9 @@ class TaskGraph(Graph):
             scope, lambda: all(task.finished for task in tasks), (), "the end of the recorded tasks"
         )
 
-    def prepare(self, node: Node, parent: Task | None, group: TaskSet) -> Task | None:
+    def prepare(self, node: Node, parent: Task | None, group: Group) -> Task | None:
         """Return a fresh task of a node, in a group with its descendants; None for a node that does nothing."""
-        make: Callable[[Task | None, TaskSet], Task] | None = node.spec  # type: ignore[assignment]  # the recorder's
+        make: Callable[[Task | None, Group], Task] | None = node.spec  # type: ignore[assignment]  # the recorder's
         if make is None:
             return None
         task = make(parent, group)
@@ -297,7 +306,7 @@ class Recorder:
     def __init__(self, graph: TaskGraph, *, executes: bool) -> None:
         self.graph = graph
         self.executes = executes
-        self._tracker = Tracker(forgets=False)
+        self._tracker = Tracker()
         self._node_of: dict[Task, Node] = {}
         self._fence: Node | None = None  # everything generated from now on comes after it
         self._waited_for: set[Node] = set()  # what the fence is known to come after
@@ -332,11 +341,15 @@ class Recorder:
         graph.add_node(node)
         edges: list[tuple[Any, str, Any]] = []
         self._tracker.add(node, dependences, edges)
-        names = {
-            key: label(item) for access in dependences for key, item in zip(access.keys, access.items, strict=True)
-        }
+        if self._tracker.exclusive:
+            node.spec.mutexes = tuple(dict.fromkeys(self._tracker.exclusive))  # type: ignore[attr-defined]  # an _Again
+            self._tracker.exclusive = []
+        names: dict[Any, str] = {None: label(all_memory)}
+        for access in dependences:
+            names.update((key, label(item)) for key, item in zip(access.keys or (), access.items, strict=False))
         for source, kind, key in edges:
-            graph.add_edge(source, node, kind, names[key])  # type: ignore[arg-type]  # the tracker's kinds are edge kinds
+            if source is not node:
+                graph.add_edge(source, node, kind, names[key])  # type: ignore[arg-type]  # the tracker's kinds are edge kinds
         if self._fence is not None:
             graph.add_edge(self._fence, node, "wait")
         for group in self._groups:

@@ -1,7 +1,7 @@
 """Settings: what the environment says, parsed and checked once, when a runtime is made.
 
 Those of OpenMP are the initial values of internal control variables (ICVs): ``OMP_TARGET_OFFLOAD``,
-``OMP_DEFAULT_DEVICE``, ``OMP_DISPLAY_ENV``. A variable that is empty or blank counts as not set; case does not matter.
+``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``. A variable that is empty or blank counts as not set; case does not matter.
 
 OpenMP 5.2, 2.2 "ICV Initialization" and ch. 21 "Environment Variables" (section numbers unchecked).
 """
@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from offload.errors import ClauseError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DISPLAY_WORDS = {"false": "false", "0": "false", "true": "true", "1": "true", "verbose": "verbose"}
+_Meaning = TypeVar("_Meaning")
 _OPENMP = 202111
 """OpenMP 5.2, as its ``_OPENMP`` macro says it."""
 
@@ -61,6 +62,10 @@ class Settings:
     default_device : int or None
         ``OMP_DEFAULT_DEVICE``: a device number of at least -1 (the host), which may exceed those of the runtime: then
         what uses it is refused.
+    max_task_priority : int
+        ``OMP_MAX_TASK_PRIORITY``: at least 0; higher priorities count as this one.
+    cancellation : bool
+        ``OMP_CANCELLATION``: whether ``cancel`` does anything.
     display_env : DisplayEnv
         ``OMP_DISPLAY_ENV``.
     devices : str or None
@@ -73,6 +78,8 @@ class Settings:
 
     target_offload: TargetOffload
     default_device: int | None
+    max_task_priority: int
+    cancellation: bool
     display_env: DisplayEnv
     devices: str | None
     sim_memory_nbytes: int | None
@@ -84,6 +91,8 @@ class Settings:
         return {
             "OMP_TARGET_OFFLOAD": self.target_offload.upper(),
             "OMP_DEFAULT_DEVICE": self.default_device,
+            "OMP_MAX_TASK_PRIORITY": self.max_task_priority,
+            "OMP_CANCELLATION": str(self.cancellation).upper(),
             "OMP_DISPLAY_ENV": self.display_env.upper(),
         }
 
@@ -118,6 +127,8 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
     return Settings(
         target_offload=TargetOffload(_word(env, "OMP_TARGET_OFFLOAD", {word: word for word in TargetOffload})),
         default_device=_default_device(env),
+        max_task_priority=_max_task_priority(env),
+        cancellation=_word(env, "OMP_CANCELLATION", {"false": False, "true": True}),
         display_env=DisplayEnv(_word(env, "OMP_DISPLAY_ENV", _DISPLAY_WORDS)),
         devices=env.get("OFFLOAD_DEVICES") or None,
         sim_memory_nbytes=None if not memory else parse_nbytes(memory, "OFFLOAD_SIM_MEMORY"),
@@ -125,7 +136,7 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
     )
 
 
-def _word(env: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
+def _word(env: Mapping[str, str], name: str, words: Mapping[str, _Meaning]) -> _Meaning:
     """Return what the word in a variable stands for; the first meaning where it is not set."""
     text = env.get(name, "").strip().lower()
     if text and text not in words:
@@ -140,6 +151,13 @@ def _default_device(env: Mapping[str, str]) -> int | None:
     if not (text == "-1" or (text.isascii() and text.isdecimal())):
         raise ClauseError(f"OMP_DEFAULT_DEVICE={text!r} is not a device number; write 0 or more, or -1 for the host")
     return int(text)
+
+
+def _max_task_priority(env: Mapping[str, str]) -> int:
+    text = env.get("OMP_MAX_TASK_PRIORITY", "").strip()
+    if text and not (text.isascii() and text.isdecimal()):
+        raise ClauseError(f"OMP_MAX_TASK_PRIORITY={text!r} is not a priority; write a number of at least 0")
+    return int(text or 0)
 
 
 def format_env(settings: Settings, default_device: int, *, verbose: bool) -> str:

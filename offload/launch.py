@@ -19,15 +19,16 @@ from weakref import WeakValueDictionary
 from offload.devices.streams import Lane, Point, StreamPool
 from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceLostError, DeviceMemoryError
-from offload.tasks.task import Task, TaskState, note_task, poisoned, without_engine_frames
+from offload.tasks.failures import note_task, without_engine_frames
+from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.base import Device
     from offload.tasks.engine import Engine
+    from offload.tasks.region import Frame, Site
     from offload.tasks.scope import Scope
-    from offload.tasks.task import Frame, Site
 
 _RETRIES = 16
 """Launches to try again when a task ends: few, or a thousand that wait for memory would be tried a million times."""
@@ -101,7 +102,9 @@ class DeviceTask(Task):
     waits_in_stream_order = True
 
     def __init__(self, site: Site, frame: Frame, label: str | None, place: DevicePlace, work: Any) -> None:
-        super().__init__(site, work.run, (), None, frame, label)
+        super().__init__(site, work.run, (), None, frame)
+        self.special = True
+        self.label = label
         self.early = []
         self.place = place
         self.work = work
@@ -140,8 +143,8 @@ class DeviceTask(Task):
     def advance(self, engine: Engine, scope: Scope) -> Task | None:
         """Launch, or run the body if the stream has been waited for."""
         if self.lane is None:
-            if self.poison is not None:
-                return engine.finish(self, poisoned(self, self.poison), TaskState.NOT_RUN)
+            if engine.hinders(self):
+                return None
             try:
                 if not self._begin():
                     return None
@@ -161,7 +164,6 @@ class DeviceTask(Task):
         place.in_flight.add(self)
         ended = place.ended
         if self.run is not None:
-            self.run.start()
             self._is_watched = True  # a recorded task shows when it was complete
         try:
             lane.wait_for(points)
@@ -205,16 +207,17 @@ class DeviceTask(Task):
             return self.failure
         lane = self.lane
         device = self.place.device
-        outer = scope.enter(self)
-        scope.device, scope.lane = device, lane
+        outer = scope.task, scope.region, scope.device, scope.lane, scope.in_body
+        scope.task, scope.region, scope.device, scope.lane = self, None, device, lane
         self.state_ = TaskState.RUNNING
         try:
+            scope.in_body = True
             with device.using(lane.stream):  # type: ignore[union-attr]  # launched on a lane
                 self.value = body()
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             return self._noted(error)
         finally:
-            scope.leave(outer)
+            scope.task, scope.region, scope.device, scope.lane, scope.in_body = outer
         return None
 
     def _noted(self, error: BaseException) -> BaseException:

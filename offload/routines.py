@@ -13,6 +13,7 @@ from offload.devices.host import Host
 from offload.errors import ClauseError, UsageError
 from offload.items import is_device_array, label
 from offload.runtime import initial_device
+from offload.tasks.region import Inherited
 
 if TYPE_CHECKING:
     from offload.devices.base import Device
@@ -42,7 +43,8 @@ def get_default_device() -> int:
     -----
     OpenMP 5.2, 18.7 "Device Information Routines" (section numbers unchecked).
     """
-    return int(here().default_device)
+    inherited = here().inherited
+    return 0 if inherited is None else inherited.default_device
 
 
 def set_default_device(device: int) -> None:
@@ -64,7 +66,40 @@ def set_default_device(device: int) -> None:
     number = _checked(device, "set_default_device")
     frame = scope.frame("set_default_device")
     scope.runtime.find_place(number)
-    frame.default_device = scope.runtime.initial_device if number == initial_device else number
+    number = scope.runtime.initial_device if number == initial_device else number
+    frame.inherited = Inherited(number, frame.inherited.group, is_final=frame.inherited.is_final)
+
+
+def in_explicit_task() -> bool:
+    """Tell whether the caller runs in the body of a task; a target region is none.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.5 "Tasking Routines": omp_in_explicit_task (section numbers unchecked).
+    """
+    task = here().task
+    return task is not None and task.construct.directive != "target"
+
+
+def in_final() -> bool:
+    """Tell whether the caller runs in a final task, or in one that such a task has generated.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.5 "Tasking Routines": omp_in_final (section numbers unchecked).
+    """
+    task = here().task
+    return task is not None and (task.is_final or task.inherited.is_final)
+
+
+def get_max_task_priority() -> int:
+    """Return the highest priority that a task can have: ``OMP_MAX_TASK_PRIORITY``, 0 unless it is set.
+
+    Notes
+    -----
+    OpenMP 5.2, 18.5 "Tasking Routines": omp_get_max_task_priority (section numbers unchecked).
+    """
+    return current_runtime().settings.max_task_priority
 
 
 def display_env(verbose: bool = False) -> None:

@@ -30,10 +30,11 @@ from offload.errors import (
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.launch import DevicePlace
-from offload.tasks.depend import Tracker
-from offload.tasks.engine import Engine
+from offload.tasks.engine import MANY_LIVE, Engine
+from offload.tasks.failures import raise_failures
+from offload.tasks.region import Frame, Inherited
 from offload.tasks.scope import Scope, current_scope
-from offload.tasks.task import Frame, Task, TaskState, raise_failures
+from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
     import random
@@ -111,7 +112,14 @@ class Runtime:
         self._tokens: list[Any] = []
         self._warned_host = False
         self._is_closed = False
-        self.engine = Engine(num_threads, self._rng, settings.hang_s, self.scope)
+        self.engine = Engine(
+            num_threads,
+            self._rng,
+            settings.hang_s,
+            self.scope,
+            max_priority=settings.max_task_priority,
+            can_cancel=settings.cancellation,
+        )
         self.engine.hurry, self.engine.relax = self.gate.hurry, self.gate.relax
         current.note_open(self)
         if settings.display_env is not icv.DisplayEnv.NOTHING:
@@ -152,7 +160,7 @@ class Runtime:
         """Return what the calling thread is doing for this runtime."""
         scope: Scope | None = getattr(self._local, "scope", None)
         if scope is None:
-            frame = Frame(None, self.default_device)
+            frame = Frame(None, Inherited(self.default_device))
             scope = self._local.scope = Scope(self, frame)
             self._roots[frame] = threading.current_thread()
             if len(self._roots) & 63 == 0:
@@ -222,7 +230,7 @@ class Runtime:
                 place.close()
         self._allocated.clear()
         for frame in list(self._roots):
-            frame.tracker = Tracker()  # it has the last tasks, with what their failures refer to
+            frame.tracker.clear()  # clauses may outlive it
         current.note_closed(self)
 
     def _leftovers(self) -> list[str]:
@@ -264,7 +272,8 @@ class Runtime:
                     raise failure
                 finally:
                     del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
-        elif self.engine.submit(task, dependences):
+            return task
+        if self.engine.submit(task, dependences):
             inline = task.launches_inline
             if self._rng is not None:  # a body may run inside of the call or later: let nobody rely on either
                 inline = task.waits_in_stream_order and self._rng.random() < 0.5
@@ -272,22 +281,24 @@ class Runtime:
                 self.engine.launch(task, scope)
             else:
                 self.engine.make_ready(task)
+        if len(frame.children.live) > MANY_LIVE:
+            self.engine.throttle(scope, frame)
         return task
 
     def run_undeferred(self, scope: Scope, task: Task, dependences: Sequence[Any]) -> BaseException | None:
         """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure."""
         engine = self.engine
         task.owner = scope.parker
+        task.special = True
         if engine.submit(task, dependences):
             task.is_ready = True
-        while not (task.finished or task.state_ is TaskState.DETACHED):
-            if task.is_ready:
-                task.is_ready = False
-                following = task.advance(engine, scope)
-                if following is not None:
-                    engine.make_ready(following)
-                continue
-            try:
+        in_body, scope.in_body = scope.in_body, False
+        try:
+            while not (task.finished or task.state_ is TaskState.DETACHED):
+                if task.is_ready:
+                    task.is_ready = False
+                    engine.begin_undeferred(task, scope)
+                    continue
                 engine.wait(
                     scope,
                     lambda: task.is_ready or task.finished or task.state_ is TaskState.DETACHED,
@@ -296,9 +307,11 @@ class Runtime:
                     awaited=(task,),
                     helps=scope.task is not None,  # else a worker will: a user may hold a lock across the construct
                 )
-            except BaseException:
-                engine.disown(task)
-                raise
+        except BaseException:
+            engine.disown(task)
+            raise
+        finally:
+            scope.in_body = in_body
         if task.failure is not None:
             task.seen = True
         return task.failure
@@ -384,7 +397,7 @@ class Runtime:
         self._ensure_open()
         if self.places and if_:
             try:
-                return self.find_place(frame.default_device)
+                return self.find_place(frame.inherited.default_device)
             except ClauseError as error:
                 error.add_note("it is the default device: see OMP_DEFAULT_DEVICE")
                 raise

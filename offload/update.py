@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.clauses import as_tuple, check_depend, check_device, symbolic
+from offload.clauses import as_tuple, check_device
 from offload.current import here
 from offload.data.maptypes import MapType
-from offload.directives import call_site
+from offload.dependences import check_depend_now
 from offload.errors import ClauseError, MapError
 from offload.items import array_section, is_device_array, label, mapper_of
 from offload.launch import device_maker
 from offload.mappers import expand
 from offload.regions import map_item
+from offload.sites import call_site
 from offload.storage import overlaps
 from offload.tasks.task import Task
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from offload.data.present import MapItem
     from offload.devices.streams import Lane
     from offload.launch import DevicePlace
-    from offload.tasks.task import Frame
+    from offload.tasks.region import Frame
 
 
 def target_update(
@@ -73,9 +74,7 @@ def target_update(
     OpenMP 5.2, 13.9 "target update Construct"; 5.9 "Data-Motion Clauses".
     """
     items = _items(to, from_, present=bool(present))
-    dependences = check_depend(depend)
-    if symbolic(dependences):
-        raise ClauseError("target_update: list items written as strings belong to decorators; name the array itself")
+    dependences = check_depend_now("target_update", depend)
     scope = here()
     runtime = scope.runtime
     frame = scope.frame("target_update")

@@ -1,43 +1,85 @@
-"""``offload bench tasks``: what a task costs, beside Dask's threaded scheduler in the same run."""
+"""``offload bench tasks``: what a task costs, beside Dask and OpenMP in C on the same graphs, in the same run.
+
+One and two workers are `Runtime`'s ``num_threads``: besides the thread that generates the tasks, which helps once it
+waits. So one worker is what two processors have room for, and two are the default there. Dask has two threads besides
+its own one that schedules. In C one and two are all threads, with the one that generates.
+"""
 
 from __future__ import annotations
 
-import gc
 import json
+import os
+import platform
 import sys
-import time
+import tempfile
+from functools import partial
 from importlib.metadata import version
-from statistics import median
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-import offload as omp
+from offload.bench import footprint, generating, metg, native
+from offload.bench.shapes import SHAPES, cholesky_n_tiles, make_steps, n_cells, predecessors
+from offload.bench.targets import targets
+from offload.bench.task_tables import tables
+from offload.bench.timing import alternate
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    _Timed = tuple[Callable[[], None], int]
+    from offload.bench.shapes import Step
+    from offload.bench.timing import Spread
 
-_N_TASKS = 20_000
-_DASK_SHARE = 10
-"""Dask, a hundred times as slow, gets a tenth of the tasks."""
+_N_TASKS = 10_000
+_MEMORY_TASKS = 200_000
+_LIVE_TASKS = 2_000
+_DASK_SHARE, _DISTRIBUTED_SHARE = 10, 100
+"""Dask, ten to fifty times as slow, gets a tenth of the tasks; `distributed`, slower again, a hundredth."""
+
+_MOST_NATIVE_TASKS = 10_000
+"""libgomp looks through all tasks that wait to read a cell: what it does for a stencil grows with their square."""
+
+_WORKERS = (1, 2)
+_SECTIONS = ("shapes", "views", "metg", "memory")
+_N_COLUMNS = 10_000
+_COLUMN_ROWS = 100
+_N_TILES, _TILE = 32, 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Time null tasks, each with one inout dependence: a chain, where all name one array, and independent ones, "
-        "where each names its own element. The time is from the first task to the end of the taskwait."
+        "Time null tasks with dependences, from the first one to the end of the taskwait, in the graphs that programs "
+        "have: generated (eager) and replayed from a taskgraph, with 1 and 2 workers besides the thread that generates "
+        "them and then helps. Beside them the same graphs under Dask and, where there is a compiler, in OpenMP in C, "
+        "where 1 and 2 are all threads. Then tasks on views of one array, the shortest task worth its cost (METG), and "
+        "memory."
     )
     parser.add_argument(
-        "--tasks", metavar="N", type=int, default=_N_TASKS, help=f"tasks a run; Dask gets a tenth (default: {_N_TASKS})"
+        "--tasks",
+        metavar="N",
+        type=int,
+        default=_N_TASKS,
+        help=f"tasks a run; Dask gets a tenth, distributed a hundredth (default: {_N_TASKS})",
     )
     parser.add_argument("--repeat", metavar="N", type=int, default=7, help="runs of each, in turn (default: 7)")
+    parser.add_argument(
+        "--shapes", metavar="NAMES", default=",".join(SHAPES), help="of these, with commas (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--sections", metavar="NAMES", default=",".join(_SECTIONS), help="of these, with commas (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--memory-tasks",
+        metavar="N",
+        type=int,
+        default=_MEMORY_TASKS,
+        help=f"tasks of the programs whose memory is watched (default: {_MEMORY_TASKS})",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -47,105 +89,121 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     ClauseError
-        A number below 1.
+        A number below 1, or an unknown shape or section.
     """
-    for name in ("tasks", "repeat"):
+    for name in ("tasks", "repeat", "memory_tasks"):
         if getattr(args, name) < 1:
-            raise ClauseError(f"--{name} {getattr(args, name)}: take a number of at least 1")
-    n_tasks, n_dask = args.tasks, max(1, args.tasks // _DASK_SHARE)
-    data = np.zeros(n_tasks)
-    items = [data[i : i + 1] for i in range(n_tasks)]
-    results = {}
-    with omp.Runtime("none"):
-        for name, ours, dasks in (
-            ("chain", lambda: _chain(data, n_tasks), lambda: _dask_chain(n_dask)),
-            ("independent", lambda: _independent(items), lambda: _dask_independent(n_dask)),
-        ):
-            results[name] = _compare((ours, n_tasks), (dasks, n_dask), args.repeat)
-    figures = {
+            raise ClauseError(f"--{name.replace('_', '-')} {getattr(args, name)}: take a number of at least 1")
+    shapes = _chosen("shapes", args.shapes, list(SHAPES))
+    sections = _chosen("sections", args.sections, _SECTIONS)
+    figures: dict[str, Any] = {
         "unit": "µs a task",
         "repeat": args.repeat,
-        "tasks": {"offload": n_tasks, "dask": n_dask},
-        "dask_version": version("dask"),
-        "graphs": results,
+        "processors": os.cpu_count(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("offload", "numpy", "dask", "distributed")},
+        },
     }
+    if "shapes" in sections:
+        figures |= _measure_shapes(shapes, args.tasks, args.repeat)
+    if "views" in sections:
+        figures["views"] = _measure_views(args.tasks, args.repeat)
+    if "metg" in sections:
+        figures["metg"] = metg.measure(args.repeat, min(1.0, args.tasks / _N_TASKS))
+    if "memory" in sections:
+        figures["memory"] = {
+            "live": footprint.live_and_finished(shapes, min(args.tasks, _LIVE_TASKS)),
+            "long": footprint.long_programs(args.memory_tasks),
+        }
+    figures["targets"] = targets(figures)
     if args.json:
         sys.stdout.write(json.dumps(figures) + "\n")
     else:
-        Console().print(_table(figures))
+        console = Console()
+        for table in tables(figures):
+            console.print(table)
     return 0
 
 
-@omp.task
-def _null() -> None:
-    """Do nothing."""
+def _chosen(option: str, text: str, known: Sequence[str]) -> list[str]:
+    """Return the names in a list with commas, in the usual order."""
+    names = {name.strip() for name in text.split(",")}
+    for name in sorted(names.difference(known)):
+        raise ClauseError(f"--{option} {text}: there is no {name!r}; take some of {','.join(known)}")
+    return [name for name in known if name in names]
 
 
-def _nothing(*_: object) -> None:
-    """Do nothing, after what the arguments stand for."""
+def _measure_shapes(names: Sequence[str], n_tasks: int, repeat: int) -> dict[str, Any]:
+    """Measure each shape here, under Dask and in C; say which compilers are missing, and why."""
+    missing: dict[str, str] = {}
+    compilers: dict[str, str] = {}
+    programs: dict[str, Path] = {}
+    with tempfile.TemporaryDirectory(prefix="offload-bench-") as name:
+        directory = Path(name)
+        for library, compiler in native.COMPILERS.items():
+            try:
+                programs[library] = native.build(compiler, directory)
+                compilers[library] = native.compiler_version(compiler)
+            except native.NotBuiltError as error:
+                missing[library] = str(error)
+        results = {name: _measure_shape(name, n_tasks, repeat, programs, directory / name) for name in names}
+    return {"compilers": compilers, "missing": missing, "shapes": results}
 
 
-def _chain(item: np.ndarray[Any, Any], n_tasks: int) -> None:
-    null = _null.options(depend=[omp.inout(item)])
-    for _ in range(n_tasks):
-        null()
-    omp.taskwait()
+def _measure_shape(name: str, n_tasks: int, repeat: int, programs: dict[str, Path], graph: Path) -> dict[str, Any]:
+    """Measure one shape; ``runs`` has µs a task, None where there is no program."""
+    from offload.bench import peers  # imports Dask
+
+    steps = make_steps(name, n_tasks)
+    fewer = predecessors(make_steps(name, max(1, n_tasks // _DASK_SHARE)))
+    fewest = predecessors(make_steps(name, max(1, n_tasks // _DISTRIBUTED_SHARE)))
+    for_c = make_steps(name, min(n_tasks, _MOST_NATIVE_TASKS))
+    native.write_graph(for_c, n_cells(for_c), graph)
+    items = [np.zeros(8) for _ in range(n_cells(steps))]
+    calls = _eager_calls(steps, items)
+    clauses = generating.make_clauses(steps, items)
+    for workers in _WORKERS:
+        calls[f"replay_{workers}"] = partial(generating.replay_us, clauses, workers)
+    calls["dask_threaded"] = lambda: peers.threaded_s(fewer) * 1e6 / len(fewer)
+    calls["dask_synchronous"] = lambda: peers.synchronous_s(fewer) * 1e6 / len(fewer)
+    calls["distributed"] = lambda: peers.distributed_s(fewest) * 1e6 / len(fewest)
+    for library, program in programs.items():
+        for n_threads in _WORKERS:
+            calls[f"{library}_{n_threads}"] = partial(native.native_us, program, graph, n_threads)
+    runs: dict[str, Spread | None] = {**alternate(calls, repeat)}
+    for library in native.COMPILERS:
+        for n_threads in _WORKERS:
+            runs.setdefault(f"{library}_{n_threads}", None)
+    counts = {"offload": len(steps), "dask": len(fewer), "distributed": len(fewest), "c": len(for_c)}
+    return {"tasks": counts, "runs": runs}
 
 
-def _independent(items: list[np.ndarray[Any, Any]]) -> None:
-    for item in items:
-        _null.options(depend=[omp.inout(item)])()
-    omp.taskwait()
+def _eager_calls(steps: Sequence[Step], items: generating.Items) -> dict[str, Callable[[], float]]:
+    """Return what measures the eager forms: with the clause values made before, and in the loop."""
+    clauses = generating.make_clauses(steps, items)
+    calls: dict[str, Callable[[], float]] = {}
+    for workers in _WORKERS:
+        calls[f"eager_{workers}"] = partial(generating.eager_us, clauses, workers)
+        calls[f"eager_with_clauses_{workers}"] = partial(generating.eager_with_clauses_us, steps, items, workers)
+    return calls
 
 
-def _dask_chain(n_tasks: int) -> None:
-    from dask.threaded import get
-
-    graph: dict[Any, Any] = {0: (_nothing,)}
-    graph.update({i: (_nothing, i - 1) for i in range(1, n_tasks)})
-    get(graph, n_tasks - 1)
-
-
-def _dask_independent(n_tasks: int) -> None:
-    from dask.threaded import get
-
-    graph: dict[Any, Any] = dict.fromkeys(range(n_tasks), (_nothing,))
-    get(graph, list(graph))
-
-
-def _compare(ours: _Timed, dasks: _Timed, repeat: int) -> dict[str, Any]:
-    """Time both in turn; microseconds a task."""
-    times_us: dict[str, list[float]] = {"offload": [], "dask": []}
-    for turn in range(-1, repeat):  # the first one warms up
-        for name, (call, n_tasks) in (("offload", ours), ("dask", dasks)):
-            gc.collect()
-            began_s = time.perf_counter()
-            call()
-            if turn >= 0:
-                times_us[name].append((time.perf_counter() - began_s) * 1e6 / n_tasks)
-    medians = {name: median(times) for name, times in times_us.items()}
-    spread = {
-        name: {"median_us": medians[name], "min_us": min(times), "max_us": max(times)}
-        for name, times in times_us.items()
+def _measure_views(n_tasks: int, repeat: int) -> dict[str, Any]:
+    """Measure a blocked Cholesky factorization on the tiles of one matrix, and tasks on the columns of one array."""
+    n_tiles = min(_N_TILES, cholesky_n_tiles(n_tasks))
+    matrix = np.zeros((n_tiles * _TILE, n_tiles * _TILE))
+    tiles = [
+        matrix[i * _TILE : (i + 1) * _TILE, j * _TILE : (j + 1) * _TILE] for i in range(n_tiles) for j in range(n_tiles)
+    ]
+    n_columns = min(_N_COLUMNS, n_tasks)
+    array = np.zeros((_COLUMN_ROWS, n_columns))
+    columns = [array[:, j] for j in range(n_columns)]
+    cases = {
+        "cholesky": (make_steps("cholesky", n_tiles * (n_tiles + 1) * (n_tiles + 2) // 6), tiles),
+        "columns": (make_steps("independent", n_columns), columns),
     }
     return {
-        **spread,
-        "ratio": medians["dask"] / medians["offload"],
+        name: {"tasks": len(steps), "runs": alternate(_eager_calls(steps, items), repeat)}
+        for name, (steps, items) in cases.items()
     }
-
-
-def _table(figures: dict[str, Any]) -> Table:
-    counts = figures["tasks"]
-    title = f"null tasks with one inout, µs a task: median of {figures['repeat']} (lowest to highest)"
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("graph")
-    shown.add_column(f"offload, {counts['offload']:,} tasks", justify="right")
-    shown.add_column(f"Dask {figures['dask_version']} threaded, {counts['dask']:,} tasks", justify="right")
-    shown.add_column("Dask / offload", justify="right")
-    for name, result in figures["graphs"].items():
-        cells = (
-            f"{one['median_us']:.1f} ({one['min_us']:.1f} to {one['max_us']:.1f})"
-            for one in (result["offload"], result["dask"])
-        )
-        shown.add_row(name, *cells, f"{result['ratio']:.0f}")
-    return shown

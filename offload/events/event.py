@@ -1,4 +1,11 @@
-"""Events: the handle by which something else than its body completes a task."""
+"""Events: the handle by which something else than its body completes a task.
+
+Theory of operation
+-------------------
+Whoever is to fulfil an event, a source or a call, first *claims* it and has a promise for that. The event takes the
+word of its present promise alone, and once. So what comes late has no effect: a source of an earlier round of a
+recorded graph, or one that was named before the body failed and that somebody has fulfilled the event in place of.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ import weakref
 from typing import Any
 
 from offload.errors import EventError
-from offload.events.sources import find_stream
+from offload.events.sources import Source, find_source
 
 
 class Event:
@@ -35,9 +42,8 @@ class Event:
         "_is_awaited",
         "_is_stale",
         "_lock",
-        "_source",
+        "_promise",
         "_task",
-        "point",
     )
 
     def __init__(self) -> None:
@@ -49,9 +55,8 @@ class Event:
         self._fulfilled = False
         self._is_awaited = False  # the body has ended and the task waits for the event
         self._is_stale = False  # the body failed: nobody waits any more
-        self._source: str | None = None
+        self._promise: Promise | None = None
         self._failure: BaseException | None = None
-        self.point: Any = None
 
     # -- for users -----------------------------------------------------------------------------------
     @property
@@ -72,42 +77,57 @@ class Event:
         EventError
             It was fulfilled before, or a source will do it.
         """
-        with self._lock:
-            self._claim("fulfill()")
-            self._source = "this call"
-        self.passed(None)
+        self._claim("fulfill()", "this call").passed(None)
 
     def fulfill_on(self, source: Any) -> None:
-        """Fulfil the event when everything enqueued on a stream so far is done.
+        """Fulfil the event when a source completes; its task fails if the source does, with the same error.
 
         Parameters
         ----------
-        source : stream
-            A `cupy.cuda.Stream`, an object with ``__cuda_stream__``, or a stream of a simulated device.
+        source : stream or future
+            A `cupy.cuda.Stream`, an object with ``__cuda_stream__``, or a stream of a simulated device: complete when
+            everything enqueued there so far is done. A `concurrent.futures.Future`, an `asyncio.Future` or
+            `asyncio.Task`, named from any thread, or a `distributed.Future`.
 
         Raises
         ------
         EventError
-            The event was fulfilled before or has a source, or this is no stream of a device of the runtime.
+            The event was fulfilled before or has a source; this is no future, and no stream of a device of the
+            runtime; or it can never complete, since its event loop or its client is closed.
+        UnsupportedError
+            It is a request of MPI.
 
         Notes
         -----
-        *Blocks* never. *Costs* an event on the stream and at most one callback. If work on the stream fails, the
-        task fails with that error. Tasks on a device that depend on the task wait on their stream, not through
-        the host.
+        *Blocks* never. The task of a cancelled future fails with `concurrent.futures.CancelledError`, an `Exception`
+        also where asyncio's is none. A future is kept alive until it completes. One whose loop or process ends
+        before never fulfils the event.
+
+        *Costs* for a stream an event on it and at most one callback; tasks on a device that depend on the task wait
+        on their stream, not through the host. For a future one callback, on the thread that completes it; it only
+        enqueues what may run now.
         """
-        gate, lane = find_stream(self._task() if self._task is not None else None, source)
-        with self._lock, lane.lock:  # the lane's: its items come to the gate in the order of their marks
-            self._claim("fulfill_on(…)")
-            self.point = point = lane.mark()
-            self._source = f"stream {lane.number} of {lane.device.name}"
-            gate.add(lane, point.sequence, point.event, self, watched=True)
+        found = find_source(self._task() if self._task is not None else None, source)
+        promise = self._claim("fulfill_on(…)", found)
+        try:
+            found.subscribe(promise)
+        except BaseException:
+            with self._lock:
+                if self._promise is promise and not self._fulfilled:
+                    self._promise = None
+            raise
 
     def __repr__(self) -> str:
-        state = "fulfilled" if self._fulfilled else f"to be fulfilled by {self._source}" if self._source else "open"
+        source = self._promise.source if self._promise is not None else None
+        state = "fulfilled" if self._fulfilled else "open" if source is None else f"to be fulfilled by {source}"
         return f"<Event {state}>"
 
     # -- for the engine ------------------------------------------------------------------------------
+    @property
+    def point(self) -> Any:
+        """Where on which stream the event is fulfilled; None if no stream does it."""
+        return self._promise.point if self._promise is not None else None
+
     def attach(self, task: Any) -> None:
         """Bind the event to its task.
 
@@ -140,9 +160,11 @@ class Event:
         with self._lock:
             self._is_stale = not self._fulfilled
 
-    def passed(self, error: BaseException | None) -> None:
-        """Take the gate's word that the stream has got to where the event was promised, or never will."""
+    def kept(self, promise: Promise, error: BaseException | None) -> None:
+        """Take the word of whoever promised to fulfil the event, or never will; ignore a promise that is not due."""
         with self._lock:
+            if promise is not self._promise or self._fulfilled:
+                return
             self._fulfilled = True
             self._is_stale = False
             awaited, self._is_awaited = self._is_awaited, False
@@ -152,11 +174,43 @@ class Event:
         if awaited and task is not None:  # a task that is awaited is alive: its region has it
             task.event_fulfilled(error)
 
-    def _claim(self, how: str) -> None:
-        if self._fulfilled:
-            raise EventError(f"{how}: the event is fulfilled already; an event is fulfilled once")
-        if self._source is not None and not self._is_stale:
-            raise EventError(f"{how}: the event will be fulfilled by {self._source}; an event is fulfilled once")
+    def _claim(self, how: str, source: Source | str) -> Promise:
+        """Return the promise by which the event will be fulfilled, unless there is one."""
+        with self._lock:
+            if self._fulfilled:
+                raise EventError(f"{how}: the event is fulfilled already; an event is fulfilled once")
+            promise = self._promise
+            if promise is not None and not self._is_stale:
+                raise EventError(f"{how}: the event will be fulfilled by {promise.source}; an event is fulfilled once")
+            self._is_stale = False
+            self._promise = promise = Promise(self, source)
+            return promise
+
+
+class Promise:
+    """A source's word that it will fulfil an event: good for one round of it, and one call.
+
+    Attributes
+    ----------
+    source : Source, str or None
+        Who gave it, kept alive by it; None when it has been kept.
+    point : object or None
+        Where on which stream it is kept.
+    """
+
+    __slots__ = ("_event", "point", "source")
+
+    def __init__(self, event: Event, source: Source | str) -> None:
+        self._event: Event | None = event
+        self.source: Source | str | None = source
+        self.point: Any = None
+
+    def passed(self, error: BaseException | None) -> None:
+        """Keep the promise, or with an error break it."""
+        event = self._event
+        if event is not None:
+            event.kept(self, error)
+        self._event = self.source = None  # the source may refer to this for ever, and is to keep nothing alive by it
 
 
 def fulfill_event(event: Event) -> None:
@@ -164,3 +218,16 @@ def fulfill_event(event: Event) -> None:
     if not isinstance(event, Event):
         raise EventError(f"fulfill_event: {event!r:.60} is not an event; make one with offload.Event()")
     event.fulfill()
+
+
+def check_event(value: Any) -> Event | None:
+    """Return the event of a ``detach=`` argument.
+
+    Raises
+    ------
+    EventError
+        It is none.
+    """
+    if value is not None and not isinstance(value, Event):
+        raise EventError(f"detach: {value!r:.60} is not an event; make one with offload.Event()")
+    return value

@@ -1,10 +1,165 @@
-"""What can fulfil an event: today, the streams of the devices of a runtime."""
+"""What can fulfil an event: streams of the devices of a runtime, and futures.
+
+Theory of operation
+-------------------
+A source is subscribed to once, with a *promise* (`offload.events.event`), which it keeps by one call of ``passed``:
+from whichever thread completes the source, or at once if it is complete. A promise that nobody waits for any more
+ignores the call, so that a source is never unsubscribed from.
+
+Nothing is imported to recognise a future: an object can be an instance of a class only if its module is loaded.
+
+A task has no part here, since events know no tasks, and since a hand-over of its failure needs somebody to decide
+whether it has been seen then: `Task.as_future` does.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.errors import InternalError
+from offload.errors import EventError, InternalError, OffloadError, UnsupportedError
+
+if TYPE_CHECKING:
+    from offload.events.event import Promise
+
+_ANSWER_S = 5.0
+"""How long a Dask client may take to say why a future failed. It knows already; only one that is closing does not."""
+
+
+class Source(Protocol):
+    """Something that will fulfil an event. As a string: what it is called where a person asks who will."""
+
+    def subscribe(self, promise: Promise) -> None:
+        """Have the promise kept when the source completes; never block.
+
+        Raises
+        ------
+        EventError
+            The source can never complete.
+        """
+
+
+def find_source(task: Any, source: Any) -> Source:
+    """Return the source that an object is; a stream is looked for in the task's runtime, else in the current one.
+
+    Raises
+    ------
+    EventError
+        The object is no future, and no stream of a device of that runtime.
+    UnsupportedError
+        It is a request of MPI.
+    """
+    if _is_a(source, "concurrent.futures", "Future"):
+        return ConcurrentFuture(source)
+    is_asyncio = getattr(sys.modules.get("asyncio"), "isfuture", None)
+    if is_asyncio is not None and is_asyncio(source):
+        return AsyncioFuture(source)
+    if _is_a(source, "distributed.client", "Future"):
+        return DistributedFuture(source)
+    error = _refusal(source)
+    if error is not None:
+        raise error
+    runtime = current_runtime() if task is None else task.construct.runtime
+    try:
+        return Stream(runtime.gate, runtime.lane_of(source))
+    except EventError as no_stream:
+        raise EventError(f"{no_stream}; or a future of concurrent.futures, asyncio or distributed") from None
+
+
+class Stream:
+    """Everything enqueued on a stream so far."""
+
+    __slots__ = ("_gate", "_lane")
+
+    def __init__(self, gate: Any, lane: Any) -> None:
+        self._gate = gate
+        self._lane = lane
+
+    def subscribe(self, promise: Promise) -> None:
+        with self._lane.lock:  # its items come to the gate in the order of their marks
+            promise.point = point = self._lane.mark()
+            self._gate.add(self._lane, point.sequence, point.event, promise, watched=True)
+
+    def __str__(self) -> str:
+        return f"stream {self._lane.number} of {self._lane.device.name}"
+
+
+class ConcurrentFuture:
+    """A `concurrent.futures.Future`, which calls back on the thread that completes it."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Any) -> None:
+        self._future = future
+
+    def subscribe(self, promise: Promise) -> None:
+        self._future.add_done_callback(lambda future: promise.passed(_failure(future)))
+
+    def __str__(self) -> str:
+        return f"concurrent.futures {self._future!r:.160}"
+
+
+class AsyncioFuture:
+    """An `asyncio.Future` or `asyncio.Task`, whose callbacks only the thread of its loop may add."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Any) -> None:
+        self._future = future
+
+    def subscribe(self, promise: Promise) -> None:
+        def tell(future: Any) -> None:
+            promise.passed(_failure(future))
+
+        def subscribe() -> None:
+            # Done meanwhile, it would call back a turn of the loop later, which a loop about to stop does not take.
+            if self._future.done():
+                tell(self._future)
+            else:
+                self._future.add_done_callback(tell)
+
+        if self._future.done():  # its loop may stand still, or be closed
+            tell(self._future)
+            return
+        try:
+            self._future.get_loop().call_soon_threadsafe(subscribe)  # also from its own thread: it is no later
+        except RuntimeError as closed:
+            raise EventError(
+                f"fulfill_on(…): {self} never completes; name the future before its loop is closed, and complete it"
+            ) from closed
+
+    def __str__(self) -> str:
+        closed = " of a closed event loop" if self._future.get_loop().is_closed() else ""
+        return f"asyncio {self._future!r:.160}{closed}"
+
+
+class DistributedFuture:
+    """A `distributed.Future`, which calls back on a thread of its own."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Any) -> None:
+        self._future = future
+
+    def subscribe(self, promise: Promise) -> None:
+        future, client = self._future, self._future.client
+        if future.status in ("cancelled", "lost"):  # its client may be closed, which then calls nobody
+            promise.passed(_cancelled(future))
+            return
+        if client is None or client.status == "closed":  # no client: it came from a process that has one
+            raise EventError(f"fulfill_on(…): {self} has no open client, so it never completes; name one that has")
+        future.add_done_callback(lambda future: promise.passed(self._failure(future)))
+
+    def _failure(self, future: Any) -> BaseException | None:
+        try:
+            # Only of a failure: the client is asked, which may be closed.
+            error = future.exception(timeout=_ANSWER_S, asynchronous=False) if future.status == "error" else None
+        except BaseException as failure:  # noqa: BLE001  # it failed, whatever keeps its client from saying how
+            return failure
+        return _cancelled(future) if error is None and future.status != "finished" else error
+
+    def __str__(self) -> str:
+        return f"distributed {self._future!r:.160}"
 
 
 def current_runtime() -> Any:
@@ -12,13 +167,49 @@ def current_runtime() -> Any:
     raise InternalError("events are used before offload.current was imported")
 
 
-def find_stream(task: Any, source: Any) -> tuple[Any, Any]:
-    """Return the gate and the lane of a stream, in the runtime of ``task`` or else the current one.
+def _is_a(source: object, module: str, name: str) -> bool:
+    """Tell whether an object is an instance of a class of a module that need not be loaded."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(source, kind)
 
-    Raises
-    ------
-    EventError
-        ``source`` is not a stream of a device of that runtime.
-    """
-    runtime = current_runtime() if task is None else task.construct.runtime
-    return runtime.gate, runtime.lane_of(source)
+
+def _refusal(source: Any) -> OffloadError | None:
+    """Return the error for an object that people take for a source, or None."""
+    kind: type[OffloadError] = EventError
+    several = isinstance(source, (list, tuple, set, frozenset))
+    if any(_is_request(one) for one in (source if several else [source])):
+        kind = UnsupportedError
+        why = "requests of MPI cannot fulfil an event yet; wait for them elsewhere, then call event.fulfill()"
+    elif several:
+        why = "an event has one source, not several; use asyncio.gather(…), or a task with an event for each"
+    elif hasattr(source, "as_future"):
+        why = "a task is no source; use its future, task.as_future(), or a dependence on the task"
+    elif hasattr(source, "__await__"):
+        why = "this is awaitable but no future, and nothing runs it; use asyncio.ensure_future(…) or create_task(…)"
+    else:
+        return None
+    return kind(f"fulfill_on(…): {source!r:.60}: {why}")
+
+
+def _is_request(source: object) -> bool:
+    """Tell whether an object is a request of mpi4py, which need not be installed."""
+    return any(kind.__module__ == "mpi4py.MPI" and kind.__name__ == "Request" for kind in type(source).__mro__)
+
+
+def _failure(future: Any) -> BaseException | None:
+    """Return what went wrong in a future that is done, of the standard library."""
+    try:
+        error: BaseException | None = future.exception()
+    except BaseException as reason:  # noqa: BLE001  # two classes, one of which is no Exception, and asyncio's need not be loaded
+        return _cancelled(future, reason) if future.cancelled() else reason
+    return error
+
+
+def _cancelled(future: Any, reason: BaseException | None = None) -> BaseException:
+    """Return the error of a task whose source was cancelled, an `Exception`, which `asyncio.CancelledError` is not."""
+    from concurrent.futures import CancelledError  # loaded already with whatever future this is
+
+    error = CancelledError(f"{future!r:.160}, which was to fulfil an event, will have no result")
+    # Without its traceback, whose frame here refers to the error.
+    error.__cause__ = None if reason is None else reason.with_traceback(None)
+    return error

@@ -3,209 +3,288 @@
 Theory of operation
 -------------------
 Every generating task has one tracker, used by its one thread, so there is no lock. A *cell* stands for one
-storage location that a ``depend`` item named: its last writer, and the readers since. A task that reads
-follows the writer; one that writes follows the readers, or the writer if there are none (the readers have
-followed it already). That is the whole of OpenMP 5.2, 15.9.5 for ``in``, ``out`` and ``inout`` as long as
-items are identical or disjoint, and the usual case is one dictionary look-up.
+storage location that a ``depend`` item named. What matters of its past is the last *set* of tasks that named it and
+the set before that. Consecutive tasks of the same type ``in``, ``inoutset`` or ``mutexinoutset`` are one set; a task
+of type ``out`` or ``inout`` is a set of its own. A task that joins the last set follows the members of the set before
+it; any other follows the members of the last set, and begins a new one. That is the whole table of OpenMP 5.2, 15.9.5
+as long as items are identical or disjoint, and the usual case is a few list operations.
 
 Items that overlap without being identical are found when a location is seen for the first time: the new
-cell is linked with every cell that shares a byte with it, and from then on each access looks at the
-linked cells as well. The search costs something once a location, never once a task. Candidates come from a
-list sorted by address; the exact test is `offload.storage.overlaps`.
+cell is linked with every cell that shares a byte with it (`offload.tasks.locations`), and from then on each access
+looks at the linked cells as well. The search costs something once a location, never once a task.
 
-Cells whose tasks have all finished are swept when their number has doubled, so that a program that names a
-million fresh locations runs in constant memory.
+``omp_all_memory`` follows the last set of every cell and then takes its place: all cells are dropped, and each that is
+made from now on begins with that task as its last set.
 
-Rejected: comparing base addresses only, as C runtimes do (a view and its base would race); an interval tree
-over addresses (the columns of a matrix all lie in one interval); a scan of the siblings for each task.
+Members of a ``mutexinoutset`` are not ordered but exclude each other. Each cell named so has a `Mutex`; a task
+needs those of its cells and of the cells linked with them. Whoever runs tasks takes them.
+
+A clause that is used again remembers its cells, so that no look-up is needed. What it remembers is valid for one
+*epoch* of one tracker, which ends when cells are dropped: those whose tasks are all past, when their number has
+doubled, so that a program that names a million fresh locations runs in constant memory.
+
+The tracker keeps *handles* of tasks, whatever the caller passes, and never looks into them: the engine passes
+weak references, so that a finished task which nobody else holds is gone; a recorder passes its nodes.
+
+Rejected: comparing base addresses only, as C runtimes do (a view and its base would race); a scan of the siblings
+for each task (300 µs at a thousand tiles).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.storage import Section, overlaps
+from offload.storage import Section
+from offload.tasks.locations import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
-_FIRST_SWEEP = 1024
-"""Cells before the first sweep: some 200 KB."""
+_FIRST_SWEEP = 32_768
+"""Cells before the first sweep, some 10 MB: a program that names these again and again shall find them."""
+
+_FIRST_PRUNING = 64
+"""Members of a set before those that are past are first looked for; then at every power of two."""
 
 
-class Sibling(Protocol):
-    """What the tracker needs of a task: whether it may be forgotten."""
+class DependType(Enum):
+    """The type of a dependence; its value is OpenMP's word."""
 
-    @property
-    def past(self) -> bool: ...
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+    MUTEXINOUTSET = "mutexinoutset"
+    INOUTSET = "inoutset"
+
+
+_SETS = (DependType.MUTEXINOUTSET, DependType.INOUTSET)
 
 
 class Access(Protocol):
-    """What the tracker needs of a ``depend`` clause."""
+    """What the tracker needs of a ``depend`` clause.
 
-    @property
-    def reads(self) -> bool: ...
-    @property
-    def writes(self) -> bool: ...
-    @property
-    def keys(self) -> Sequence[Hashable]: ...
+    Attributes
+    ----------
+    type : DependType
+        The dependence type.
+    joins : DependType or None
+        The same, if consecutive tasks of this type are one set; None for ``out`` and ``inout``.
+    keys : sequence
+        The locations; None stands for ``omp_all_memory``.
+    located : tuple
+        The tracker's own: an epoch, and the cells of the locations in it. Begins as `NOWHERE`. One attribute, so that
+        threads which share a clause never see half of it.
+    """
+
+    type: DependType
+    joins: DependType | None
+    keys: Sequence[Hashable] | None
+    located: tuple[object, tuple[Any, ...]]
+
+
+NOWHERE: tuple[object, tuple[Any, ...]] = (None, ())
+"""What a clause remembers before its first use."""
+
+
+class Mutex:
+    """What one of several tasks may have at a time; whoever runs tasks says who."""
+
+    __slots__ = ("holder", "waiting")
+
+    def __init__(self) -> None:
+        self.holder: Any = None
+        self.waiting: deque[Any] = deque()
 
 
 class _Cell:
-    __slots__ = ("key", "linked", "readers", "writer")
+    __slots__ = ("before", "before_joins", "joins", "key", "linked", "members", "mutex")
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: Hashable, members: list[Any]) -> None:
         self.key = key
-        self.writer: Any = None
-        self.readers: list[Any] = []
+        self.joins: DependType | None = None
+        self.members = members
+        self.before_joins: DependType | None = None
+        self.before: list[Any] = []
         self.linked: list[_Cell] = []
-
-    def is_past(self) -> bool:
-        return (self.writer is None or self.writer.past) and all(reader.past for reader in self.readers)
-
-
-class _Space:
-    """The cells of one address space, sorted by lowest address."""
-
-    __slots__ = ("cells", "longest", "starts")
-
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.cells: list[_Cell] = []
-        self.longest = 0
-
-    def link(self, cell: _Cell, section: Section) -> None:
-        low, high = section.address, section.end
-        first = bisect_right(self.starts, low - self.longest)
-        last = bisect_left(self.starts, high, first)
-        for other in self.cells[first:last]:
-            if overlaps(other.key, section):  # type: ignore[arg-type]  # cells of a space have sections for keys
-                cell.linked.append(other)
-                other.linked.append(cell)
-        at = bisect_right(self.starts, low)
-        self.starts.insert(at, low)
-        self.cells.insert(at, cell)
-        self.longest = max(self.longest, high - low)
+        self.mutex: Mutex | None = None
 
 
 class Tracker:
-    """The dependences among the tasks that one task generates."""
+    """The dependences among the tasks that one task generates.
 
-    __slots__ = ("_cells", "_limit", "_spaces", "forgets")
+    Parameters
+    ----------
+    is_past : callable, optional
+        Tells whether a handle may be forgotten; without it none is.
 
-    def __init__(self, *, forgets: bool = True) -> None:
-        self._cells: dict[Hashable, _Cell] = {}
-        self._spaces: dict[Hashable, _Space] = {}
-        self._limit = _FIRST_SWEEP
-        self.forgets = forgets
+    Attributes
+    ----------
+    exclusive : list of Mutex
+        What the task entered last needs before it may run; the caller takes the list away.
+    """
+
+    __slots__ = ("_cells", "_fence", "_is_past", "_limit", "_spaces", "epoch", "exclusive")
+
+    def __init__(self, is_past: Callable[[Any], bool] | None = None) -> None:
+        self._is_past = is_past
+        self.exclusive: list[Mutex] = []
+        self.clear()
 
     def __len__(self) -> int:
         return len(self._cells)
 
+    def clear(self, fence: Sequence[Any] = ()) -> None:
+        """Forget everything; what comes follows the task of ``fence``, if there is one."""
+        self._cells: dict[Hashable, _Cell] = {}
+        self._spaces: dict[Hashable, Space] = {}
+        self._limit = _FIRST_SWEEP
+        self._fence = fence
+        self.epoch = object()
+
     def add(
-        self, task: Any, accesses: Sequence[Access], edges: list[tuple[Any, str, Hashable]] | None = None
-    ) -> Iterable[Any]:
-        """Enter a task and return the earlier ones that it must follow, each once; some may have finished.
+        self, handle: Any, accesses: Sequence[Access], edges: list[tuple[Any, str, Hashable]] | None = None
+    ) -> list[Any]:
+        """Enter a task and return the handles of earlier ones that it must follow, some perhaps twice, or past.
 
         Parameters
         ----------
-        task : Sibling
-            The new task; hashable by identity.
+        handle : object
+            The new task. It is among those returned if several of its items share storage.
         accesses : sequence of Access
             Its ``depend`` clauses, in order.
         edges : list, optional
             Receives (predecessor, kind, location) for every dependence found, for graphs; kind is ``"flow"``
-            (read after write, so also ``inout`` after a write), ``"anti"`` (write after read) or ``"output"`` (write
-            after write).
-
-        Returns
-        -------
-        iterable of tasks
-            Predecessors in the order found. ``task`` itself is never among them.
+            (read after write, so also ``inout`` after a write), ``"anti"`` (write after read), ``"output"`` (write
+            after write) or ``"set"`` (one of the two is in an ``inoutset`` or ``mutexinoutset``).
         """
-        cells = self._cells
-        found: dict[Any, None] = {}
+        found: list[Any] = []
         for access in accesses:
-            reads, writes = access.reads, access.writes
-            for key in access.keys:
-                cell = cells.get(key)
-                if cell is None:
-                    cell = self._new_cell(key)
-                _follow(cell, reads, writes, found, edges, key)
+            located = access.located
+            if located[0] is not self.epoch:
+                if access.keys is None:
+                    found = self._everything(access, edges)
+                    self.clear([handle])
+                    return found
+                located = self._locate(access)
+            joins = access.joins
+            for cell in located[1]:
+                if edges is not None:
+                    _explain(cell, access, handle, edges)
+                if joins is None:
+                    found += cell.members
+                    cell.members, cell.joins = [handle], None
+                elif joins is cell.joins:
+                    found += cell.before
+                    members = cell.members
+                    members.append(handle)
+                    if len(members) >= _FIRST_PRUNING:
+                        self._prune(members)
+                else:
+                    found += cell.members
+                    cell.before, cell.before_joins = cell.members, cell.joins
+                    cell.members, cell.joins = [handle], joins
                 if cell.linked:
                     for other in cell.linked:
-                        _follow(other, reads, writes, found, edges, key)
-                if writes:
-                    cell.writer = task
-                    if cell.readers:
-                        cell.readers = []
-                else:
-                    readers = cell.readers
-                    readers.append(task)
-                    if self.forgets and len(readers) & 63 == 0:
-                        readers[:] = [reader for reader in readers if not reader.past]
-        if found:
-            found.pop(task, None)
-            if edges:
-                edges[:] = [edge for edge in edges if edge[0] is not task]
+                        found += _followed(other, access)
         return found
 
-    def latest(self, accesses: Sequence[Access]) -> Iterable[Any]:
-        """Return the tasks that one with these clauses would follow, entering none (``taskwait depend``)."""
-        found: dict[Any, None] = {}
+    def latest(self, accesses: Sequence[Access]) -> list[Any]:
+        """Return the handles of tasks that one with these clauses would follow, entering none (``taskwait depend``)."""
+        found: list[Any] = []
         for access in accesses:
-            for key in access.keys:
-                cell = self._cells.get(key) or self._new_cell(key)
+            if access.keys is None:
+                return self._everything(access, None)
+            for cell in self._locate(access)[1]:
                 for other in (cell, *cell.linked):
-                    _follow(other, access.reads, access.writes, found, None, key)
+                    found += _followed(other, access)
         return found
+
+    def _everything(self, access: Access, edges: list[tuple[Any, str, Hashable]] | None) -> list[Any]:
+        """Return what ``omp_all_memory`` follows."""
+        found = list(self._fence)
+        for cell in self._cells.values():
+            if edges is not None:
+                edges += [(handle, _edge_kind(cell, access), None) for handle in cell.members]
+            found += cell.members
+        if edges is not None:
+            edges += [(handle, "flow", None) for handle in self._fence]
+        return found
+
+    def _locate(self, access: Access) -> tuple[object, tuple[_Cell, ...]]:
+        """Return the cells of a clause, and have the clause remember them."""
+        keys = access.keys
+        cells = self._cells
+        if self._is_past is not None and len(cells) + len(keys) > self._limit:  # type: ignore[arg-type]  # not all memory
+            self._sweep(self._is_past)
+        located = self.epoch, tuple([cells.get(key) or self._new_cell(key) for key in keys])  # type: ignore[union-attr]
+        if access.type is DependType.MUTEXINOUTSET:  # is located each time, which tells what it excludes
+            for cell in located[1]:
+                for other in (cell, *cell.linked):
+                    if other.mutex is None:
+                        other.mutex = Mutex()
+                    self.exclusive.append(other.mutex)
+        else:
+            access.located = located
+        return located
 
     def _new_cell(self, key: Hashable) -> _Cell:
-        if self.forgets and len(self._cells) >= self._limit:
-            self._sweep()
-        cell = self._cells[key] = _Cell(key)
+        cell = self._cells[key] = _Cell(key, list(self._fence))
         if isinstance(key, Section):
             space = self._spaces.get(key.space)
             if space is None:
-                space = self._spaces[key.space] = _Space()
-            space.link(cell, key)
+                space = self._spaces[key.space] = Space()
+            cell.linked = space.add(cell)
+            for other in cell.linked:
+                other.linked.append(cell)
         return cell
 
-    def _sweep(self) -> None:
-        for key in [key for key, cell in self._cells.items() if cell.is_past()]:
-            del self._cells[key]  # in place: `add` is in the middle of a look-up
-        alive = set(map(id, self._cells.values()))
+    # -- forgetting ----------------------------------------------------------------------------------
+    def _prune(self, members: list[Any]) -> None:
+        n_members = len(members)
+        is_past = self._is_past
+        if n_members & (n_members - 1) == 0 and is_past is not None:
+            members[:] = [handle for handle in members if not is_past(handle)]
+
+    def _sweep(self, is_past: Callable[[Any], bool]) -> None:
+        """Drop the cells all of whose tasks are past, and with them what clauses remember."""
+        if all(map(is_past, self._fence)):
+            self._fence = ()
+        kept = {key: cell for key, cell in self._cells.items() if not all(map(is_past, cell.members))}
+        self._limit = max(_FIRST_SWEEP, 2 * len(kept))
+        if 2 * len(kept) > len(self._cells):
+            return  # there is little to gain
+
+        def is_kept(cell: _Cell) -> bool:
+            return cell.key in kept
+
         for cell in self._cells.values():
             if cell.linked:
-                cell.linked = [other for other in cell.linked if id(other) in alive]
-        for name, space in list(self._spaces.items()):
-            space.cells = [cell for cell in space.cells if id(cell) in alive]
-            if not space.cells:
-                del self._spaces[name]
-                continue
-            sections = [cell.key for cell in space.cells if isinstance(cell.key, Section)]
-            space.starts = [section.address for section in sections]
-            space.longest = max(section.end - section.address for section in sections)
-        self._limit = max(_FIRST_SWEEP, 2 * len(self._cells))
+                cell.linked = list(filter(is_kept, cell.linked)) if is_kept(cell) else []
+        for space in self._spaces.values():
+            space.keep(is_kept)
+        self._cells = kept
+        self.epoch = object()
 
 
-def _follow(  # the inner loop of the tracker
-    cell: _Cell,
-    reads: bool,
-    writes: bool,
-    found: dict[Any, None],
-    edges: list[tuple[Any, str, Hashable]] | None,
-    key: Hashable,
-) -> None:
-    """Note whom an access to ``cell`` must follow."""
-    writer = cell.writer
-    if writes and cell.readers:
-        for reader in cell.readers:
-            found[reader] = None
-            if edges is not None:
-                edges.append((reader, "anti", key))
-    elif writer is not None:
-        found[writer] = None
-        if edges is not None:
-            edges.append((writer, "flow" if reads else "output", key))
+def _followed(cell: _Cell, access: Access) -> list[Any]:
+    """Return the tasks of a cell that an access must follow; `Tracker.add` has this rule once more, inline."""
+    return cell.before if access.joins is not None and access.joins is cell.joins else cell.members
+
+
+def _explain(cell: _Cell, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]]) -> None:
+    """Say why a task follows what it follows at a cell and at those linked with it."""
+    for other in (cell, *cell.linked):
+        kind = _edge_kind(other, access)
+        edges += [(old, kind, cell.key) for old in _followed(other, access) if old is not handle]
+
+
+def _edge_kind(cell: _Cell, access: Access) -> str:
+    joined = access.joins is not None and access.joins is cell.joins
+    old = cell.before_joins if joined else cell.joins
+    if old in _SETS or access.joins in _SETS:
+        return "set"
+    if old is DependType.IN:
+        return "anti"
+    return "output" if access.type is DependType.OUT else "flow"

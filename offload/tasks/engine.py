@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-*Counting.* A task with n unfinished predecessors counts n + 1 calls of an `itertools.count`: one from each
-predecessor, one from its producer. The call that returns 0 is the last, whoever makes it, and makes the
-task ready. No lock is held: under the GIL ``next`` of a count is one step.
+*Counting.* A task for which the tracker found n predecessors has n + 1 counters in a `bytearray`: one for each, one for
+its producer. Each takes its own by ``pop``, the producer those of predecessors that have finished; the last of them,
+whoever takes it, is a 1 and makes the task ready. No lock is held: under the GIL ``pop`` is one step. (A bytearray is half the size of an `itertools.count` with its bound
+``__next__``, and the cyclic collector does not look at it.)
 
 *Releasing.* The producer appends a task to its predecessor's list and then looks whether the predecessor
 has finished; a predecessor first says that it has finished and then empties its list. Both take from the
@@ -12,14 +13,26 @@ list by ``pop``, which is one step, so each edge is released exactly once, which
 
 *Running.* Ready tasks stand in one deque. A thread that has finished a body runs the first successor that
 this made ready itself, and puts the others into the deque. A thread without work parks on a lock of its own
-and is woken only when parked. Whoever waits for tasks runs ready ones meanwhile.
+and is woken only when parked. Whoever waits for tasks runs ready ones meanwhile (`offload.tasks.waiting`).
+
+*Keeping.* The set of live tasks of the generating region is what keeps a task alive; the tracker has weak
+references, and successors are referred to, not predecessors that have finished. A finished task that nobody
+else holds is gone at once.
+
+*Excluding.* A task of a ``mutexinoutset`` takes all mutexes that it needs in one step when it is about to begin, or
+stands in line at one that is taken. Whoever gives one back hands it to the first in line that can have all that
+it needs; one that cannot goes over to the line where it is held up. Nobody waits with something in hand, so nothing
+deadlocks, and no worker is held.
+
+*Throttling.* A thread that generates a task while very many of its tasks are live runs another one first, or gives the
+others a moment if none is ready. It never waits for a certain one, which might wait for this thread.
 
 *Undeferred tasks* have an owner, the thread that encountered them: when ready they wake it.
 
 *Where not to run.* The completer and threads that fulfil events only enqueue and wake (`finish_elsewhere`).
 
-Rejected: a lock and a condition for each task (2 µs); a heap of ready tasks (priorities are a hint); running
-successors by recursion (a chain of 10,000 tasks is normal).
+Rejected: a lock and a condition for each task (2 µs); a heap of ready tasks (priorities are a hint, and
+few use them); running successors by recursion (a chain of 10,000 tasks is normal).
 
 All this leans on the GIL, so that a free-threaded build is refused at import until tests cover it.
 """
@@ -29,22 +42,39 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
-from offload.errors import RuntimeClosedError, UnsupportedError, UsageError
+from offload.errors import RuntimeClosedError, UnsupportedError
+from offload.tasks.failures import poisoned
+from offload.tasks.ready import ByPriority
 from offload.tasks.scope import current_scope
-from offload.tasks.task import Frame, Task, TaskState, run_callbacks
+from offload.tasks.task import TaskState, discarded, run_callbacks
+from offload.tasks.waiting import Wait, may_help_with
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from offload.tasks.region import Frame, TaskSet
     from offload.tasks.scope import Parker, Scope
-    from offload.tasks.task import TaskSet
+    from offload.tasks.task import Task
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise UnsupportedError("offload needs the GIL; on a free-threaded build of Python, start it with PYTHON_GIL=1")
+
+MANY_LIVE = 1024
+"""Live tasks of one region from which on it is throttled. They fit into a core's own cache: with 8192, each task of a
+stencil took 5.4 µs instead of 3.9. (libgomp throttles at 64 a thread.)"""
+
+_PAUSE_S = 1e-3
+"""What a throttled thread leaves to the others when nothing is ready."""
+
+_FEW = 32
+_COUNTERS = [b"\1" + bytes(n) for n in range(_FEW)]
+"""What the counters of a task with few predecessors begin as."""
+
+_COMPLETE = TaskState.COMPLETE
 
 
 def _nothing() -> None:
@@ -52,12 +82,37 @@ def _nothing() -> None:
 
 
 class Engine:
-    """Ready tasks, the threads that run them, and those who wait."""
+    """Ready tasks, the threads that run them, and those who wait.
+
+    Parameters
+    ----------
+    num_threads : int
+        Workers, at least 0.
+    rng : random.Random or None
+        Chooses among ready tasks; None: the oldest first.
+    hang_s : float
+        Seconds without progress after which a wait says what it waits for.
+    max_priority : int
+        Higher priorities of tasks count as this one; 0: there are none.
+    can_cancel : bool
+        Whether taskgroups can be cancelled.
+    make_scope : callable
+        Returns what the calling thread does for the runtime.
+    """
 
     def __init__(
-        self, num_threads: int, rng: random.Random | None, hang_s: float, make_scope: Callable[[], Scope]
+        self,
+        num_threads: int,
+        rng: random.Random | None,
+        hang_s: float,
+        make_scope: Callable[[], Scope],
+        *,
+        max_priority: int = 0,
+        can_cancel: bool = False,
     ) -> None:
-        self.ready: deque[Task] = deque()
+        self.ready: Any = ByPriority() if max_priority else deque()
+        self.max_priority = max_priority
+        self.can_cancel = can_cancel
         self.parked: deque[Parker] = deque()
         self.nested: list[Parker] = []
         self.frames: list[Frame] = []
@@ -67,14 +122,15 @@ class Engine:
         self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
         self.relax: Callable[[], None] = _nothing  # noticed soon
         self.hang_s = hang_s
+        self.lock = threading.Lock()  # for what happens seldom, and in several steps
         self._rng = rng
-        self._lock = threading.Lock()  # for what happens seldom, and in several steps
+        self._paused_at = -1
         self._make_scope = make_scope
-        self._threads = [
+        self.threads = [
             threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True)
             for number in range(num_threads)
         ]
-        for thread in self._threads:
+        for thread in self.threads:
             thread.start()
 
     # -- making tasks --------------------------------------------------------------------------------
@@ -84,40 +140,79 @@ class Engine:
             raise RuntimeClosedError(self.closed)
         frame = task.frame
         frame.children.live.add(task)
-        if task.group is not None:
-            task.group.live.add(task)
-        if dependences:
+        group = task.inherited.group
+        if group is not None:
+            group.live.add(task)
+        if not dependences:
+            return True
+        try:
             task.dependences = dependences
-            found = frame.tracker.add(task, dependences)
+            tracker = frame.tracker
+            found = tracker.add(ref(task), dependences)
+            if tracker.exclusive:
+                task.mutexes, tracker.exclusive = tuple(dict.fromkeys(tracker.exclusive)), []
+                task.special = True
             if found:
-                unfinished = [other for other in found if not other.finished]
-                if len(unfinished) < len(found):  # type: ignore[arg-type]  # a dict
-                    task.poison = next((other for other in found if other.failure is not None and not other.seen), None)
-                if unfinished:
-                    return self._follow(task, unfinished)
+                return self._follow(task, found)
+        except BaseException:  # an interrupt: others must not wait for a task that never runs
+            self._abandon(task)
+            raise
         return True
 
-    def _follow(self, task: Task, predecessors: list[Task]) -> bool:
-        task.predecessors = predecessors
-        countdown = task.countdown = count(-len(predecessors)).__next__
-        for other in predecessors:
-            if task.waits_in_stream_order and other.orders(task):
-                early: list[Task] = other.early  # type: ignore[assignment]  # `orders` says that it is a list
-                early.append(task)
-                if other.launched or other.finished:
-                    self._release(early, other)
+    def _follow(self, task: Task, found: list[Any]) -> bool:
+        """Have a task counted down by its predecessors, given by weak references; return whether it is ready."""
+        n = len(found)
+        counters = task.counters = bytearray(_COUNTERS[n] if n < _FEW else b"\1" + bytes(n))
+        for reference in found:
+            other = reference()
+            if other is None or other.finished or other is task:
+                counters.pop()
+                if other is not None and other.failure is not None and not other.past:
+                    task.poison = other
+                    task.special = True
+                continue
+            if other.special:
+                self._follow_special(task, other)
+                continue
+            successors = other.successors
+            if successors is None:
+                other.successors = [task]
+            elif successors and successors[-1] is task:
+                counters.pop()  # found by another item before
             else:
-                other.successors.append(task)
-                if other.finished:
-                    self._release(other.successors, other)
-                elif other.early is not None:
-                    other.watch()
-        return countdown() == 0
+                successors.append(task)
+            if other.finished:
+                self._release_all(other.successors, other)  # type: ignore[arg-type]  # a list now
+        return counters.pop() == 1
+
+    def _follow_special(self, task: Task, other: Task) -> None:
+        """Have a task counted down by a predecessor that may be on a stream, or have its event promised there."""
+        if task.waits_in_stream_order:
+            task.predecessors = (*task.predecessors, other)  # for its point on the stream
+            if other.orders(task):
+                other.early.append(task)  # type: ignore[union-attr]  # `orders` says that it is a list
+                if other.launched or other.finished:
+                    self._release_all(other.early, other)  # type: ignore[arg-type]  # the same
+                return
+        if other.early is not None:
+            other.watch()
+        if other.successors is None:
+            other.successors = []
+        other.successors.append(task)
+        if other.finished:
+            self._release_all(other.successors, other)
+
+    def _abandon(self, task: Task) -> None:
+        task.body = _nothing
+        task.finished = True
+        task.frame.children.leave(task)
+        if task.inherited.group is not None:
+            task.inherited.group.leave(task)
 
     def make_ready(self, task: Task) -> None:
         """Hand a task, all of whose predecessors allow it, to a thread."""
-        if task.owner is not None:
-            with self._lock:
+        if task.special and task.owner is not None:
+            with self.lock:
                 owner = task.owner
                 task.is_ready = True
             if owner is not None:
@@ -125,24 +220,42 @@ class Engine:
                 return
         self.ready.append(task)
         if self.parked:
-            self._wake_one()
+            self.wake_one()
         if self.nested:
             for parker in tuple(self.nested):
                 parker.unpark()
 
     def disown(self, task: Task) -> None:
         """Take an undeferred task from its owner, who was interrupted; others run it."""
-        with self._lock:
+        with self.lock:
             task.owner = None
             is_ready, task.is_ready = task.is_ready, False
         if is_ready:
             self.make_ready(task)
 
-    def _wake_one(self) -> None:
+    def wake_one(self) -> None:
+        """Wake a thread without work, if there is one."""
         try:
             self.parked.popleft().unpark()
         except IndexError:
             return
+
+    def throttle(self, scope: Scope, frame: Frame) -> None:
+        """Run a ready task, as very many are live; if none is ready, give the others a moment to get on."""
+        if not self.help_once(scope, frame) and self._paused_at != self.activity:  # else nothing has run since
+            self._paused_at = self.activity
+            scope.parker.park(_PAUSE_S)
+
+    def help_once(self, scope: Scope, frame: Frame) -> bool:
+        """Run a ready task, inside of a task only a descendant; return whether there was one."""
+        task = self.take() if scope.task is None else self.take_descendant(frame)
+        if task is not None:
+            in_body, scope.in_body = scope.in_body, False
+            try:
+                self.execute(task, scope)
+            finally:
+                scope.in_body = in_body
+        return task is not None
 
     # -- running -------------------------------------------------------------------------------------
     def _work(self) -> None:
@@ -150,143 +263,213 @@ class Engine:
         current_scope.set(scope)
         parker = scope.parker
         while True:
-            task = self._take()
+            task = self.take()
             if task is not None:
-                self.execute(task, scope)
-                del task  # a parked thread keeps nothing alive
+                while task is not None:
+                    self.activity += 1
+                    task = task.advance(self, scope)
                 continue
             if self.closed:
                 return
             self.parked.append(parker)
             if not self.ready and not self.closed:
                 parker.park()
-            self._unlist(parker)
+            self.unlist(parker)
 
-    def _unlist(self, parker: Parker) -> None:
+    def unlist(self, parker: Parker) -> None:
         """Take a thread that has woken off the list of the parked."""
         try:
             self.parked.remove(parker)
         except ValueError:
             return  # whoever woke it took it off
 
-    def _take(self) -> Task | None:
+    def take(self) -> Task | None:
         """Take a ready task: the oldest, or under a seed any."""
         ready = self.ready
         if self._rng is not None and len(ready) > 1:
             ready.rotate(self._rng.randrange(len(ready)))
         try:
-            return ready.popleft()
+            task: Task = ready.popleft()
         except IndexError:
             return None
+        return task
 
-    def _take_descendant(self, frame: Frame) -> Task | None:
+    def take_descendant(self, frame: Frame) -> Task | None:
         """Take a ready task that a wait inside of the region may run; leave the others where they are."""
         for task in self.ready.copy():
-            if _may_help_with(task, frame):
+            if may_help_with(task, frame):
                 try:
                     self.ready.remove(task)
                 except ValueError:
                     continue  # somebody else took it
-                return task
+                return task  # type: ignore[no-any-return]  # tasks stand there
         return None
 
     def execute(self, task: Task | None, scope: Scope) -> None:
         """Run a ready task, and whatever that makes ready first, on this thread."""
-        while task is not None:
-            self.activity += 1
-            task = task.advance(self, scope)
+        current = current_scope.get()
+        current_scope.set(scope)  # the thread may help a runtime that is not its current one
+        try:
+            while task is not None:
+                self.activity += 1
+                task = task.advance(self, scope)
+        finally:
+            current_scope.set(current)
 
     def launch(self, task: Task | None, scope: Scope) -> None:
         """Launch a ready device task, and what becomes ready by it, on the encountering thread.
 
         A body that blocks never runs here.
         """
-        while task is not None:
-            self.activity += 1
-            task = task.advance(self, scope)
-            if task is not None and not task.launches_inline:
-                self.make_ready(task)
-                return
+        current = current_scope.get()
+        current_scope.set(scope)
+        try:
+            while task is not None:
+                self.activity += 1
+                task = task.advance(self, scope)
+                if task is not None and not task.launches_inline:
+                    self.make_ready(task)
+                    return
+        finally:
+            current_scope.set(current)
+
+    def begin_undeferred(self, task: Task, scope: Scope) -> None:
+        """Do the next thing that an undeferred task has to do, on the thread that encountered it."""
+        current = current_scope.get()
+        current_scope.set(scope)
+        try:
+            following = task.advance(self, scope)
+        finally:
+            current_scope.set(current)
+        if following is not None:
+            self.make_ready(following)
+
+    def hinders(self, task: Task) -> bool:
+        """Tell whether a ready task may not begin: it is poisoned, discarded, or excluded for the time being."""
+        if task.poison is not None:
+            self.finish_elsewhere(task, poisoned(task, task.poison), TaskState.NOT_RUN)
+            return True
+        group = task.inherited.group
+        if self.can_cancel and group is not None and group.cancelled_by is not None:
+            if task.event is not None:
+                task.event.abandon()
+            self.finish_elsewhere(task, discarded(task), TaskState.CANCELLED)
+            return True
+        if task.mutexes and task.mutexes[0].holder is not task:
+            with self.lock:
+                if not _take_mutexes(task):
+                    return True
+        if task.run is not None:
+            task.run.start()
+        return False
 
     # -- completing ----------------------------------------------------------------------------------
     def finish(
         self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
     ) -> Task | None:
         """Complete a task; return the first task that this makes ready, for this thread to run."""
-        if task.run is not None:
+        if task.special and task.run is not None:
             task.run.end()
-        task.failure = failure
-        task.state_ = TaskState.COMPLETE if failure is None else failed
+        if failure is None:
+            task.state_ = _COMPLETE
+        else:
+            task.failure = failure
+            task.state_ = failed
         task.finished = True
-        following = self._release(task.successors, task, keep=True) if task.successors else None
-        if task.early:
-            self._release(task.early, task)
+        following = self._release(task.successors, task) if task.successors else None
+        if task.special or failure is not None:
+            self._finish_special(task)
         if failure is None:
             task.dependences = None  # else they keep the address of their storage from naming something new
-        task.body = task.predecessors = task.kwargs = None
+        task.body = task.kwargs = None
         task.args = ()
         children = task.frame.children
-        group = task.group
-        owner = task.owner
-        if failure is not None and (owner is None or task.event is not None):  # else its owner raises it
-            self._note_failure(children, task)
-            if group is not None:
-                self._note_failure(group, task)
-        children.leave(task)
+        children.live.discard(task)
+        if children.waiters:
+            children.leave(task)
+        group = task.inherited.group
         if group is not None:
             group.leave(task)
-        if owner is not None:
-            owner.unpark()
-        if task.callbacks:
-            run_callbacks(task)
+        if task.special:
+            if task.owner is not None:
+                task.owner.unpark()
+            if task.callbacks:
+                run_callbacks(task)
         return following
+
+    def _finish_special(self, task: Task) -> None:
+        """Release what few tasks have, and note a failure before anybody hears that the task is complete."""
+        if task.predecessors:
+            task.predecessors = ()
+        if task.early:
+            self._release_all(task.early, task)
+        if task.mutexes:
+            with self.lock:
+                granted = _give_back_mutexes(task)
+            for other in granted:
+                self.make_ready(other)
+        if task.failure is None:
+            return
+        if task.state_ is TaskState.CANCELLED:
+            task.dependences = None
+        elif task.owner is None or task.event is not None:  # else its owner raises it
+            self._note_failure(task.frame.children, task)
+            if task.inherited.group is not None:
+                self._note_failure(task.inherited.group, task)
 
     def _note_failure(self, tasks: TaskSet, task: Task) -> None:
         """Keep a failure for whoever waits; those that have been seen meanwhile are let go."""
-        with self._lock:
+        with self.lock:
             tasks.failures.append(task)
             if len(tasks.failures) & 63 == 0:
                 tasks.failures[:] = [kept for kept in tasks.failures if not kept.seen]
 
     def take_failures(self, tasks: TaskSet) -> list[Task]:
         """Return the failures of a task set, which forgets them."""
-        with self._lock:
+        with self.lock:
             failures, tasks.failures = tasks.failures, []
         return failures
 
-    def finish_elsewhere(self, task: Task, failure: BaseException | None = None) -> None:
-        """Complete a task on a thread that runs none: a completer's, or one that fulfils an event."""
+    def finish_elsewhere(
+        self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
+    ) -> None:
+        """Complete a task on a thread that is not to run what this makes ready: one that fulfils an event, for one."""
         self.activity += 1
-        following = self.finish(task, failure)
+        following = self.finish(task, failure, failed)
         if following is not None:
             self.make_ready(following)
 
     def release_early(self, task: Task) -> Task | None:
         """Release the successors that only wait for the task's work to be on its stream."""
         task.launched = True
-        return self._release(task.early, task, keep=True) if task.early else None
+        return self._release(task.early, task) if task.early else None
 
-    def _release(self, successors: list[Task], task: Task, *, keep: bool = False) -> Task | None:
-        """Count down the successors of a task; return the first that is ready, if one may be kept."""
-        released = []
+    def _release(self, successors: list[Task], task: Task) -> Task | None:
+        """Count down the successors of a task; return the first that is ready, for this thread to run."""
+        following = None
+        failed = task.failure is not None and task.state_ is not TaskState.CANCELLED
+        successors.reverse()  # the oldest first
         while successors:
             try:
-                released.append(successors.pop())
+                successor = successors.pop()
             except IndexError:
                 break  # the producer took the rest
-        following = None
-        failed = task.failure is not None
-        for successor in reversed(released):
             if failed:
                 successor.poison = task
-            if successor.countdown() == 0:  # type: ignore[misc]  # a task with predecessors counts
-                if keep and following is None and successor.owner is None:
+                successor.special = True
+            if successor.counters.pop():
+                if following is None and not self.max_priority and not (successor.special and successor.owner):
                     following = successor
                 else:
                     self.make_ready(successor)
         return following
 
-    # -- waiting -------------------------------------------------------------------------------------
+    def _release_all(self, successors: list[Task], task: Task) -> None:
+        """Count down the successors of a task, and hand those that are ready to other threads."""
+        following = self._release(successors, task)
+        if following is not None:
+            self.make_ready(following)
+
     def wait(
         self,
         scope: Scope,
@@ -297,100 +480,13 @@ class Engine:
         awaited: Sequence[Task] = (),
         helps: bool = True,
     ) -> None:
-        """Block until ``done()``, running ready tasks meanwhile.
+        """Block until ``done()``, running ready tasks meanwhile; `Wait` says how."""
+        Wait(self, scope, done, sets, what, awaited=awaited, helps=helps).run()
 
-        Parameters
-        ----------
-        done : callable
-            The condition; whatever makes it true unparks ``scope.parker``.
-        sets : sequence of TaskSet
-            Task sets whose emptying is part of the condition.
-        what : str
-            What waits, for the message that says so when nothing has moved for ``hang_s`` seconds.
-        awaited : sequence of Task
-            Tasks that the condition is about, for the same message.
-        helps : bool
-            Whether this thread may run tasks: inside of a task only what the region generated. Without workers
-            it always does.
-        """
-        if scope.is_completer:
-            raise UsageError(
-                f"{what} in a callback of a task: the thread that it runs on must not wait; start a task there"
-            )
-        parker = scope.parker
-        within = scope.frame(what) if scope.task is not None else None
-        helps = helps or not self._threads
-        waiting: Any = self.parked if within is None else self.nested
-        with self._lock:
-            for tasks in sets:
-                tasks.waiters = (*tasks.waiters, parker)
-        try:
-            while not done():
-                task = None
-                if helps:
-                    task = self._take() if within is None else self._take_descendant(within)
-                if task is not None:
-                    self._help(task, scope, within)
-                    del task
-                    continue
-                if helps:
-                    waiting.append(parker)
-                try:
-                    # Again: what came between the last look and being listed has woken nobody.
-                    if not done() and not (helps and self._has_work(within)):
-                        self._park(parker, what, sets, awaited)
-                finally:
-                    if helps:
-                        self._unlist(parker) if within is None else self.nested.remove(parker)
-        finally:
-            with self._lock:
-                for tasks in sets:
-                    remaining = list(tasks.waiters)
-                    remaining.remove(parker)
-                    tasks.waiters = tuple(remaining)
-            if self.ready and self.parked:
-                self._wake_one()  # a wake-up that was meant for a task, not for the condition
-
-    def _help(self, task: Task, scope: Scope, within: Frame | None) -> None:
-        """Run a ready task, and what that makes ready first if this thread may run that too."""
-        following: Task | None = task
-        while following is not None:
-            self.activity += 1
-            following = following.advance(self, scope)
-            if following is not None and within is not None and not _may_help_with(following, within):
-                self.make_ready(following)
-                return
-
-    def _has_work(self, within: Frame | None) -> bool:
-        """Tell whether there is a ready task for a thread that waits, or that waits inside of a region."""
-        if within is None:
-            return bool(self.ready)
-        return any(_may_help_with(task, within) for task in self.ready.copy())
-
-    def _park(self, parker: Parker, what: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
-        self.hurry()
-        try:
-            self._park_patiently(parker, what, sets, awaited)
-        finally:
-            self.relax()
-
-    def _park_patiently(self, parker: Parker, what: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
-        while True:
-            before = self.activity
-            if parker.park(self.hang_s):
-                return
-            if self.activity == before:
-                lines = [f"offload: {what} has waited for {self.hang_s:g} s in which no task ran. It waits for:"]
-                waits = [*awaited, *(task for tasks in sets for task in tasks.live.copy())]
-                lines += [f"  {task.story()}" for task in waits if not task.finished][:20]
-                sys.stderr.write("\n".join([*lines, ""]))
-                if self.gives_up:
-                    self.gave_up = True
-                    raise UsageError(f"{what} was given up: nothing had moved for {self.hang_s:g} s")
-
+    # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Frame) -> None:
         """Keep the region of a body that has ended before its children, until somebody waits for all."""
-        with self._lock:
+        with self.lock:
             self.frames.append(frame)
             if len(self.frames) & 63 == 0:
                 self.frames[:] = [kept for kept in self.frames if kept.children.live or kept.children.failures]
@@ -398,21 +494,32 @@ class Engine:
     def close(self, why: str) -> None:
         """Stop the workers; tasks that are still in the deque do not run."""
         self.closed = why
-        for thread in self._threads:
+        for thread in self.threads:
             while self.parked:
-                self._wake_one()
+                self.wake_one()
             thread.join()
 
 
-def _may_help_with(task: Task, frame: Frame) -> bool:
-    """Tell whether a thread that waits inside of a region may run the task meanwhile.
+def _take_mutexes(task: Task) -> bool:
+    """Take all that a task needs, or stand in line at the first that is taken; under the engine's lock."""
+    for mutex in task.mutexes:
+        if mutex.holder is not None:
+            mutex.waiting.append(task)
+            return False
+    for mutex in task.mutexes:
+        mutex.holder = task
+    return True
 
-    It may if the region generated the task, directly or not; and any device task, whose body can neither wait nor
-    generate, and which may be what others wait for: it holds memory.
-    """
-    if task.waits_in_stream_order:
-        return True
-    ancestor: Frame | None = task.frame
-    while ancestor is not None and ancestor is not frame:
-        ancestor = ancestor.task.frame if ancestor.task is not None else None
-    return ancestor is frame
+
+def _give_back_mutexes(task: Task) -> list[Task]:
+    """Return the tasks in line that get what they need when this one gives back what it has; under the lock."""
+    granted = []
+    held = [mutex for mutex in task.mutexes if mutex.holder is task]
+    for mutex in held:
+        mutex.holder = None
+    for mutex in held:
+        while mutex.holder is None and mutex.waiting:
+            other = mutex.waiting.popleft()
+            if _take_mutexes(other):
+                granted.append(other)
+    return granted

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
-from offload.tasks.task import Frame
+from offload.tasks.region import Frame, Inherited
 
 if TYPE_CHECKING:
     from offload.tasks.task import Task
@@ -41,32 +41,36 @@ class Parker:
 
 
 class Scope:
-    """What one thread is doing for one runtime: the task that it runs and the region that generates tasks.
+    """What one thread, or one coroutine on it, is doing for one runtime.
 
     Attributes
     ----------
     task : Task or None
-        The task whose body is running on this thread.
-    device, stream : object or None
+        The task whose body is running.
+    region : Frame or None
+        The region that generates tasks; None in a body that has generated none yet.
+    device, lane : object or None
         Where the array operations of a target body go.
+    in_body : bool
+        Whether the code that runs is a body's, and not the engine's: what an interrupt looks at.
     """
 
-    __slots__ = ("_frame", "device", "is_completer", "lane", "parker", "root", "runtime", "task", "thread")
+    __slots__ = ("device", "in_body", "is_completer", "lane", "parker", "region", "runtime", "task", "thread")
 
-    def __init__(self, runtime: Any, root: Frame | None) -> None:
+    def __init__(self, runtime: Any, region: Frame | None, task: Task | None = None) -> None:
         self.runtime = runtime
         self.thread = threading.get_ident()
         self.is_completer = threading.current_thread().name == COMPLETER
         self.parker = Parker()
-        self.root = root
-        self._frame = root
-        self.task: Task | None = None
+        self.region = region
+        self.task = task
         self.device: Any = None
         self.lane: Any = None
+        self.in_body = False
 
     def frame(self, what: str) -> Frame:
         """Return the region that ``what`` is encountered in; make it if the running body has none yet."""
-        frame = self._frame
+        frame = self.region
         if frame is None:
             task = self.task
             if task is None:
@@ -76,37 +80,20 @@ class Scope:
                     f"{what} inside of the target body {task.name!r}: a body only enqueues device work; "
                     "move it before or after the region"
                 )
-            frame = self._frame = Frame(task, task.default_device, task.group)
+            inherited = task.inherited
+            if task.is_final and not inherited.is_final:
+                inherited = Inherited(inherited.default_device, inherited.group, is_final=True)
+            frame = self.region = Frame(task, inherited)
         return frame
 
     @property
     def recorder(self) -> Any:
         """What keeps the graph of the region, while ``record`` is on; None elsewhere."""
-        return None if self._frame is None else self._frame.recorder
+        return None if self.region is None else self.region.recorder
 
     @property
-    def default_device(self) -> int:
-        """The default-device-var of what runs here."""
-        frame = self._frame
-        if frame is None and self.task is not None:
-            return self.task.default_device
-        return frame.default_device if frame is not None else 0
-
-    def enter(self, task: Task) -> tuple[Any, ...]:
-        """Begin the body of a task; return what `leave` needs."""
-        current = current_scope.get()
-        if current is not self:
-            current_scope.set(self)  # the thread helps a runtime that is not its current one
-        outer = (self.task, self._frame, self.device, self.lane, current)
-        self.task = task
-        self._frame = self.device = self.lane = None
-        return outer
-
-    def leave(self, outer: tuple[Any, ...]) -> None:
-        """End the body; tasks that it generated and did not wait for go on."""
-        frame = self._frame
-        if frame is not None and (frame.children.live or frame.children.failures):
-            self.runtime.engine.adopt(frame)
-        self.task, self._frame, self.device, self.lane, current = outer
-        if current is not self:
-            current_scope.set(current)
+    def inherited(self) -> Inherited | None:
+        """What applies to the code that runs here; None on a thread of the runtime itself that runs nothing."""
+        if self.region is not None:
+            return self.region.inherited
+        return None if self.task is None else self.task.inherited

@@ -1,8 +1,4 @@
-"""Tasks: what a construct generates, and what the caller may ask of it.
-
-A `Task` runs a body on the host. Whoever generates tasks is described by a `Frame`; a `TaskSet` holds
-those of its tasks that are not complete, for whoever waits for them.
-"""
+"""Tasks: what a construct generates, and what the caller may ask of it."""
 
 from __future__ import annotations
 
@@ -11,15 +7,16 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from offload.errors import DependError, EventError, OffloadError
-from offload.tasks.depend import Tracker
+from offload.tasks.failures import note_task, show, without_engine_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
-    from concurrent.futures import Future
+    from collections.abc import Callable, Generator, Sequence
+    from concurrent.futures import CancelledError, Future
 
+    from offload.tasks.depend import Mutex
     from offload.tasks.engine import Engine
-    from offload.tasks.scope import Parker
+    from offload.tasks.region import Frame, Group, Inherited, Site
+    from offload.tasks.scope import Parker, Scope
 
 _serial = count(1)
 _adding_callback = threading.Lock()
@@ -35,67 +32,19 @@ class TaskState(StrEnum):
     COMPLETE = "complete"
     FAILED = "failed"
     NOT_RUN = "not run"  # since one that it depends on failed
+    CANCELLED = "cancelled"  # discarded, since its taskgroup was cancelled before it began
     RECORDED = "recorded"  # only: it does not run before its graph is computed
 
 
-class TaskSet:
-    """The incomplete tasks that somebody may wait for, and the failures among the complete ones."""
-
-    __slots__ = ("failures", "live", "waiters")
-
-    def __init__(self) -> None:
-        self.live: set[Task] = set()
-        self.failures: list[Task] = []
-        self.waiters: tuple[Parker, ...] = ()
-
-    def leave(self, task: Task) -> None:
-        """Take out a task that is complete; its failure has been noted before, so that a waiter sees both."""
-        self.live.discard(task)
-        if self.waiters and not self.live:
-            for waiter in self.waiters:
-                waiter.unpark()
+_RUNNING, _COMPLETE, _FAILED = TaskState.RUNNING, TaskState.COMPLETE, TaskState.FAILED
 
 
-class Frame:
-    """A region that generates tasks: the body of one task, or a host thread outside of any body.
+class LeaveRegion(BaseException):
+    """Leaves the region of a taskgroup that has been cancelled, or a body in it; user code should let it pass."""
 
-    Attributes
-    ----------
-    task : Task or None
-        The generating task; None stands for a host thread.
-    tracker : Tracker
-        The dependences among the tasks generated here.
-    children : TaskSet
-        The tasks generated here and not yet complete.
-    group : TaskSet or None
-        The innermost enclosing taskgroup.
-    default_device : int
-        The default-device-var ICV.
-    recorder : object or None
-        Keeps the graph of what is generated here, while ``record`` is on.
-    """
-
-    __slots__ = ("children", "default_device", "group", "recorder", "task", "tracker")
-
-    def __init__(self, task: Task | None, default_device: int, group: TaskSet | None = None) -> None:
-        self.task = task
-        self.tracker = Tracker()
-        self.children = TaskSet()
+    def __init__(self, group: Group) -> None:
+        super().__init__("a taskgroup was cancelled; let this exception pass")
         self.group = group
-        self.default_device = default_device
-        self.recorder: Any = None
-
-
-class Site:
-    """A construct in the program: what its tasks are called, and where it stands."""
-
-    __slots__ = ("directive", "location", "name", "runtime")
-
-    def __init__(self, directive: str, name: str, location: str, runtime: Any) -> None:
-        self.directive = directive
-        self.name = name
-        self.location = location
-        self.runtime = runtime
 
 
 class Task:
@@ -106,36 +55,25 @@ class Task:
 
     Notes
     -----
-    The fields without a meaning for users are the engine's; `offload.tasks.engine` says how they are used.
-    ``successors`` are released when the task is complete; ``early``, where it is a list, holds those that
-    can start in stream order, released when the task's work has been launched.
+    The fields without a meaning for users are the engine's; `offload.tasks.engine` says how they are used. Those that
+    every task has are slots. What few tasks have is a class attribute until it is set, and ``special`` then says that
+    there is something to look at.
     """
 
     __slots__ = (
+        "__dict__",
         "__weakref__",
-        "_serial",
         "args",
         "body",
-        "callbacks",
         "construct",
-        "countdown",
-        "default_device",
+        "counters",
         "dependences",
-        "early",
-        "event",
         "failure",
         "finished",
         "frame",
-        "group",
-        "is_ready",
+        "inherited",
         "kwargs",
-        "label",
-        "launched",
-        "owner",
-        "poison",
-        "predecessors",
-        "run",
-        "seen",
+        "special",
         "state_",
         "successors",
         "value",
@@ -147,38 +85,42 @@ class Task:
     launches_inline = False
     """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
 
+    callbacks: list[Callable[[Task], Any]] | None = None
+    early: list[Task] | None = None
+    """Successors that can start in stream order; None where none can. ``successors`` has the others."""
+    event: Any = None
+    is_final = False
+    is_ready = False
+    label: str | None = None
+    launched = False
+    mutexes: tuple[Mutex, ...] = ()
+    owner: Parker | None = None
+    poison: Task | None = None
+    predecessors: Sequence[Task] = ()
+    """What a device task follows, for where on which streams; others are known to those they follow only."""
+    priority = 0
+    run: Any = None
+    seen = False
+    """Whether somebody has been told of its failure."""
+    _serial = 0
+
     def __init__(
-        self,
-        construct: Site,
-        body: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None,
-        frame: Frame,
-        label: str | None = None,
+        self, construct: Site, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, frame: Frame
     ) -> None:
         self.construct = construct
         self.body: Callable[..., Any] | None = body
         self.args = args
         self.kwargs = kwargs
         self.frame = frame
-        self.label = label
-        self.group = frame.group
-        self.default_device = frame.default_device
-        self.successors: list[Task] = []
-        self.early: list[Task] | None = None
-        self.event: Any = None
-        self.callbacks: list[Callable[[Task], Any]] | None = None
-        self.owner: Parker | None = None
-        self.poison: Task | None = None
-        self.failure: BaseException | None = None
-        self.dependences: Any = None
-        self.predecessors: Any = None
-        self.run: Any = None
-        self.value: Any = None
-        self.countdown: Callable[[], int] | None = None
+        self.inherited: Inherited = frame.inherited
         self.state_ = TaskState.WAITING
-        self._serial = 0
-        self.finished = self.launched = self.seen = self.is_ready = False
+        self.finished = self.special = False
+        self.failure: BaseException | None = None
+        self.successors: list[Task] | None = None
+        self.dependences: Any = None
+        self.value: Any = None
+
+    counters: bytearray
 
     # -- for users -----------------------------------------------------------------------------------
     @property
@@ -206,7 +148,10 @@ class Task:
     @property
     def dependencies(self) -> tuple[Task, ...]:
         """The tasks that this one still waits for."""
-        return tuple(task for task in self.predecessors or () if not task.finished)
+        live = self.frame.children.live.copy()
+        return tuple(
+            task for task in live if not task.finished and self in (*(task.successors or ()), *(task.early or ()))
+        )
 
     def done(self) -> bool:
         """Tell whether the task is complete: body finished, event fulfilled, device work and copies done."""
@@ -224,6 +169,8 @@ class Task:
         ------
         TimeoutError
             The task was not complete in time.
+        concurrent.futures.CancelledError
+            Its taskgroup was cancelled before it began.
         BaseException
             The body's own exception, or `DependError` if a task that this one depends on failed.
 
@@ -246,7 +193,11 @@ class Task:
             self.construct.runtime.wait_for_task(self, timeout)
         if self.run is not None:  # recorded: a wait for it orders what follows, also one that found it complete
             self.construct.runtime.note_wait(self)
+        if self.failure is None:
+            return None
         self.seen = True
+        if self.state_ is TaskState.CANCELLED:
+            raise self.failure
         return self.failure
 
     def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
@@ -255,22 +206,23 @@ class Task:
             if self.callbacks is None:
                 self.callbacks = []
             self.callbacks.append(fn)
+            self.special = True
         self.watch()
         if self.finished:
             run_callbacks(self)
 
     def as_future(self) -> Future[Any]:
         """Return a `concurrent.futures.Future` that ends as this task does."""
-        from concurrent.futures import Future  # 3 ms of the time of `import offload`, for those who need it only
+        from concurrent.futures import Future  # 10 ms of the time of `import offload`, for those who need it only
 
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
 
         def end(task: Task) -> None:
-            task.seen = True
             if task.failure is None:
                 future.set_result(task.value)
             else:
+                task.seen = True
                 future.set_exception(task.failure)
 
         self.add_done_callback(end)
@@ -285,26 +237,39 @@ class Task:
         return f"<Task {self.key} {self.construct.directive} {self.state_}>"
 
     # -- for the engine ------------------------------------------------------------------------------
-    def advance(self, engine: Engine, scope: Any) -> Task | None:
+    def advance(self, engine: Engine, scope: Scope) -> Task | None:
         """Do the next thing that the task has to do on this thread; return a task that became ready."""
-        if self.poison is not None:
-            return engine.finish(self, poisoned(self, self.poison), TaskState.NOT_RUN)
-        outer = scope.enter(self)
-        self.state_ = TaskState.RUNNING
-        run = self.run
-        if run is not None:
-            run.start()
+        if (self.special or engine.can_cancel) and engine.hinders(self):
+            return None
+        outer_task, outer_region = scope.task, scope.region
+        scope.task, scope.region = self, None
         failure = None
         try:
-            if self.kwargs:
-                self.value = self.body(*self.args, **self.kwargs)  # type: ignore[misc]  # the body goes when it has run
-            else:
-                self.value = self.body(*self.args)  # type: ignore[misc]
+            scope.in_body = True
+            self.state_ = _RUNNING
+            kwargs = self.kwargs
+            self.value = self.body(*self.args, **kwargs) if kwargs else self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
+            scope.in_body = False
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-            failure = without_engine_frames(error)
-            note_task(error, self)
-        finally:
-            scope.leave(outer)
+            scope.in_body = False
+            failure = self.failed(error)
+        frame = scope.region
+        if frame is not None and (frame.children.live or frame.children.failures):
+            engine.adopt(frame)
+        scope.task, scope.region = outer_task, outer_region
+        if failure is not None or self.special:
+            return self.body_ended(engine, failure)
+        return engine.finish(self)
+
+    def failed(self, error: BaseException) -> BaseException | None:
+        """Return the failure that an exception of the body is; None for one that leaves a cancelled taskgroup."""
+        if isinstance(error, LeaveRegion):
+            return None
+        note_task(error, self)
+        return without_engine_frames(error)
+
+    def body_ended(self, engine: Engine, failure: BaseException | None) -> Task | None:
+        """Complete the task, or let its event do so."""
         event = self.event
         if event is not None:
             if failure is not None:
@@ -314,6 +279,8 @@ class Task:
                 if not event.body_finished():
                     return engine.release_early(self) if event.point is not None else None
                 failure = event.failure
+                if failure is not None:
+                    note_task(failure, self)
         return engine.finish(self, failure)
 
     def event_fulfilled(self, error: BaseException | None) -> None:
@@ -351,43 +318,22 @@ class Task:
             waits.append(f"its event, {self.event!r}")
         elif self.state_ is TaskState.LAUNCHED:
             waits.append("its stream")
+        waits += [
+            f"{holder.key}, which excludes it"
+            for mutex in self.mutexes
+            if (holder := mutex.holder) is not None and holder is not self
+        ]
         site = self.construct
         return (
             f"{self.key} ({site.directive}, {site.location}): {self.state_}; waits for {', '.join(waits) or 'nothing'}"
         )
 
 
-def poisoned(task: Task, cause: Task) -> DependError:
-    """Return the error of a task that did not run since one that it depends on failed."""
-    root = cause.failure
-    if isinstance(root, DependError) and root.__cause__ is not None:
-        root = root.__cause__  # the first failure of the chain
-    error = DependError(
-        f"{task.key} did not run: {cause.key}, which it depends on, failed with {type(root).__name__}: {root}"
-    )
-    error.__cause__ = root
-    return error
+def discarded(task: Task) -> CancelledError:
+    """Return what ``result()`` of a task raises whose taskgroup was cancelled before it began."""
+    from concurrent.futures import CancelledError  # as above
 
-
-def note_task(error: BaseException, task: Task) -> None:
-    """Add the task, its directive, file and line to an exception."""
-    where = f"in {task.construct.directive} {task.name!r} ({task.construct.location})"
-    if where not in getattr(error, "__notes__", ()):
-        error.add_note(where)
-
-
-def without_engine_frames(error: BaseException) -> BaseException:
-    """Return the exception with a traceback that begins at the user's code.
-
-    Our frames refer to the task, and the task to its failure: such a cycle would keep what the body's frame refers to,
-    device arrays for one, until the cyclic collector comes by.
-    """
-    trace = error.__traceback__
-    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("offload."):
-        trace = trace.tb_next
-    if trace is not None or isinstance(error, OffloadError):
-        error.__traceback__ = trace
-    return error
+    return CancelledError(f"{task.key} was discarded: its taskgroup was cancelled before it began")
 
 
 def run_callbacks(task: Task) -> None:
@@ -401,33 +347,4 @@ def run_callbacks(task: Task) -> None:
         try:
             fn(task)
         except BaseException as error:  # noqa: BLE001  # a Future logs it likewise; the completer must go on
-            threading.excepthook(
-                threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
-            )
-
-
-def raise_failures(tasks: Iterable[Task], where: str) -> None:
-    """Raise the failures that nobody has seen yet, as a group.
-
-    Raises
-    ------
-    BaseExceptionGroup
-        An `ExceptionGroup` where every failure is an `Exception`. Errors of tasks that did not run are left
-        out where the group holds their cause.
-    """
-    unseen = [task for task in tasks if not task.seen]
-    if not unseen:
-        return
-    for task in unseen:
-        task.seen = True
-    failures = list({id(task.failure): task.failure for task in unseen if task.failure is not None}.values())
-    roots = set(map(id, failures))
-    kept = [error for error in failures if not (isinstance(error, DependError) and id(error.__cause__) in roots)]
-    raise BaseExceptionGroup(f"{len(kept)} task{'s' * (len(kept) != 1)} failed before {where}", kept)
-
-
-def check_event(event: Any) -> Any:
-    """Return the event of a ``detach=`` argument."""
-    if event is not None and (isinstance(event, type) or not hasattr(event, "fulfill")):
-        raise EventError(f"detach: {event!r:.60} is not an event; make one with offload.Event()")
-    return event
+            show(error)

@@ -97,7 +97,7 @@ def test_depend_array_section(streams):
 def test_depend_in_in(streams):
     """4.5/…_depend_in_in.c: readers are not ordered among each other: two that meet in the middle both run."""
     a = np.zeros(N)
-    several = len(omp.current_runtime().engine._threads) > 1
+    several = len(omp.current_runtime().engine.threads) > 1
     meeting = threading.Barrier(2, timeout=60) if several else None
     omp.task(depend=[out(a)])(lambda: a.fill(1))()
     read = []

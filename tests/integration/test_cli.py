@@ -40,29 +40,6 @@ def test_bad_setting(capsys, monkeypatch):
     assert capsys.readouterr().err.startswith("offload: error: OFFLOAD_SIM_MEMORY='plenty'")
 
 
-@pytest.mark.parametrize("json_option", [[], ["--json"]])
-def test_bench_tasks(capsys, json_option):
-    """``bench tasks`` prints what a task costs here and under Dask, and the ratio."""
-    assert main(["bench", "tasks", "--tasks", "50", "--repeat", "2", *json_option]) == 0
-    shown = capsys.readouterr().out
-    if json_option:
-        figures = json.loads(shown)
-        assert figures["tasks"] == {"offload": 50, "dask": 5}
-        for result in figures["graphs"].values():
-            assert result["ratio"] == pytest.approx(result["dask"]["median_us"] / result["offload"]["median_us"])
-            assert 0 < result["offload"]["min_us"] <= result["offload"]["median_us"] <= result["offload"]["max_us"]
-    else:
-        assert "chain" in shown
-        assert "Dask" in shown
-
-
-@pytest.mark.parametrize("option", ["--tasks", "--repeat"])
-def test_bench_number_out_of_range(capsys, option):
-    """A number below 1 is an error."""
-    assert main(["bench", "tasks", option, "0"]) == 2
-    assert option in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("argv", [[], ["demo"], ["demo", "nothing"], ["nothing"], ["demo", "fft3d", "--pencil", "3"]])
 def test_wrong_usage(capsys, argv):
     """What the parser does not know ends with 2 and the usage."""

@@ -154,7 +154,7 @@ def test_failures_that_were_seen_are_let_go() -> None:
         for _ in range(1000):
             with pytest.raises(ValueError, match="on purpose"):
                 fail().result()
-        assert len(runtime.scope().root.children.failures) < 200  # type: ignore[union-attr]  # a thread has a root
+        assert len(runtime.scope().region.children.failures) < 200  # type: ignore[union-attr]  # a thread has one
 
 
 def test_callbacks_cannot_stop_the_completer(monkeypatch: pytest.MonkeyPatch) -> None:

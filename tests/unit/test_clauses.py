@@ -8,13 +8,13 @@ from offload import alloc, delete, from_, in_, inout, out, release, to, tofrom
 from offload.clauses import (
     as_tuple,
     check_clauses,
-    check_depend,
     check_device,
     check_map,
     check_name,
     check_priority,
     symbolic,
 )
+from offload.dependences import check_depend
 from offload.errors import ClauseError, DependError, EventError
 
 A = np.zeros(4)
@@ -22,7 +22,7 @@ A = np.zeros(4)
 
 def test_depend_types():
     """in reads; out and inout write."""
-    assert [kind(A).writes for kind in (in_, out, inout)] == [False, True, True]
+    assert [kind(A).joins for kind in (in_, out, inout)] == [DependType.IN, None, None]
     assert in_(A, ("t", 1)).keys == (omp.clauses.locator(A), omp.clauses.locator(("t", 1)))
     assert repr(inout(A, "x[0:2]")) == "inout(float64[4], x[0:2])"
 

@@ -7,8 +7,11 @@ import pytest
 
 from offload.errors import DependError, RuntimeClosedError
 from offload.tasks.engine import Engine
+from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.failures import raise_failures
+from offload.tasks.region import Frame, Inherited, Site, TaskSet
 from offload.tasks.scope import Parker, Scope
-from offload.tasks.task import Frame, Site, Task, TaskSet, raise_failures
+from offload.tasks.task import Task
 
 
 class FakeRuntime:
@@ -16,12 +19,12 @@ class FakeRuntime:
 
     def __init__(self, num_threads=0, seed=None):
         self.engine = Engine(num_threads, None if seed is None else random.Random(seed), 30.0, self.new_scope)
-        self.frame = Frame(None, 0)
+        self.frame = Frame(None, Inherited(0))
         self.scope = Scope(self, self.frame)
         self.site = Site("task", "body", "here:1", self)
 
     def new_scope(self):
-        return Scope(self, Frame(None, 0))
+        return Scope(self, Frame(None, Inherited(0)))
 
     def submit(self, body, *accesses, frame=None):
         task = Task(self.site, body, (), None, frame or self.frame)
@@ -40,7 +43,9 @@ class FakeRuntime:
 class Access:
     def __init__(self, key, *, writes=True):
         self.keys = (key,)
-        self.reads, self.writes = not writes, writes
+        self.type = DependType.INOUT if writes else DependType.IN
+        self.joins = None if writes else DependType.IN
+        self.located = NOWHERE
 
 
 @pytest.fixture(params=[(0, None), (0, 1), (0, 2), (1, None), (4, None), (4, 3)], ids=str)
@@ -72,7 +77,7 @@ def test_random_graphs_keep_their_order(runtime):
         expected.append({last[key] for key in keys if key in last})
         runtime.submit(lambda number=number: log.append(number), *accesses)
         for access in accesses:
-            if access.writes:
+            if access.joins is None:
                 last[access.keys[0]] = number
     runtime.wait()
     assert sorted(log) == list(range(2_000))
@@ -141,7 +146,7 @@ def test_two_threads_wait_for_one_set(runtime):
         started = threading.Barrier(3)
 
         def wait(started=started, children=children):
-            scope = Scope(runtime, Frame(None, 0))
+            scope = Scope(runtime, Frame(None, Inherited(0)))
             started.wait()
             runtime.engine.wait(scope, lambda: not children.live, (children,), "a thread", helps=False)
 
@@ -218,6 +223,7 @@ def test_disowned_tasks_run_elsewhere(runtime):
     for ready_before in (True, False):
         task = Task(runtime.site, lambda: ran.append(1), (), None, runtime.frame)
         task.owner = parker
+        task.special = True
         runtime.engine.submit(task, ())
         if ready_before:
             runtime.engine.make_ready(task)
@@ -234,6 +240,7 @@ def test_failures_in_a_set_come_before_its_end():
     tasks = TaskSet()
     assert not tasks.live
     tasks.failures.append(None)
-    tasks.waiters = (Parker(),)
+    parker = Parker()
+    tasks.waiters = (parker.unpark,)
     tasks.leave(None)
-    assert tasks.waiters[0].park(0)
+    assert parker.park(0)

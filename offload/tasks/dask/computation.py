@@ -8,13 +8,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from offload.tasks.task import Task, TaskSet, raise_failures
+from offload.tasks.failures import raise_failures
+from offload.tasks.region import Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from offload.tasks.graph import Node
     from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
 
 
 class Computation:
@@ -43,7 +45,7 @@ class Computation:
         self.graph = graph
         self._is_synchronous = is_synchronous
         self._is_over = False
-        self._group = TaskSet()  # the nodes' tasks with their descendants
+        self._group = Group()  # the nodes' tasks with their descendants
         self._own: set[Task] = set()  # tasks whose every step is for this thread
 
     def start(self, graph: Any, node: Node, then: Callable[[], Any] | None = None) -> None:
@@ -74,6 +76,7 @@ class Computation:
             if task is not None:
                 if self._is_synchronous:
                     task.owner = self.scope.parker
+                    task.special = True
                     self._own.add(task)
                 graph.submit(task)
         except BaseException as error:  # noqa: BLE001  # kept for whoever computes

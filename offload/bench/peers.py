@@ -1,0 +1,95 @@
+"""The same graphs under Dask: its threaded and its synchronous scheduler, and `distributed` in this process.
+
+The graph is made before the time is taken, of Dask's own task objects. The schedulers get two threads, which is what
+the machine of the project's targets has cores.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import dask.config
+import dask.local
+import dask.threaded
+from dask.task_spec import Task, TaskRef
+from distributed import Client
+
+from offload.bench.shapes import last_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Before = Sequence[Sequence[int]]
+    Body = Callable[..., None]
+
+_N_THREADS = 2
+_run_numbers = count()
+"""Part of the keys: a cluster takes an equal key for a result that it may still have."""
+
+_QUIET = {"distributed.worker.profile.enabled": False}
+"""Its profiler looks at the threads every 10 ms, which is no part of a task."""
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing, after what the arguments stand for."""
+
+
+def make_graph(before: Before, body: Body = _nothing, *args: Any) -> tuple[dict[Any, Any], list[Any]]:
+    """Return Dask's graph of tasks that call ``body(*args, …)``, and the keys of the last ones.
+
+    Parameters
+    ----------
+    before : sequence of sequences of int
+        The predecessors of each task.
+    body : callable
+        Takes ``args``, and the results of its predecessors after them.
+    *args
+        For the body.
+    """
+    run = next(_run_numbers)
+    graph = {
+        (run, number): Task((run, number), body, *args, *(TaskRef((run, one)) for one in numbers))
+        for number, numbers in enumerate(before)
+    }
+    return graph, [(run, number) for number in last_tasks(before)]
+
+
+def threaded_s(before: Before, *work: Any) -> float:
+    """Run a graph by Dask's threaded scheduler and return the seconds it took; ``work`` as for `make_graph`."""
+    graph, keys = make_graph(before, *work)
+    gc.collect()
+    began_s = time.perf_counter()
+    dask.threaded.get(graph, keys, num_workers=_N_THREADS)
+    return time.perf_counter() - began_s
+
+
+def synchronous_s(before: Before) -> float:
+    """Run a graph by Dask's synchronous scheduler and return the seconds it took."""
+    graph, keys = make_graph(before)
+    gc.collect()
+    began_s = time.perf_counter()
+    dask.local.get_sync(graph, keys)
+    return time.perf_counter() - began_s
+
+
+def distributed_s(before: Before, *work: Any) -> float:
+    """Run a graph by a cluster in this process, with one worker, and return the seconds it took."""
+    graph, keys = make_graph(before, *work)
+    with (
+        dask.config.set(_QUIET),
+        Client(  # type: ignore[no-untyped-call]  # it has no types
+            processes=False,
+            n_workers=1,
+            threads_per_worker=_N_THREADS,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as client,
+    ):
+        gc.collect()
+        began_s = time.perf_counter()
+        client.get(graph, keys)
+        return time.perf_counter() - began_s

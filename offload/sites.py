@@ -1,0 +1,28 @@
+"""Where in the program a construct stands that is a call, not a decorated function."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from offload.tasks.region import Site
+
+if TYPE_CHECKING:
+    from offload.runtime import Runtime
+
+_FRONT = frozenset({
+        "contextlib",
+        "offload.copying",
+        "offload.directives",
+        "offload.memory",
+        "offload.synchronization",
+        "offload.update",
+    })
+
+
+def call_site(directive: str, runtime: Runtime) -> Site:
+    """Return the construct that a user's line encounters: the nearest caller outside of the front modules."""
+    caller = sys._getframe(1)  # noqa: SLF001  # what `inspect` and `logging` use
+    while caller.f_globals.get("__name__") in _FRONT and caller.f_back is not None:
+        caller = caller.f_back
+    return Site(directive, directive, f"{caller.f_code.co_filename}:{caller.f_lineno}", runtime)

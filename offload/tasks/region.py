@@ -1,0 +1,150 @@
+"""Regions that generate tasks, groups of tasks, and what is known of a construct.
+
+A `Frame` is a region that generates tasks; a `TaskSet` holds those of its tasks that are not complete, for whoever
+waits for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.tasks.depend import Tracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from weakref import ReferenceType
+
+    from offload.tasks.task import Task
+
+
+class Site:
+    """A construct in the program: what its tasks are called, and where it stands."""
+
+    __slots__ = ("directive", "location", "name", "runtime")
+
+    def __init__(self, directive: str, name: str, location: str, runtime: Any) -> None:
+        self.directive = directive
+        self.name = name
+        self.location = location
+        self.runtime = runtime
+
+
+class TaskSet:
+    """The incomplete tasks that somebody may wait for, and the failures among the complete ones."""
+
+    __slots__ = ("failures", "live", "waiters")
+
+    def __init__(self) -> None:
+        self.live: set[Task] = set()
+        self.failures: list[Task] = []
+        self.waiters: tuple[Callable[[], None], ...] = ()
+
+    def leave(self, task: Task) -> None:
+        """Take out a task that is complete; its failure has been noted before, so that a waiter sees both."""
+        self.live.discard(task)
+        if self.waiters and not self.live:
+            for wake in self.waiters:
+                wake()
+
+
+class Group(TaskSet):
+    """A taskgroup: tasks generated in it, with their descendants.
+
+    Attributes
+    ----------
+    outer : Group or None
+        The taskgroup around it.
+    cancelled_by : Group or None
+        Itself or the nearest one around it that is cancelled: tasks that have not begun are discarded.
+    reductions : dict or None
+        What ``task_reduction`` says, by operator and storage.
+    """
+
+    __slots__ = ("_is_cancelled", "outer", "reductions")
+
+    def __init__(self, outer: Group | None = None) -> None:
+        super().__init__()
+        self.outer = outer
+        self.reductions: dict[Any, Any] | None = None
+        self._is_cancelled = False
+
+    @property
+    def cancelled_by(self) -> Group | None:
+        group: Group | None = self
+        while group is not None and not group._is_cancelled:
+            group = group.outer
+        return group
+
+    def cancel(self) -> None:
+        """Discard the tasks that have not begun, and those that will be generated."""
+        self._is_cancelled = True
+
+
+class Inherited:
+    """What the tasks that a region generates inherit; never changed, but replaced.
+
+    Attributes
+    ----------
+    default_device : int
+        The default-device-var ICV.
+    group : Group or None
+        The innermost enclosing taskgroup.
+    is_final : bool
+        Whether the region is that of a final task, so that what it generates is included.
+    """
+
+    __slots__ = ("default_device", "group", "is_final")
+
+    def __init__(self, default_device: int, group: Group | None = None, *, is_final: bool = False) -> None:
+        self.default_device = default_device
+        self.group = group
+        self.is_final = is_final
+
+    def within(self, group: Group | None) -> Inherited:
+        """Return the same with another group."""
+        return Inherited(self.default_device, group, is_final=self.is_final)
+
+
+class Frame:
+    """A region that generates tasks: the body of one task, or a host thread outside of any body.
+
+    Attributes
+    ----------
+    task : Task or None
+        The generating task; None stands for a host thread.
+    inherited : Inherited
+        What its tasks get.
+    tracker : Tracker
+        The dependences among the tasks generated here.
+    children : TaskSet
+        The tasks generated here and not yet complete.
+    recorder : object or None
+        Keeps the graph of what is generated here, while ``record`` is on.
+    """
+
+    __slots__ = ("children", "inherited", "recorder", "task", "tracker")
+
+    def __init__(self, task: Task | None, inherited: Inherited) -> None:
+        self.task = task
+        self.inherited = inherited
+        self.tracker = Tracker(_is_past)
+        self.children = TaskSet()
+        self.recorder: Any = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a task generated here has nothing to be asked but its own clauses."""
+        return self.recorder is None and not self.inherited.is_final
+
+    def part(self, inherited: Inherited) -> Frame:
+        """Return the same region with other things to inherit, for one of several coroutines on a thread."""
+        part = object.__new__(Frame)
+        part.task, part.tracker, part.children, part.recorder = self.task, self.tracker, self.children, self.recorder
+        part.inherited = inherited
+        return part
+
+
+def _is_past(reference: ReferenceType[Task]) -> bool:
+    """Tell whether the dependences may forget a task: it is gone, or complete without a failure nobody has seen."""
+    task = reference()
+    return task is None or task.past

@@ -1,0 +1,226 @@
+"""Waiting for tasks, and running ready ones meanwhile.
+
+An interrupt (Ctrl-C) ends a wait between two tasks, or the body that is running, never the engine's own steps: while
+the main thread waits, a handler in the place of Python's looks where it is (`Interrupts`).
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from offload.errors import UsageError
+from offload.tasks.scope import current_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from offload.tasks.engine import Engine
+    from offload.tasks.region import Frame, TaskSet
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+
+class Wait:
+    """A thread that blocks until ``done()``, running ready tasks meanwhile.
+
+    Parameters
+    ----------
+    engine : Engine
+        Whose tasks it waits for.
+    scope : Scope
+        What the calling thread does.
+    done : callable
+        The condition; whatever makes it true unparks ``scope.parker``.
+    sets : sequence of TaskSet
+        Task sets whose emptying is part of the condition.
+    what : str
+        What waits, for the message that says so when nothing has moved for ``hang_s`` seconds.
+    awaited : sequence of Task
+        Tasks that the condition is about, for the same message.
+    helps : bool
+        Whether this thread may run tasks: inside of a task only what the region generated. Without workers
+        it always does.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        scope: Scope,
+        done: Callable[[], bool],
+        sets: Sequence[TaskSet],
+        what: str,
+        *,
+        awaited: Sequence[Task] = (),
+        helps: bool = True,
+    ) -> None:
+        if scope.is_completer:
+            raise UsageError(
+                f"{what} in a callback of a task: the thread that it runs on must not wait; start a task there"
+            )
+        self._engine = engine
+        self._scope = scope
+        self._done = done
+        self._sets = sets
+        self._what = what
+        self._awaited = awaited
+        self._within = scope.frame(what) if scope.task is not None else None
+        self._helps = helps or not engine.threads
+        self._interrupts = Interrupts(scope)
+
+    def run(self) -> None:
+        """Block until the condition holds.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C, on the main thread.
+        UsageError
+            At the end of the process, where nothing has moved for ``hang_s`` seconds.
+        """
+        engine, scope = self._engine, self._scope
+        wake = scope.parker.unpark
+        in_body, scope.in_body = scope.in_body, False
+        current = current_scope.get()
+        current_scope.set(scope)  # the thread may help a runtime that is not its current one
+        with engine.lock:
+            for tasks in self._sets:
+                tasks.waiters = (*tasks.waiters, wake)
+        try:
+            with self._interrupts:
+                self._loop()
+        finally:
+            with engine.lock:
+                for tasks in self._sets:
+                    remaining = list(tasks.waiters)
+                    remaining.remove(wake)
+                    tasks.waiters = tuple(remaining)
+            current_scope.set(current)
+            scope.in_body = in_body
+            if engine.ready and engine.parked:
+                engine.wake_one()  # a wake-up that was meant for a task, not for the condition
+
+    def _loop(self) -> None:
+        engine, within, parker = self._engine, self._within, self._scope.parker
+        waiting: Any = engine.parked if within is None else engine.nested
+        while not self._done():
+            self._interrupts.check()
+            task = None
+            if self._helps:
+                task = engine.take() if within is None else engine.take_descendant(within)
+            if task is not None:
+                self._help(task)
+                del task
+                continue
+            if self._helps:
+                waiting.append(parker)
+            try:
+                # Again: what came between the last look and being listed has woken nobody.
+                if not self._done() and not (self._helps and self._has_work()):
+                    self._park()
+            finally:
+                if self._helps:
+                    engine.unlist(parker) if within is None else engine.nested.remove(parker)
+
+    def _help(self, task: Task) -> None:
+        """Run a ready task, and what that makes ready first if this thread may run that too."""
+        engine, within = self._engine, self._within
+        following: Task | None = task
+        while following is not None:
+            engine.activity += 1
+            task = following
+            following = task.advance(engine, self._scope)
+            if self._interrupts.struck and isinstance(task.failure, KeyboardInterrupt):
+                task.seen = True  # this thread raises it
+            if following is not None and (
+                self._interrupts.struck or (within is not None and not may_help_with(following, within))
+            ):
+                engine.make_ready(following)
+                return
+
+    def _has_work(self) -> bool:
+        """Tell whether there is a ready task for a thread that waits, or that waits inside of a region."""
+        if self._within is None:
+            return bool(self._engine.ready)
+        return any(may_help_with(task, self._within) for task in self._engine.ready.copy())
+
+    def _park(self) -> None:
+        engine = self._engine
+        engine.hurry()
+        try:
+            while True:
+                before = engine.activity
+                if self._scope.parker.park(engine.hang_s):
+                    if self._interrupts.struck:
+                        self._tell("was interrupted")
+                    return
+                if engine.activity == before:
+                    self._tell(f"has waited for {engine.hang_s:g} s in which no task ran")
+                    if engine.gives_up:
+                        engine.gave_up = True
+                        raise UsageError(f"{self._what} was given up: nothing had moved for {engine.hang_s:g} s")
+        finally:
+            engine.relax()
+
+    def _tell(self, what_happened: str) -> None:
+        """Print the stories of the tasks that are waited for."""
+        waits = [*self._awaited, *(task for tasks in self._sets for task in tasks.live.copy())]
+        lines = [f"  {task.story()}" for task in waits if not task.finished][:20]
+        sys.stderr.write("\n".join([f"offload: {self._what} {what_happened}. It waits for:", *lines, ""]))
+
+
+class Interrupts:
+    """Stands in for Python's handler of SIGINT while the main thread waits.
+
+    Python's own raises `KeyboardInterrupt` wherever the thread is, also between two steps of the engine that belong
+    together. This one does so in bodies; elsewhere it notes the interrupt, which the wait raises between tasks. A
+    handler that the program has installed itself is left alone.
+    """
+
+    __slots__ = ("_former", "_scope", "struck")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._former: Any = None
+        self.struck = False
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is _MAIN and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._former = signal.signal(signal.SIGINT, self._strike)
+
+    def __exit__(self, *_: object) -> None:
+        if self._former is not None:
+            signal.signal(signal.SIGINT, self._former)
+        self.check()
+
+    def check(self) -> None:
+        """Raise an interrupt that has come."""
+        if self.struck:
+            self.struck = False
+            raise KeyboardInterrupt
+
+    def _strike(self, number: int, frame: FrameType | None) -> None:
+        self.struck = True
+        self._scope.parker.unpark()
+        if self._scope.in_body:
+            signal.default_int_handler(number, frame)
+
+
+_MAIN = threading.main_thread()
+
+
+def may_help_with(task: Task, frame: Frame) -> bool:
+    """Tell whether a thread that waits inside of a region may run the task meanwhile.
+
+    It may if the region generated the task, directly or not; and any device task, whose body can neither wait nor
+    generate, and which may be what others wait for: it holds memory.
+    """
+    if task.waits_in_stream_order:
+        return True
+    ancestor: Frame | None = task.frame
+    while ancestor is not None and ancestor.children is not frame.children:
+        ancestor = ancestor.task.frame if ancestor.task is not None else None
+    return ancestor is not None
