@@ -49,6 +49,7 @@ from offload.memory import (
     target_memset,
     target_memset_async,
 )
+from offload.operators import declare_reduction
 from offload.persistent import declare_target, target_associate_ptr, target_disassociate_ptr
 from offload.routines import (
     array_namespace,
@@ -70,6 +71,8 @@ from offload.routines import (
 )
 from offload.runtime import Runtime, initial_device, invalid_device
 from offload.synchronization import barrier, cancel, cancellation_point, taskgroup, taskwait, taskyield
+from offload.taskgraph import taskgraph
+from offload.taskloop import taskloop
 from offload.tasks.task import Task
 from offload.update import target_update
 
@@ -112,6 +115,7 @@ __all__ = [
     "current_stream",
     "current_task",
     "declare_mapper",
+    "declare_reduction",
     "declare_target",
     "delete",
     "depobj",
@@ -159,7 +163,9 @@ __all__ = [
     "target_memset_async",
     "target_update",
     "task",
+    "taskgraph",
     "taskgroup",
+    "taskloop",
     "taskwait",
     "taskyield",
     "to",

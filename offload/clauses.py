@@ -164,6 +164,15 @@ def check_priority(value: Any) -> int:
     return int(value)
 
 
+def check_count(clause: str, value: Any) -> int | None:
+    """Return a number of at least 1; None stands for no such clause."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ClauseError(f"{clause}: {value!r:.40} is not allowed; use a number of at least 1")
+    return int(value)
+
+
 def check_name(value: Any) -> str | None:
     """Return a label for graphs and errors."""
     if value is not None and not isinstance(value, str):

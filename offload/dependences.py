@@ -61,19 +61,18 @@ class Dependence:
         self.joins = None if type_ in _WRITERS else type_
         self.items = items
         self.located = NOWHERE
-        self.is_symbolic = False
-        self.keys: tuple[Section | Token, ...] | None
+        self.is_symbolic = names_all = False
         for item in items:
             if isinstance(item, str):
                 self.is_symbolic = True
-                self.keys = ()
-                return
-            if item is all_memory:
-                if self.joins is not None:
-                    raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
-                self.keys = None
-                return
-        self.keys = tuple([_nonempty_locator(item) for item in items])
+            elif item is all_memory:
+                names_all = True
+        if names_all and self.joins is not None:
+            raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
+        self.keys: tuple[Section | Token, ...] | None = ()
+        if not self.is_symbolic:
+            keys = tuple([_nonempty_locator(item) for item in items if item is not all_memory])
+            self.keys = None if names_all else keys
 
     def resolved(self, names: Mapping[str, Any]) -> Dependence:
         """Return the clause with its string items evaluated."""
@@ -251,8 +250,6 @@ def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
     for dependence in check_depend(value):
         now = dependence.resolved({}) if isinstance(dependence, DepObj) else dependence
         if now.is_symbolic:
-            raise ClauseError(
-                f"{construct}: list items written as strings belong to decorators; name the array itself"
-            )
+            raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
         found.append(now)
     return tuple(found)

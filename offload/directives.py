@@ -55,6 +55,7 @@ class _DataConstruct:
         self.depend: tuple[Dependence, ...] = depend
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)
+        self.made: Task | None = None  # what `run` had generated when it was interrupted
 
     def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
         """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold."""
@@ -65,7 +66,14 @@ class _DataConstruct:
                 return Task(site, _nothing, (), None, frame)
         else:
             make = device_maker(site, None, self.place, work(items))  # type: ignore[assignment]  # a DeviceTask is a Task
-        return self.runtime.encounter(self.scope, self.frame, make, self.depend, deferred=self.deferred)
+
+        def kept(frame: Frame) -> Task:
+            task = self.made = make(frame)
+            return task
+
+        task = self.runtime.encounter(self.scope, self.frame, kept, self.depend, deferred=self.deferred)
+        self.made = None
+        return task
 
     def translated(self, arrays: tuple[Any, ...], entry: Task) -> tuple[Any, ...]:
         """Return the device arrays of host arrays once the entry is complete; of what is absent, the arrays."""
@@ -201,10 +209,18 @@ def target_data(
     construct = _DataConstruct(
         Construct.TARGET_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
     )
-    if nowait:
+    if nowait or construct.frame.recorder is None:
         construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
-    entry = construct.run(EnterDataWork, construct.items)
-    group = None if nogroup else GroupRegion(construct.scope, construct.frame, "the end of target data")
+    try:
+        entry = construct.run(EnterDataWork, construct.items)
+    except KeyboardInterrupt:
+        if construct.made is not None:  # it has mapped the items, or will
+            construct.deferred = True
+            _leave_data(construct, construct.made)
+        raise
+    group = (
+        None if nogroup else GroupRegion(construct.scope, construct.frame, "the end of target data", is_implicit=True)
+    )
     failure: BaseException | None = None
     try:
         yield construct.translated(used, entry) if used else ()

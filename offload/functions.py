@@ -17,6 +17,7 @@ from offload.clauses import (
     string_items,
     symbolic,
 )
+from offload.compiling import PlainMaker
 from offload.current import here
 from offload.data.maptypes import Construct
 from offload.defaults import Defaults
@@ -25,6 +26,7 @@ from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
 from offload.items import VisibleNames, array_section, parse_item
 from offload.launch import device_maker
+from offload.reductions import Participant, check_reduction, parts_of
 from offload.regions import map_items
 from offload.target_region import TargetWork, on_host
 from offload.tasks.engine import MANY_LIVE
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from offload.arguments import Private
     from offload.dependences import DepObj
     from offload.mappers import Expansion
+    from offload.reductions import Part
     from offload.runtime import Runtime
     from offload.tasks.region import Frame
     from offload.tasks.scope import Scope
@@ -63,7 +66,7 @@ class DirectiveFunction:
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # callable in each subclass
         self._function = function
         code = getattr(function, "__code__", None)
-        self._name = getattr(function, "__name__", type(function).__name__)
+        self._name = _name_of(function)
         self._location = f"{code.co_filename}:{code.co_firstlineno}" if code else "a callable without source"
         self._site: Site | None = None
         self._visible: VisibleNames | None = None
@@ -71,9 +74,9 @@ class DirectiveFunction:
 
     def _check_function(self, function: Callable[..., Any]) -> None:
         """Refuse a function whose call runs nothing."""
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        if is_coroutine_function(function) or _is_generator_function(function):
             raise UnsupportedError(
-                f"{self._directive}: {function.__name__!r} is an async def or a generator, whose call runs nothing; "
+                f"{self._directive}: {_name_of(function)!r} is an async def or a generator, whose call runs nothing; "
                 "write a plain def"
             )
 
@@ -82,7 +85,7 @@ class DirectiveFunction:
         self._depend: tuple[Dependence | DepObj, ...] = clauses.pop("depend", ())
         self._clauses = clauses
         self._label: str | None = clauses.get("name")
-        self._is_late = any([dependence.is_symbolic for dependence in self._depend])
+        self._is_late = any(dependence.is_symbolic for dependence in self._depend)
         is_symbolic = self._is_late or ("map" in self._clauses and symbolic(self._clauses["map"]))
         self._names = self._visible_names() if is_symbolic or has_rules(self._clauses) else None
 
@@ -101,7 +104,8 @@ class DirectiveFunction:
         """
         copy = object.__new__(type(self))
         copy.__dict__ = self.__dict__
-        copy._apply({**self._clauses, "depend": self._depend, **check_clauses(self._directive, clauses, self._checks)})  # its own copy
+        given = check_clauses(self._directive, clauses, self._checks)
+        copy._apply({**self._clauses, "depend": self._depend, **given})  # its own copy
         return copy
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -124,6 +128,10 @@ class DirectiveFunction:
         )
 
 
+_NONE: dict[str, Any] = {}
+_NOT_GIVEN: Any = object()
+
+
 class TaskFunction(DirectiveFunction):
     """A function whose calls are tasks on the host."""
 
@@ -134,19 +142,31 @@ class TaskFunction(DirectiveFunction):
         "depend": check_depend,
         "detach": check_event,
         "if_": lambda value: value,
+        "in_reduction": functools.partial(check_reduction, "in_reduction"),
         "final": bool,
         "priority": check_priority,
         "name": check_name,
     }
 
+    def _check_function(self, function: Callable[..., Any]) -> None:
+        """Refuse a generator, whose call runs nothing; an async def runs on an event loop."""
+        self._is_async = is_coroutine_function(function)
+        if _is_generator_function(function):
+            raise UnsupportedError(
+                f"{self._directive}: {_name_of(function)!r} is a generator, whose call runs nothing; "
+                "write a plain def, or an async def without yield"
+            )
+
     def _apply(self, clauses: dict[str, Any]) -> None:
         super()._apply(clauses)
-        self._is_plain = not self._is_late and not clauses
+        self._is_plain = not self._is_late and not clauses and not self._is_async
+        if any(isinstance(item, str) for _, item in clauses.get("in_reduction", ())):
+            self._names = self._visible_names()
 
-    def options(self, depend: Any = None, **clauses: Any) -> Self:
+    def options(self, *, depend: Any = _NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
         if clauses or depend.__class__ is not list or not self._is_plain:
-            if depend is not None:
+            if depend is not _NOT_GIVEN:
                 clauses["depend"] = depend
             return super().options(**clauses)
         for dependence in depend:
@@ -180,8 +200,12 @@ class TaskFunction(DirectiveFunction):
             return self._encounter(scope, args, kwargs)
         task = Task(site, self._function, args, kwargs or None, frame)
         engine = scope.runtime.engine
-        if engine.submit(task, self._depend):
-            engine.make_ready(task)
+        try:
+            if engine.submit(task, self._depend):
+                engine.make_ready(task)
+        except BaseException:
+            engine.mend(task)
+            raise
         if len(frame.children.live) > MANY_LIVE:
             engine.throttle(scope, frame)
         return task
@@ -193,24 +217,45 @@ class TaskFunction(DirectiveFunction):
         site = self._site_in(scope.runtime)
         event = clauses.get("detach")
         is_final = bool(clauses.get("final"))
-        is_included = is_final or frame.inherited.is_final
-        priority = clauses.get("priority", 0)
+        priority = min(clauses.get("priority", 0), scope.runtime.engine.max_priority)
         depend: Any = self._depend
         if self._is_late:
             depend = self._dependences(self._names.at_call(args, kwargs) if self._names is not None else {})
+        parts: tuple[Part, ...] = ()
+        if clauses.get("in_reduction"):
+            parts = parts_of(
+                f"{self._directive} {self._name!r}",
+                clauses["in_reduction"],
+                self._names,
+                args,
+                kwargs,
+                frame.inherited.group,
+            )
         if event is not None and frame.inherited.is_final:
             raise ClauseError(
                 f"task {self._name!r}: detach in a final task, whose tasks are run at once; generate it elsewhere"
             )
 
+        is_deferred = not (is_final or frame.inherited.is_final) and bool(clauses.get("if_", True))
+        is_longer = event is not None or self._is_async  # than its call
+        new: Callable[..., Task] = Task
+        if self._is_async:
+            from offload.tasks.coroutines import maker  # imports asyncio
+
+            runs_now = not is_deferred and (frame.recorder is None or frame.recorder.executes)
+            new = maker(scope.runtime.engine, f"{self._directive} {self._name!r}", blocks=runs_now)
+
         def make(frame: Frame) -> Task:
-            task = Task(site, self._function, args, kwargs or None, frame)
+            body = Participant(self._function, parts, until_complete=is_longer) if parts else None
+            task = new(site, body or self._function, args, kwargs or None, frame)
+            if body is not None:
+                body.join(task)
             if self._label is not None:
                 task.label = self._label
             if is_final:
                 task.is_final = True
             if priority:
-                task.priority = min(priority, scope.runtime.engine.max_priority)
+                task.priority = priority
             if event is not None:
                 event.attach(task)
                 task.event = event
@@ -218,12 +263,15 @@ class TaskFunction(DirectiveFunction):
                 task.special = True
             return task
 
+        if clauses.keys() <= _OF_THE_CALL and not self._is_async:
+            make = PlainMaker(site, self._function, args, kwargs or None, self._label)
         return scope.runtime.encounter(  # type: ignore[no-any-return]  # Scope does not know Runtime
-            scope, frame, make, depend, deferred=not is_included and bool(clauses.get("if_", True))
+            scope, frame, make, depend, deferred=is_deferred
         )
 
 
-_NONE: dict[str, Any] = {}
+_OF_THE_CALL = {"if_", "name"}
+"""Clauses that tasks do not differ by once they are generated, but for their label."""
 
 
 class TargetFunction(DirectiveFunction):
@@ -276,6 +324,7 @@ class TargetFunction(DirectiveFunction):
         names = self._names.at_call(args, kwargs) if self._names is not None else {}
         depend: Any = self._dependences(names) if self._is_late else self._depend
         site = self._site_in(runtime)
+        priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
         objects: dict[int, Expansion] = {}
         privates: dict[int | str, Private] = {}
         items = map_items(Construct.TARGET, clauses.get("map", ()), names, objects)
@@ -293,14 +342,14 @@ class TargetFunction(DirectiveFunction):
                 replaced, named = on_host(args, kwargs, sections, objects, privates)
                 task = Task(site, self._function, replaced, named, frame)
                 task.label = self._label
+                if priority:
+                    task.priority = priority
                 return task
         else:
             work = TargetWork(self._function, args, kwargs, items, sections, place, objects, privates)
-            make = device_maker(site, self._label, place, work)
+            make = device_maker(site, self._label, place, work, priority)
 
-        task = runtime.encounter(
-            scope, frame, make, depend, deferred=deferred and not frame.inherited.is_final
-        )
+        task = runtime.encounter(scope, frame, make, depend, deferred=deferred)
         if deferred:
             return task
         return task.value
@@ -345,15 +394,33 @@ class TargetFunction(DirectiveFunction):
         return found
 
 
-def _decorator(kind: type[DirectiveFunction], function: Callable[..., Any] | None, clauses: Mapping[str, Any]) -> Any:
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Tell whether a call makes a coroutine: of an async def, or an object whose ``__call__`` is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # the method itself
+
+
+def _is_generator_function(function: Callable[..., Any]) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def decorate(kind: type[DirectiveFunction], function: Callable[..., Any] | None, clauses: Mapping[str, Any]) -> Any:
+    """Return a function under a directive, or what makes one if none is given yet."""
     checked = check_clauses(kind._directive, clauses, kind._checks)  # noqa: SLF001  # same module
     if function is None:
-        return lambda function: kind(function, checked)
+        return lambda function: kind(function, dict(checked))
     return kind(function, checked)
 
 
 def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     """Make a function a task function: each call generates a task that runs the body on the host.
+
+    The body of an ``async def`` runs on the event loop that runs at the call, else on one that a thread of the runtime
+    has. It holds no worker while it awaits. In it, `await` tasks, ``taskwait()`` and ``async with taskgroup()``: what
+    blocks a loop's thread cannot wait for bodies of that loop.
 
     Parameters
     ----------
@@ -364,6 +431,10 @@ def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
         The task is complete when its body has finished and the event is fulfilled.
     if_ : bool
         False: undeferred, the call returns when the body has run; dependences hold all the same.
+    in_reduction : dict of str to list of arrays and str
+        By operator, list items of ``task_reduction`` of a taskgroup around the call, the innermost that has it. The
+        body receives a private array in place of every argument that is the item: it may hold what other tasks have put
+        in, so add to it, in place. Where a string names a section of a parameter, that argument is the section's array.
     final : bool
         True: the task, and all that are generated in it, run at once, in order, on the thread that encounters them.
     priority : int
@@ -380,13 +451,15 @@ def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     Raises
     ------
     ClauseError, DependError, EventError
-        A clause that the construct does not have, or a wrong value.
+        A clause that the construct does not have, or a wrong value. At a call: no taskgroup reduces an item of
+        ``in_reduction`` with that operator, or the item is not among the arguments.
 
     Notes
     -----
-    *Blocks* only with ``if_=False``. OpenMP 5.2, 12.5 "task Construct".
+    *Blocks* only with ``if_=False``. OpenMP 5.2, 12.5 "task Construct", 5.5.10 "in_reduction Clause". In a graph that
+    is run again, a task combines what it has with the item when it is complete.
     """
-    return _decorator(TaskFunction, function, clauses)
+    return decorate(TaskFunction, function, clauses)
 
 
 def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
@@ -433,4 +506,4 @@ def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any
     present, and back. OpenMP 5.2, 13.8 "target Construct"; deviations: items may be non-contiguous, a body that
     fails copies nothing back.
     """
-    return _decorator(TargetFunction, function, clauses)
+    return decorate(TargetFunction, function, clauses)

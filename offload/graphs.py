@@ -77,6 +77,9 @@ class _Run:
         return self._clock.end_s
 
 
+_ENDED = {TaskState.COMPLETE, TaskState.FAILED, TaskState.NOT_RUN, TaskState.CANCELLED}
+
+
 class _WaitRun:
     """What the node of a wait shows: it is complete when all that it waited for is, and takes no time of its own."""
 
@@ -90,7 +93,7 @@ class _WaitRun:
     @property
     def state(self) -> str:
         states = {node.state for node in self._nodes}
-        if states <= {TaskState.COMPLETE, TaskState.FAILED}:
+        if states <= _ENDED:
             return str(TaskState.COMPLETE)
         return str(TaskState.RECORDED if TaskState.RECORDED in states else TaskState.WAITING)
 
@@ -102,17 +105,17 @@ class _Again:
     no event, and what it is given is device memory.
     """
 
-    __slots__ = ("_inherited", "_make", "call", "mutexes")
+    __slots__ = ("call", "inherited", "make", "mutexes")
 
     def __init__(self, task: Task, make: Callable[[Frame], Task]) -> None:
-        self._make = make
-        self._inherited = task.inherited
+        self.make = make
+        self.inherited = task.inherited
         self.mutexes: tuple[Mutex, ...] = ()
         is_host = not task.waits_in_stream_order
         self.call = [task.body, *task.args, *(task.kwargs or {}).values()] if is_host else []
 
     def __call__(self, parent: Task | None, group: Group) -> Task:
-        task = self._make(Frame(parent, self._inherited.within(group)))
+        task = self.make(Frame(parent, self.inherited.within(group)))
         if self.mutexes:
             task.mutexes = self.mutexes
             task.special = True
@@ -136,6 +139,8 @@ class TaskGraph(Graph):
         super().__init__()
         self.runtime = runtime
         self.events: list[Event] = []
+        self.group_ends: dict[Node, Group] = {}  # the nodes at which taskgroups end, with the group that was recorded
+        self.groups: set[Group | None] = set()  # those
         self.rounds: deque[Any] = deque(maxlen=16)  # the last Dask graphs made of this one
         self._computing = threading.Lock()
         self._was_computed = False
@@ -219,6 +224,11 @@ class TaskGraph(Graph):
         self.runtime.engine.wait(
             scope, lambda: all(task.finished for task in tasks), (), "the end of the recorded tasks"
         )
+
+    def group_of(self, node: Node) -> Group | None:
+        """Return the innermost taskgroup of the recorded region that a node's task was generated in."""
+        group: Group | None = node.spec.inherited.group if isinstance(node.spec, _Again) else None
+        return group if group in self.groups else None
 
     def prepare(self, node: Node, parent: Task | None, group: Group) -> Task | None:
         """Return a fresh task of a node, in a group with its descendants; None for a node that does nothing."""
@@ -311,6 +321,8 @@ class Recorder:
         self._fence: Node | None = None  # everything generated from now on comes after it
         self._waited_for: set[Node] = set()  # what the fence is known to come after
         self._groups: list[list[Node]] = [[]]  # what the next wait of each open group waits for
+        self._nodes_of: dict[Group, list[Node]] = {}
+        self._labels: dict[Any, str] = {None: label(all_memory)}  # of locations
 
     def add(
         self, task: Task, make: Callable[[Frame], Task], dependences: Sequence[Dependence], *, deferred: bool
@@ -344,22 +356,36 @@ class Recorder:
         if self._tracker.exclusive:
             node.spec.mutexes = tuple(dict.fromkeys(self._tracker.exclusive))  # type: ignore[attr-defined]  # an _Again
             self._tracker.exclusive = []
-        names: dict[Any, str] = {None: label(all_memory)}
-        for access in dependences:
-            names.update((key, label(item)) for key, item in zip(access.keys or (), access.items, strict=False))
         for source, kind, key in edges:
             if source is not node:
-                graph.add_edge(source, node, kind, names[key])  # type: ignore[arg-type]  # the tracker's kinds are edge kinds
+                graph.add_edge(source, node, kind, self._label(key, dependences))  # type: ignore[arg-type]  # the tracker's kinds are edge kinds
         if self._fence is not None:
             graph.add_edge(self._fence, node, "wait")
         for group in self._groups:
             group.append(node)
 
-    def begin_group(self) -> None:
-        self._groups.append([])
+    def _label(self, key: Any, dependences: Sequence[Dependence]) -> str:
+        """Return what a location is called in the clauses of the task that first had an edge there."""
+        found = self._labels.get(key)
+        if found is None:
+            for access in dependences:
+                for other, item in zip(access.keys or (), access.items, strict=False):
+                    if other == key:
+                        found = label(item)
+            found = self._labels[key] = found or label(key)
+        return found
 
-    def end_group(self, site: Site) -> None:
-        self._wait(site, self._groups.pop())
+    def begin_group(self, group: Group) -> None:
+        nodes = self._nodes_of[group] = []
+        self._groups.append(nodes)
+
+    def end_group(self, site: Site, group: Group) -> None:
+        nodes = self._nodes_of.pop(group)
+        self._groups = [kept for kept in self._groups if kept is not nodes]  # those of coroutines are not nested
+        node = self._wait(site, nodes)
+        if node is not None:
+            self.graph.group_ends[node] = group
+            self.graph.groups.add(group)
 
     def add_wait(self, site: Site, dependences: Sequence[Dependence]) -> None:
         """Add the node of a taskwait: everything so far is before it, everything to come after."""
@@ -375,9 +401,9 @@ class Recorder:
         if node is not None and node not in self._waited_for:
             self._wait(task.construct, [node], name="result")
 
-    def _wait(self, site: Site, nodes: list[Node], name: str | None = None) -> None:
+    def _wait(self, site: Site, nodes: list[Node], name: str | None = None) -> Node | None:
         if not nodes:
-            return
+            return None
         graph = self.graph
         node = Node(
             f"{name or site.directive}-wait-{next(_wait_numbers)}",
@@ -394,6 +420,7 @@ class Recorder:
             graph.add_edge(source, node, "wait")
         self._fence = node
         self._waited_for |= waited
+        return node
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 from offload.devices.streams import Lane, Point, StreamPool
 from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceLostError, DeviceMemoryError
+from offload.interrupts import ends_body
 from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.task import Task, TaskState
 
@@ -114,6 +115,7 @@ class DeviceTask(Task):
         self._held: list[object] | None = None
         self._is_watched = False
         self._collects = True
+        self.ends_region = getattr(work, "ends_region", False)
         device = place.device
         self.launches_inline = not (device.bodies_block and work.run is not None) and all(
             map(device.copies_async, work.hosts())
@@ -207,17 +209,20 @@ class DeviceTask(Task):
             return self.failure
         lane = self.lane
         device = self.place.device
-        outer = scope.task, scope.region, scope.device, scope.lane, scope.in_body
+        outer = scope.task, scope.region, scope.device, scope.lane
         scope.task, scope.region, scope.device, scope.lane = self, None, device, lane
         self.state_ = TaskState.RUNNING
         try:
-            scope.in_body = True
             with device.using(lane.stream):  # type: ignore[union-attr]  # launched on a lane
-                self.value = body()
+                try:
+                    scope.in_body = True
+                    self.value = body()
+                finally:
+                    scope.in_body = False
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             return self._noted(error)
         finally:
-            scope.task, scope.region, scope.device, scope.lane, scope.in_body = outer
+            scope.task, scope.region, scope.device, scope.lane = outer
         return None
 
     def _noted(self, error: BaseException) -> BaseException:
@@ -228,6 +233,8 @@ class DeviceTask(Task):
             if not isinstance(error, DeviceLostError):
                 lost.__cause__ = error
                 error = lost
+        if self.owner is None and ends_body(error):  # else the owner raises the failure
+            self.seen = True  # the wait that runs the body raises it
         note_task(error, self)
         return without_engine_frames(error)
 
@@ -290,14 +297,19 @@ class DeviceTask(Task):
         place.retry(engine)
 
 
-def device_maker(site: Site, label: str | None, place: DevicePlace, work: Any) -> Callable[[Frame], DeviceTask]:
+def device_maker(
+    site: Site, label: str | None, place: DevicePlace, work: Any, priority: int = 0
+) -> Callable[[Frame], DeviceTask]:
     """Return what makes a task of a work, any number of times.
 
     The work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
     """
 
     def make(frame: Frame) -> DeviceTask:
-        return DeviceTask(site, frame, label, place, work.again())
+        task = DeviceTask(site, frame, label, place, work.again())
+        if priority:
+            task.priority = priority
+        return task
 
     return make
 

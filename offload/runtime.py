@@ -12,6 +12,7 @@ import threading
 import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from offload import current, icv
 from offload.data.declared import declarations
@@ -29,11 +30,12 @@ from offload.errors import (
 )
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
+from offload.interrupts import Shield
 from offload.launch import DevicePlace
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import raise_failures
 from offload.tasks.region import Frame, Inherited
-from offload.tasks.scope import Scope, current_scope
+from offload.tasks.scope import Parker, Scope, current_scope
 from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ class Runtime:
         self._local = threading.local()
         self._roots: dict[Frame, threading.Thread] = {}
         self._allocated: dict[int, tuple[Any, str]] = {}
+        self.records: WeakSet[Any] = WeakSet()  # where task graphs keep what they have recorded here
         self._tokens: list[Any] = []
         self._warned_host = False
         self._is_closed = False
@@ -161,8 +164,9 @@ class Runtime:
         scope: Scope | None = getattr(self._local, "scope", None)
         if scope is None:
             frame = Frame(None, Inherited(self.default_device))
-            scope = self._local.scope = Scope(self, frame)
-            self._roots[frame] = threading.current_thread()
+            scope = Scope(self, frame)
+            self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
+            self._local.scope = scope
             if len(self._roots) & 63 == 0:
                 self._forget_threads()
         return scope
@@ -187,16 +191,27 @@ class Runtime:
             Failures of tasks that nobody has seen.
         LeakError
             With ``check=True``: something is still mapped or allocated.
+        KeyboardInterrupt
+            The wait was interrupted. The runtime is closed: what has not begun does not run.
         """
         if self._is_closed:
             return
         failure: BaseException | None = None
         try:
+            self._refuse_own_loop()
             self.wait_for_all("the end of the runtime")
+        except UsageError as refused:
+            if not self.engine.gives_up:  # it could never end here: all is as it was, and the runtime open
+                if error is None:
+                    raise
+                error.add_note(f"the runtime is open still: {refused}")
+                return
+            failure = refused
         except BaseException as caught:  # noqa: BLE001  # raised below, or noted
             failure = caught
-        left = self._leftovers()
-        self._shut_down()
+        with Shield():
+            left = self._leftovers()
+            self._shut_down()
         if left:
             message = "left at the end of the runtime: " + "; ".join(left)
             if error is not None:
@@ -212,6 +227,14 @@ class Runtime:
                 raise failure
             error.add_note(f"then, at the end of the runtime: {failure!r}")
 
+    def _refuse_own_loop(self) -> None:
+        coroutines = self.engine.coroutines
+        if coroutines is not None and coroutines.is_own_thread():
+            raise UsageError(
+                "the end of the runtime, on the thread of its own event loop, which it would wait for; "
+                "close it where it was made"
+            )
+
     def disown(self) -> None:
         """Become unusable in a forked child."""
         self._is_closed = True
@@ -220,7 +243,9 @@ class Runtime:
     def _shut_down(self) -> None:
         self._is_closed = True
         self.engine.closed = "this runtime is closed; make another, or move the construct into its `with`"
-        if not self.engine.gave_up:  # else its threads may never end; they are daemons
+        if any(frame.children.live for frame in self.regions()):  # the wait was interrupted, or given up
+            self.engine.abandon(self.engine.closed)
+        else:
             for stream in self.gate.close():
                 warnings.warn(
                     f"{stream} never got to an event that was to be fulfilled there", CleanupWarning, stacklevel=4
@@ -229,6 +254,8 @@ class Runtime:
             for place in self.places:
                 place.close()
         self._allocated.clear()
+        for records in self.records:
+            records.leave(self)
         for frame in list(self._roots):
             frame.tracker.clear()  # clauses may outlive it
         current.note_closed(self)
@@ -255,35 +282,49 @@ class Runtime:
     ) -> Task:
         """Generate a task: deferred, or run now by this thread, which waits until it is complete.
 
-        An undeferred task that fails raises its exception here.
+        In a final task nothing is deferred. An undeferred task that fails raises its exception here.
         """
         self._ensure_open()  # before the task takes its event
-        recorder = frame.recorder
-        task = make(frame)
-        if recorder is not None:
-            recorder.add(task, make, dependences, deferred=deferred)
-            if not recorder.executes:
-                task.state_ = TaskState.RECORDED
+        deferred = deferred and not frame.inherited.is_final
+        if self.engine.coroutines is not None and not deferred and dependences:
+            self._refuse_to_block(scope, frame, dependences)
+        with Shield(scope):
+            recorder = frame.recorder
+            task = make(frame)
+            if recorder is not None:
+                recorder.add(task, make, dependences, deferred=deferred)
+                if not recorder.executes:
+                    task.state_ = TaskState.RECORDED
+                    return task
+            if not deferred:
+                failure = self.run_undeferred(scope, task, dependences)
+                if failure is not None:
+                    try:
+                        raise failure
+                    finally:
+                        del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
                 return task
-        if not deferred:
-            failure = self.run_undeferred(scope, task, dependences)
-            if failure is not None:
-                try:
-                    raise failure
-                finally:
-                    del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
+            if self.engine.submit(task, dependences):
+                self.begin(scope, task)
+            if len(frame.children.live) > MANY_LIVE and not task.launched:  # else it is its stream that it waits for
+                self.engine.throttle(scope, frame)
             return task
-        if self.engine.submit(task, dependences):
-            inline = task.launches_inline
-            if self._rng is not None:  # a body may run inside of the call or later: let nobody rely on either
-                inline = task.waits_in_stream_order and self._rng.random() < 0.5
-            if inline:
-                self.engine.launch(task, scope)
-            else:
-                self.engine.make_ready(task)
-        if len(frame.children.live) > MANY_LIVE:
-            self.engine.throttle(scope, frame)
-        return task
+
+    def _refuse_to_block(self, scope: Scope, frame: Frame, dependences: Sequence[Any]) -> None:
+        """Raise `UsageError` before a task is made that this thread would wait for, and keep from beginning."""
+        if frame.recorder is None or frame.recorder.executes:
+            before = [task for handle in frame.tracker.latest(dependences) if (task := handle()) is not None]
+            self.engine.coroutines.refuse("a construct that is not deferred", (), before)
+
+    def begin(self, scope: Scope, task: Task) -> None:
+        """Launch a deferred task that is ready on this thread, if it only enqueues, or hand it to another."""
+        inline = task.launches_inline
+        if self._rng is not None:  # a body may run inside of the call or later: let nobody rely on either
+            inline = task.waits_in_stream_order and self._rng.random() < 0.5
+        if inline:
+            self.engine.launch(task, scope)
+        else:
+            self.engine.make_ready(task)
 
     def run_undeferred(self, scope: Scope, task: Task, dependences: Sequence[Any]) -> BaseException | None:
         """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure."""
@@ -292,7 +333,6 @@ class Runtime:
         task.special = True
         if engine.submit(task, dependences):
             task.is_ready = True
-        in_body, scope.in_body = scope.in_body, False
         try:
             while not (task.finished or task.state_ is TaskState.DETACHED):
                 if task.is_ready:
@@ -310,14 +350,18 @@ class Runtime:
         except BaseException:
             engine.disown(task)
             raise
-        finally:
-            scope.in_body = in_body
         if task.failure is not None:
             task.seen = True
         return task.failure
 
-    def wait_for_task(self, task: Task, timeout_s: float | None) -> None:
-        """Block until a task is complete; `Task.result` says how."""
+    def check_wait(self, task: Task) -> Scope:
+        """Return what the caller is doing, who may wait for the task.
+
+        Raises
+        ------
+        UsageError
+            The task has not run and does not, or it would wait for itself.
+        """
         if task.state_ is TaskState.RECORDED:
             raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
         scope = current.current_scope_of(self)
@@ -329,25 +373,36 @@ class Runtime:
                     f"{task.key} waits for itself; a task cannot wait for its own end, nor for its ancestors'"
                 )
             running = running.frame.task
+        return scope
+
+    def wait_for_task(self, task: Task, timeout_s: float | None) -> None:
+        """Block until a task is complete; `Task.result` says how."""
+        scope = self.check_wait(task)
         task.watch()
         if timeout_s is not None:
-            done = threading.Event()
+            if self.engine.coroutines is not None:
+                self.engine.coroutines.refuse(f"the wait for {task.key}", (), (task,))
+            parker = Parker()  # an interrupt leaves it usable, which it does not a `threading.Event`
 
             def tell(_: Task) -> None:
-                done.set()
+                parker.unpark()
 
             task.add_done_callback(tell)
-            if not done.wait(timeout_s) and not task.finished:
-                with suppress(ValueError):  # it is complete at this very moment
+            try:
+                if not parker.park(max(0.0, timeout_s)) and not task.finished:
+                    raise TimeoutError(f"{task.key} is not complete after {timeout_s:g} s; it is {task.state_}")
+            finally:
+                with suppress(ValueError):  # it is complete, or is so at this very moment
                     (task.callbacks or []).remove(tell)
-                raise TimeoutError(f"{task.key} is not complete after {timeout_s:g} s; it is {task.state_}")
             return
         task.add_done_callback(lambda _: scope.parker.unpark())
         self.engine.wait(scope, lambda: task.finished, (), f"the wait for {task.key}", awaited=(task,))
 
     def note_wait(self, task: Task) -> None:
         """Tell the recorder of the calling region, if there is one, that the region has waited for a task."""
-        scope: Scope | None = getattr(self._local, "scope", None)
+        scope = current_scope.get()  # a coroutine has its own
+        if scope is None or scope.runtime is not self or scope.thread != threading.get_ident():
+            scope = getattr(self._local, "scope", None)
         recorder = scope.recorder if scope is not None else None
         if recorder is not None:
             recorder.note_wait(task)
@@ -355,24 +410,25 @@ class Runtime:
     def wait_for_children(self, scope: Scope, frame: Frame, where: str) -> None:
         """Wait for the tasks that a region has generated, and raise what failed among them."""
         children = frame.children
-        if children.live:
-            self.engine.wait(scope, lambda: not children.live, (children,), where)
-        raise_failures(self.engine.take_failures(children), where)
+        with Shield(scope):  # also for failures that nobody else will raise
+            if children.live:
+                self.engine.wait(scope, lambda: not children.live, (children,), where)
+            raise_failures(self.engine.take_failures(children), where)
 
     def wait_for_all(self, where: str) -> None:
         """Wait for every task of the runtime, and raise what failed among them."""
         scope = self.scope()
+        with Shield(scope):  # also for failures that nobody else will raise
+            while True:
+                regions = self.regions()
+                busy = [frame.children for frame in regions if frame.children.live]
+                if busy:
+                    self.engine.wait(scope, lambda: not any(tasks.live for tasks in busy), busy, where)  # noqa: B023  # used in this turn only
+                elif not set(self.regions()) - set(regions):
+                    break  # no body that ended meanwhile has left a region with tasks
+            raise_failures([task for frame in regions for task in self.engine.take_failures(frame.children)], where)
 
-        while True:
-            regions = self._regions()
-            busy = [frame.children for frame in regions if frame.children.live]
-            if busy:
-                self.engine.wait(scope, lambda: not any(tasks.live for tasks in busy), busy, where)  # noqa: B023  # used in this turn only
-            elif not set(self._regions()) - set(regions):
-                break  # no body that ended meanwhile has left a region with tasks
-        raise_failures([task for frame in regions for task in self.engine.take_failures(frame.children)], where)
-
-    def _regions(self) -> list[Frame]:
+    def regions(self) -> list[Frame]:
         """Return every region that may have generated tasks: host threads, and bodies that ended before their tasks."""
         return [*self._roots, *self.engine.frames]
 

@@ -10,14 +10,19 @@ from offload.tasks.region import Site
 if TYPE_CHECKING:
     from offload.runtime import Runtime
 
-_FRONT = frozenset({
+_FRONT = frozenset(
+    {
         "contextlib",
+        "offload.awaiting",
         "offload.copying",
         "offload.directives",
         "offload.memory",
         "offload.synchronization",
+        "offload.taskgraph",
+        "offload.taskloop",
         "offload.update",
-    })
+    }
+)
 
 
 def call_site(directive: str, runtime: Runtime) -> Site:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import TYPE_CHECKING, Any
 
 from offload.current import current_runtime, here
 from offload.dependences import Dependence, check_depend_now
 from offload.errors import ClauseError, DependError, UnsupportedError, UsageError
+from offload.reductions import check_reduction, end_reductions, reductions_of
 from offload.sites import call_site
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
@@ -15,8 +18,9 @@ from offload.tasks.task import LeaveRegion, Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
+    from offload.reductions import Reduction
     from offload.tasks.region import Frame
     from offload.tasks.scope import Scope
 
@@ -29,22 +33,37 @@ class GroupRegion:
 
     __slots__ = ("_frame", "_outer", "_scope", "_where", "group")
 
-    def __init__(self, scope: Scope, frame: Frame, where: str) -> None:
+    def __init__(self, scope: Scope, frame: Frame, where: str, *, is_implicit: bool = False) -> None:
         self._scope = scope
         self._frame = frame
         self._where = where
         self._outer = frame.inherited
-        self.group = Group(frame.inherited.group)
+        self.group = Group(frame.inherited.group, is_implicit=is_implicit)
         frame.inherited = frame.inherited.within(self.group)
         if frame.recorder is not None:
-            frame.recorder.begin_group()
+            frame.recorder.begin_group(self.group)
 
-    def end(self) -> None:
-        """Wait for the tasks of the group and their descendants, and raise what failed among them."""
-        frame, group = self._frame, self.group
+    def end(self, *, combines: bool = True) -> None:
+        """Wait for the tasks of the group and their descendants, raise what failed among them, combine reductions."""
+        try:
+            self._wait()
+        except BaseException:
+            if not self.group.live:  # else an interrupt: they are still at work
+                end_reductions(self.group, combines=False)
+            raise
+        if self.group.reductions:
+            end_reductions(self.group, combines=combines)
+
+    def _close(self) -> None:
+        """Have what the frame generates from now on belong to the group around."""
+        frame = self._frame
         frame.inherited = frame.inherited.within(self._outer.group)
         if frame.recorder is not None:
-            frame.recorder.end_group(call_site("taskgroup", self._scope.runtime))
+            frame.recorder.end_group(call_site("taskgroup", self._scope.runtime), self.group)
+
+    def _wait(self) -> None:
+        group = self.group
+        self._close()
         if group.live:
             self._scope.runtime.engine.wait(self._scope, lambda: not group.live, (group,), self._where)
         raise_failures(group.failures, self._where)
@@ -53,14 +72,17 @@ class GroupRegion:
 class Taskgroup:
     """What `taskgroup` returns: a context manager, used once."""
 
-    __slots__ = ("_region",)
+    __slots__ = ("_directive", "_reductions", "_region")
 
-    def __init__(self) -> None:
+    def __init__(self, reductions: tuple[Reduction, ...] = (), directive: str = "taskgroup") -> None:
+        self._reductions = reductions
+        self._directive = directive
         self._region: GroupRegion | None = None
 
     def __enter__(self) -> None:
         scope = here()
-        self._region = GroupRegion(scope, scope.frame("taskgroup"), "the end of the taskgroup")
+        self._region = GroupRegion(scope, scope.frame(self._directive), f"the end of the {self._directive}")
+        self._region.group.reductions = self._reductions
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -69,39 +91,74 @@ class Taskgroup:
         assert region is not None, "entered"
         is_left = isinstance(error, LeaveRegion) and error.group is region.group
         try:
-            region.end()
+            region.end(combines=error is None or is_left)
         except BaseException as later:
             if error is None or is_left:
                 raise
-            error.add_note(f"then, at the end of the taskgroup: {later!r}")
+            error.add_note(f"then, at the end of the {self._directive}: {later!r}")
+        return is_left
+
+    async def __aenter__(self) -> None:
+        from offload.awaiting import GroupPart  # imports asyncio
+
+        scope = here()
+        self._region = GroupPart(scope, scope.frame(self._directive), f"the end of the {self._directive}")
+        self._region.group.reductions = self._reductions
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        region: Any = self._region
+        is_left = isinstance(error, LeaveRegion) and error.group is region.group
+        try:
+            await region.finish(combines=error is None or is_left)
+        except BaseException as later:
+            if error is None or is_left or not isinstance(later, (Exception, BaseExceptionGroup)):
+                raise  # a cancellation must not get lost
+            error.add_note(f"then, at the end of the {self._directive}: {later!r}")
         return is_left
 
 
-def taskgroup() -> Taskgroup:
+def taskgroup(task_reduction: Any = None) -> Taskgroup:
     """Wait, at the end of the block, for the tasks generated in it and all their descendants.
+
+    Parameters
+    ----------
+    task_reduction : dict of str to list of arrays, optional
+        By operator, ``+ * min max & | ^ and or`` or a name given to `declare_reduction`, writeable NumPy arrays of any
+        shape, one without dimensions for a number. Each task of the group that has such an item in ``in_reduction``
+        receives a private array of the same shape and dtype for it, and adds to what that holds. At the end the private
+        arrays are combined with the item, in place and in no fixed order.
 
     Returns
     -------
     context manager
-        For ``with``.
+        For ``with``; in a coroutine for ``async with``, which lets the loop run at the end, and which is the
+        coroutine's own: what others on its thread generate meanwhile does not belong to the group.
 
     Raises
     ------
     ExceptionGroup
         Tasks of the group failed, and nobody has seen it. If the block raised, its exception goes on and the group
         is added to it as a note.
+    ClauseError
+        An item of ``task_reduction`` is no such array, shares memory with another one or with itself, or its dtype has
+        no such operator.
 
     Notes
     -----
-    *Blocks* at the end; the waiting thread may run other tasks. OpenMP 5.2, 15.4 "taskgroup Construct".
+    *Blocks* at the end; the waiting thread may run other tasks. *Costs* of a reduction: as many private arrays as tasks
+    with that item have been under way at a time. Where the end or the block raises, the items are what they were; where
+    the group is cancelled, what its tasks have put in until then is combined. OpenMP 5.2, 15.4 "taskgroup Construct",
+    5.5.9 "task_reduction Clause".
     """
-    return Taskgroup()
+    return Taskgroup(reductions_of("task_reduction", check_reduction("task_reduction", task_reduction)))
 
 
 # -- waiting ---------------------------------------------------------------------------------------
 
 
-def taskwait(depend: Any = (), nowait: bool = False) -> Task | None:
+def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     """Wait for the tasks that the current task, or host thread, has generated.
 
     Parameters
@@ -113,8 +170,9 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Task | None:
 
     Returns
     -------
-    Task or None
-        The task, with ``nowait``.
+    Task, coroutine or None
+        The task, with ``nowait``. Called in a coroutine a coroutine, which waits when it is awaited, and lets the loop
+        run: ``await taskwait()``.
 
     Raises
     ------
@@ -137,16 +195,31 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Task | None:
     frame = scope.frame("taskwait")
     if nowait:
         return _edges(scope, frame, dependences)
+    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
     recorder = frame.recorder
     if recorder is not None:
         recorder.add_wait(call_site("taskwait", scope.runtime), dependences)
         if not recorder.executes:
-            return None
+            return None if waits is None else waits.nothing()
     if dependences:
-        _wait_for(scope, frame, dependences)
-    else:
-        scope.runtime.wait_for_children(scope, frame, "taskwait")
+        waited = _followed(frame, dependences)
+        return _wait_for(scope, waited) if waits is None else waits.some(scope, waited, "taskwait")
+    if waits is not None:
+        return waits.children(scope, frame, "taskwait")
+    scope.runtime.wait_for_children(scope, frame, "taskwait")
     return None
+
+
+def _front(caller: FrameType) -> Any:
+    """Return what waits for a caller that is a coroutine; None for any other."""
+    if not caller.f_code.co_flags & _COROUTINE:
+        return None
+    from offload import awaiting  # imports asyncio
+
+    return awaiting
+
+
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
 def _edges(scope: Scope, frame: Frame, dependences: Sequence[Dependence]) -> Task:
@@ -160,18 +233,27 @@ def _edges(scope: Scope, frame: Frame, dependences: Sequence[Dependence]) -> Tas
     )
 
 
-def _wait_for(scope: Scope, frame: Frame, dependences: Sequence[Dependence]) -> None:
-    """Wait for the tasks that one with these dependences would follow."""
+def _followed(frame: Frame, dependences: Sequence[Dependence]) -> list[Task]:
+    """Return the tasks that one with these dependences would follow."""
     handles = frame.tracker.latest(dependences)
-    waited = list(dict.fromkeys(task for handle in handles if (task := handle()) is not None and not task.past))
+    return list(dict.fromkeys(task for handle in handles if (task := handle()) is not None and not task.past))
+
+
+def _wait_for(scope: Scope, waited: Sequence[Task]) -> None:
+    """Wait for certain tasks, and raise what failed among them."""
     for task in waited:
         task.add_done_callback(lambda _: scope.parker.unpark())
     scope.runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait", awaited=waited)
     raise_failures([task for task in waited if task.failure is not None], "taskwait")
 
 
-def barrier() -> None:
+def barrier() -> Any:
     """Wait for every task of the runtime, whoever generated it.
+
+    Returns
+    -------
+    coroutine or None
+        Called in a coroutine a coroutine, which waits when it is awaited: ``await barrier()``.
 
     Raises
     ------
@@ -188,11 +270,15 @@ def barrier() -> None:
     frame = scope.frame("barrier")
     if scope.task is not None:
         raise UsageError(f"barrier in the task {scope.task.name!r}, which it would wait for; use taskwait or taskgroup")
+    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
     if frame.recorder is not None:
         frame.recorder.add_wait(call_site("barrier", scope.runtime), ())
         if not frame.recorder.executes:
-            return
+            return None if waits is None else waits.nothing()
+    if waits is not None:
+        return waits.everything(scope.runtime, scope, "the barrier")
     scope.runtime.wait_for_all("the barrier")
+    return None
 
 
 def taskyield() -> None:
@@ -269,9 +355,12 @@ def _group_of(directive: str, construct: str) -> Group:
     if scope.task is not None and scope.task.construct.directive == "target":
         scope.frame(directive)  # refuses it
     inherited = scope.inherited
-    if inherited is None or inherited.group is None:
+    group = None if inherited is None else inherited.group
+    while group is not None and group.is_implicit:
+        group = group.outer
+    if group is None:
         raise UsageError(f"{directive}: no taskgroup encloses this; put the tasks into `with offload.taskgroup():`")
-    return inherited.group
+    return group
 
 
 def _leave_if_cancelled(group: Group) -> None:

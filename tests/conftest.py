@@ -127,15 +127,37 @@ class Streams:
             latch.fire()
 
 
+@pytest.fixture
+def env():
+    """What the runtimes of `streams` and `alone` have for an environment; a file of tests may have its own."""
+
+
+@contextlib.contextmanager
+def streaming(runtime, *, holds):
+    """Hold the streams of a runtime, if they are to be, until ``go`` or the end."""
+    streams = Streams(runtime, holds=holds)
+    try:
+        yield streams
+    finally:
+        streams.go()
+
+
 @pytest.fixture(params=["one worker", "four workers", "delayed streams"])
-def streams(request, devices):
+def streams(request, devices, env):
     """A current runtime with one worker, with four, or with streams that stand still until ``streams.go()``."""
-    with checked(devices, num_threads=1 if request.param == "one worker" else 4) as runtime:
-        streams = Streams(runtime, holds=request.param == "delayed streams")
-        try:
-            yield streams
-        finally:
-            streams.go()
+    n_workers = 1 if request.param == "one worker" else 4
+    with (
+        checked(devices, num_threads=n_workers, env=env) as runtime,
+        streaming(runtime, holds=request.param == "delayed streams") as streams,
+    ):
+        yield streams
+
+
+@pytest.fixture
+def alone(devices, env):
+    """A current runtime without workers, whose streams stand still until ``alone.go()``."""
+    with checked(devices, num_threads=0, env=env) as runtime, streaming(runtime, holds=True) as streams:
+        yield streams
 
 
 @pytest.fixture(params=["before", "during", "after"])

@@ -15,6 +15,7 @@ from typing import Any
 
 from offload.errors import EventError
 from offload.events.sources import Source, find_source
+from offload.interrupts import Shield
 
 
 class Event:
@@ -77,7 +78,8 @@ class Event:
         EventError
             It was fulfilled before, or a source will do it.
         """
-        self._claim("fulfill()", "this call").passed(None)
+        with Shield():
+            self._claim("fulfill()", "this call").passed(None)
 
     def fulfill_on(self, source: Any) -> None:
         """Fulfil the event when a source completes; its task fails if the source does, with the same error.
@@ -108,14 +110,15 @@ class Event:
         enqueues what may run now.
         """
         found = find_source(self._task() if self._task is not None else None, source)
-        promise = self._claim("fulfill_on(…)", found)
-        try:
-            found.subscribe(promise)
-        except BaseException:
-            with self._lock:
-                if self._promise is promise and not self._fulfilled:
-                    self._promise = None
-            raise
+        with Shield():
+            promise = self._claim("fulfill_on(…)", found)
+            try:
+                found.subscribe(promise)
+            except BaseException:
+                with self._lock:
+                    if self._promise is promise and not self._fulfilled:
+                        self._promise = None
+                raise
 
     def __repr__(self) -> str:
         source = self._promise.source if self._promise is not None else None
@@ -127,6 +130,11 @@ class Event:
     def point(self) -> Any:
         """Where on which stream the event is fulfilled; None if no stream does it."""
         return self._promise.point if self._promise is not None else None
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether a source has been named, a stream or a future, that will fulfil the event or has done so."""
+        return self._promise is not None and not self._is_stale
 
     def attach(self, task: Any) -> None:
         """Bind the event to its task.
@@ -209,7 +217,8 @@ class Promise:
         """Keep the promise, or with an error break it."""
         event = self._event
         if event is not None:
-            event.kept(self, error)
+            with Shield():  # here a main thread may complete a future of its own
+                event.kept(self, error)
         self._event = self.source = None  # the source may refer to this for ever, and is to keep nothing alive by it
 
 

@@ -46,7 +46,7 @@ _FIRST_SWEEP = 32_768
 """Cells before the first sweep, some 10 MB: a program that names these again and again shall find them."""
 
 _FIRST_PRUNING = 64
-"""Members of a set before those that are past are first looked for; then at every power of two."""
+"""Members of a set before those that are past are first looked for; then whenever their number has doubled."""
 
 
 class DependType(Enum):
@@ -99,7 +99,7 @@ class Mutex:
 
 
 class _Cell:
-    __slots__ = ("before", "before_joins", "joins", "key", "linked", "members", "mutex")
+    __slots__ = ("before", "before_joins", "joins", "key", "limit", "linked", "members", "mutex")
 
     def __init__(self, key: Hashable, members: list[Any]) -> None:
         self.key = key
@@ -107,6 +107,7 @@ class _Cell:
         self.members = members
         self.before_joins: DependType | None = None
         self.before: list[Any] = []
+        self.limit = _FIRST_PRUNING
         self.linked: list[_Cell] = []
         self.mutex: Mutex | None = None
 
@@ -164,10 +165,12 @@ class Tracker:
             located = access.located
             if located[0] is not self.epoch:
                 if access.keys is None:
-                    found = self._everything(access, edges)
+                    found += self._everything(access, handle, edges)
                     self.clear([handle])
                     return found
                 located = self._locate(access)
+                if access.joins is DependType.MUTEXINOUTSET:
+                    self._exclude(located[1])
             joins = access.joins
             for cell in located[1]:
                 if edges is not None:
@@ -179,8 +182,8 @@ class Tracker:
                     found += cell.before
                     members = cell.members
                     members.append(handle)
-                    if len(members) >= _FIRST_PRUNING:
-                        self._prune(members)
+                    if len(members) >= cell.limit:
+                        self._prune(cell)
                 else:
                     found += cell.members
                     cell.before, cell.before_joins = cell.members, cell.joins
@@ -195,21 +198,22 @@ class Tracker:
         found: list[Any] = []
         for access in accesses:
             if access.keys is None:
-                return self._everything(access, None)
+                return self._everything(access, None, None)
             for cell in self._locate(access)[1]:
                 for other in (cell, *cell.linked):
                     found += _followed(other, access)
         return found
 
-    def _everything(self, access: Access, edges: list[tuple[Any, str, Hashable]] | None) -> list[Any]:
+    def _everything(self, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]] | None) -> list[Any]:
         """Return what ``omp_all_memory`` follows."""
         found = list(self._fence)
         for cell in self._cells.values():
-            if edges is not None:
-                edges += [(handle, _edge_kind(cell, access), None) for handle in cell.members]
             found += cell.members
         if edges is not None:
-            edges += [(handle, "flow", None) for handle in self._fence]
+            every = [_Cell(None, list(self._fence)), *self._cells.values()]
+            edges += [
+                (old, _edge_kind(cell, access), None) for cell in every for old in cell.members if old is not handle
+            ]
         return found
 
     def _locate(self, access: Access) -> tuple[object, tuple[_Cell, ...]]:
@@ -218,16 +222,19 @@ class Tracker:
         cells = self._cells
         if self._is_past is not None and len(cells) + len(keys) > self._limit:  # type: ignore[arg-type]  # not all memory
             self._sweep(self._is_past)
+            cells = self._cells
         located = self.epoch, tuple([cells.get(key) or self._new_cell(key) for key in keys])  # type: ignore[union-attr]
-        if access.type is DependType.MUTEXINOUTSET:  # is located each time, which tells what it excludes
-            for cell in located[1]:
-                for other in (cell, *cell.linked):
-                    if other.mutex is None:
-                        other.mutex = Mutex()
-                    self.exclusive.append(other.mutex)
-        else:
+        if access.joins is not DependType.MUTEXINOUTSET:  # is located each time, which tells what it excludes
             access.located = located
         return located
+
+    def _exclude(self, cells: tuple[_Cell, ...]) -> None:
+        """Note what a task needs that shares these cells with others in turn."""
+        for cell in cells:
+            for other in (cell, *cell.linked):
+                if other.mutex is None:
+                    other.mutex = Mutex()
+                self.exclusive.append(other.mutex)
 
     def _new_cell(self, key: Hashable) -> _Cell:
         cell = self._cells[key] = _Cell(key, list(self._fence))
@@ -241,20 +248,24 @@ class Tracker:
         return cell
 
     # -- forgetting ----------------------------------------------------------------------------------
-    def _prune(self, members: list[Any]) -> None:
-        n_members = len(members)
+    def _prune(self, cell: _Cell) -> None:
+        """Drop those of a large set, and of the one before it, that are past."""
         is_past = self._is_past
-        if n_members & (n_members - 1) == 0 and is_past is not None:
-            members[:] = [handle for handle in members if not is_past(handle)]
+        if is_past is not None:
+            for handles in (cell.members, cell.before):
+                handles[:] = [handle for handle in handles if not is_past(handle)]
+        cell.limit = max(_FIRST_PRUNING, 2 * len(cell.members))
 
     def _sweep(self, is_past: Callable[[Any], bool]) -> None:
         """Drop the cells all of whose tasks are past, and with them what clauses remember."""
         if all(map(is_past, self._fence)):
             self._fence = ()
-        kept = {key: cell for key, cell in self._cells.items() if not all(map(is_past, cell.members))}
-        self._limit = max(_FIRST_SWEEP, 2 * len(kept))
-        if 2 * len(kept) > len(self._cells):
-            return  # there is little to gain
+        # The set before counts as well: what failed there may be past later than those that it kept from running.
+        kept = {key: cell for key, cell in self._cells.items() if not all(map(is_past, cell.members + cell.before))}
+        gains = 2 * len(kept) <= len(self._cells)
+        self._limit = max(_FIRST_SWEEP, 2 * len(kept if gains else self._cells))
+        if not gains:
+            return
 
         def is_kept(cell: _Cell) -> bool:
             return cell.key in kept

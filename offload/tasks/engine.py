@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 *Counting.* A task for which the tracker found n predecessors has n + 1 counters in a `bytearray`: one for each, one for
 its producer. Each takes its own by ``pop``, the producer those of predecessors that have finished; the last of them,
-whoever takes it, is a 1 and makes the task ready. No lock is held: under the GIL ``pop`` is one step. (A bytearray is half the size of an `itertools.count` with its bound
-``__next__``, and the cyclic collector does not look at it.)
+whoever takes it, is a 1 and makes the task ready. No lock is held: under the GIL ``pop`` is one step. (A bytearray is
+half the size of an `itertools.count` with its bound ``__next__``, and the cyclic collector does not look at it.)
 
 *Releasing.* The producer appends a task to its predecessor's list and then looks whether the predecessor
 has finished; a predecessor first says that it has finished and then empties its list. Both take from the
@@ -46,10 +46,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.errors import RuntimeClosedError, UnsupportedError
+from offload.interrupts import Shield
 from offload.tasks.failures import poisoned
+from offload.tasks.loops import leave_loop, rejoin_loop
 from offload.tasks.ready import ByPriority
 from offload.tasks.scope import current_scope
-from offload.tasks.task import TaskState, discarded, run_callbacks
+from offload.tasks.task import LeaveRegion, Task, TaskState, discarded, run_callbacks
 from offload.tasks.waiting import Wait, may_help_with
 
 if TYPE_CHECKING:
@@ -58,14 +60,16 @@ if TYPE_CHECKING:
 
     from offload.tasks.region import Frame, TaskSet
     from offload.tasks.scope import Parker, Scope
-    from offload.tasks.task import Task
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise UnsupportedError("offload needs the GIL; on a free-threaded build of Python, start it with PYTHON_GIL=1")
 
-MANY_LIVE = 1024
-"""Live tasks of one region from which on it is throttled. They fit into a core's own cache: with 8192, each task of a
-stencil took 5.4 µs instead of 3.9. (libgomp throttles at 64 a thread.)"""
+MANY_LIVE = 512
+"""Live tasks of one region from which on it is throttled. So many fit into a core's own cache (512 KB): with 1024 a task
+of a stencil took 4.0 µs instead of 3.8, with 8192 5.4. (libgomp throttles at 64 a thread.)"""
+
+_AT_ONCE = 16
+"""Tasks that a throttled thread runs before it goes on generating: for each time there is a shield, 0.8 µs."""
 
 _PAUSE_S = 1e-3
 """What a throttled thread leaves to the others when nothing is ready."""
@@ -118,9 +122,10 @@ class Engine:
         self.frames: list[Frame] = []
         self.closed: str = ""
         self.activity = 0
-        self.gives_up = self.gave_up = False  # for the end of the process: a wait that nothing moves ends
+        self.gives_up = False  # for the end of the process: a wait that nothing moves ends
         self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
         self.relax: Callable[[], None] = _nothing  # noticed soon
+        self.coroutines: Any = None  # what is known of them, once there is one
         self.hang_s = hang_s
         self.lock = threading.Lock()  # for what happens seldom, and in several steps
         self._rng = rng
@@ -154,10 +159,14 @@ class Engine:
                 task.special = True
             if found:
                 return self._follow(task, found)
-        except BaseException:  # an interrupt: others must not wait for a task that never runs
-            self._abandon(task)
+        except BaseException:  # others must not wait for a task that never runs
+            self.mend(task)
             raise
         return True
+
+    def follow(self, task: Task, predecessors: Sequence[Task]) -> bool:
+        """Have a task counted down by its predecessors; return whether it is ready."""
+        return self._follow(task, [ref(other) for other in predecessors])
 
     def _follow(self, task: Task, found: list[Any]) -> bool:
         """Have a task counted down by its predecessors, given by weak references; return whether it is ready."""
@@ -177,12 +186,12 @@ class Engine:
             successors = other.successors
             if successors is None:
                 other.successors = [task]
-            elif successors and successors[-1] is task:
-                counters.pop()  # found by another item before
+            elif task in successors[-1:]:  # found by another item before; the list may be emptied meanwhile
+                counters.pop()
             else:
                 successors.append(task)
             if other.finished:
-                self._release_all(other.successors, other)  # type: ignore[arg-type]  # a list now
+                self._release_all(other.successors, other)
         return counters.pop() == 1
 
     def _follow_special(self, task: Task, other: Task) -> None:
@@ -202,24 +211,62 @@ class Engine:
         if other.finished:
             self._release_all(other.successors, other)
 
-    def _abandon(self, task: Task) -> None:
-        task.body = _nothing
-        task.finished = True
-        task.frame.children.leave(task)
-        if task.inherited.group is not None:
-            task.inherited.group.leave(task)
+    def mend(self, task: Task) -> None:
+        """Take out a task whose `submit`, or `make_ready` after it, was interrupted; keep one that was through.
+
+        The tracker may have lost whom the task was to follow, and what was being entered. So it is cleared, and what
+        comes follows an empty task, which follows all that had dependences.
+        """
+        with Shield():
+            frame = task.frame
+            live, tracker = frame.children.live, frame.tracker
+            if task not in live or task.state_ is not TaskState.WAITING:
+                return
+            try:
+                self.ready.remove(task)
+            except (ValueError, KeyError):
+                task.finished = True
+            else:
+                self.make_ready(task)  # perhaps nobody has been woken
+                return
+            task.body = _nothing  # its predecessors may know it, and make it ready
+            task.args, task.kwargs = (), None
+            frame.children.leave(task)
+            if task.inherited.group is not None:
+                task.inherited.group.leave(task)
+            before = [ref(other) for other in live.copy() if other.dependences is not None]
+            fence = Task(task.construct, _nothing, (), None, frame)
+            fence.label = f"in place of {task.name}"
+            fence.inherited = frame.inherited.within(None)  # its group cannot discard it
+            fence.dependences = tracker.exclusive = []
+            tracker.clear([ref(fence)])
+            live.add(fence)
+            if self._follow(fence, before):
+                self.make_ready(fence)
 
     def make_ready(self, task: Task) -> None:
         """Hand a task, all of whose predecessors allow it, to a thread."""
-        if task.special and task.owner is not None:
-            with self.lock:
-                owner = task.owner
-                task.is_ready = True
-            if owner is not None:
-                owner.unpark()
+        if task.special:
+            if task.owner is not None:
+                with self.lock:
+                    owner = task.owner
+                    task.is_ready = True
+                if owner is not None:
+                    owner.unpark()
+                    return
+            if task.hand_over():
                 return
         self.ready.append(task)
         if self.parked:
+            self.wake_one()
+        if self.nested:
+            for parker in tuple(self.nested):
+                parker.unpark()
+
+    def make_all_ready(self, tasks: Sequence[Task], *, helps: bool) -> None:
+        """Do the same for many tasks without an owner, of which the caller runs one if it ``helps``."""
+        self.ready.extend(tasks)
+        for _ in range(min(len(tasks) - helps, len(self.parked))):
             self.wake_one()
         if self.nested:
             for parker in tuple(self.nested):
@@ -241,21 +288,39 @@ class Engine:
             return
 
     def throttle(self, scope: Scope, frame: Frame) -> None:
-        """Run a ready task, as very many are live; if none is ready, give the others a moment to get on."""
-        if not self.help_once(scope, frame) and self._paused_at != self.activity:  # else nothing has run since
+        """Run a ready task, as very many are live; if none is ready, give the others a moment to get on.
+
+        Where that was of no use, as it is behind an event which this thread will fulfil, it is not tried again before the
+        number of live tasks has changed by an eighth: so a few dozen times in all, however many tasks are generated.
+        """
+        children = frame.children
+        n_live = len(children.live)
+        if abs(n_live - children.n_stuck) < n_live >> 3 or self._help_some(scope, frame):
+            return
+        if self._paused_at != self.activity:  # else nothing has run since
             self._paused_at = self.activity
             scope.parker.park(_PAUSE_S)
+            if len(children.live) < n_live:
+                return
+        children.n_stuck = n_live
+
+    def _help_some(self, scope: Scope, frame: Frame) -> bool:
+        """Run a few ready tasks as `help_once` does; return whether there was one."""
+        with Shield(scope) as shield:
+            n_run = 0
+            while n_run < _AT_ONCE and not shield.is_struck and self.help_once(scope, frame):
+                n_run += 1
+        return n_run > 0
 
     def help_once(self, scope: Scope, frame: Frame) -> bool:
         """Run a ready task, inside of a task only a descendant; return whether there was one."""
-        task = self.take() if scope.task is None else self.take_descendant(frame)
-        if task is not None:
-            in_body, scope.in_body = scope.in_body, False
-            try:
-                self.execute(task, scope)
-            finally:
-                scope.in_body = in_body
-        return task is not None
+        with Shield(scope):
+            task = self.take() if scope.task is None else self.take_descendant(frame)
+            if task is None:
+                return False
+            self.execute(task, scope)
+            del task  # a failure refers to the frames that its body was called from
+        return True
 
     # -- running -------------------------------------------------------------------------------------
     def _work(self) -> None:
@@ -263,7 +328,7 @@ class Engine:
         current_scope.set(scope)
         parker = scope.parker
         while True:
-            task = self.take()
+            task = self.take() if not self.closed else None
             if task is not None:
                 while task is not None:
                     self.activity += 1
@@ -276,6 +341,11 @@ class Engine:
                 parker.park()
             self.unlist(parker)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker runs a body that does not wait for tasks; for a thread that is parked in a wait itself."""
+        return len(self.threads) >= len(self.parked) + len(self.nested)
+
     def unlist(self, parker: Parker) -> None:
         """Take a thread that has woken off the list of the parked."""
         try:
@@ -286,8 +356,8 @@ class Engine:
     def take(self) -> Task | None:
         """Take a ready task: the oldest, or under a seed any."""
         ready = self.ready
-        if self._rng is not None and len(ready) > 1:
-            ready.rotate(self._rng.randrange(len(ready)))
+        if self._rng is not None and (n_ready := len(ready)) > 1:  # once: others take tasks meanwhile
+            ready.rotate(self._rng.randrange(n_ready))
         try:
             task: Task = ready.popleft()
         except IndexError:
@@ -307,14 +377,20 @@ class Engine:
 
     def execute(self, task: Task | None, scope: Scope) -> None:
         """Run a ready task, and whatever that makes ready first, on this thread."""
-        current = current_scope.get()
-        current_scope.set(scope)  # the thread may help a runtime that is not its current one
-        try:
-            while task is not None:
-                self.activity += 1
-                task = task.advance(self, scope)
-        finally:
-            current_scope.set(current)
+        with Shield(scope) as shield:
+            current = current_scope.get()
+            current_scope.set(scope)  # the thread may help a runtime that is not its current one
+            loop = leave_loop()
+            try:
+                while task is not None:
+                    self.activity += 1
+                    task = task.advance(self, scope)
+                    if task is not None and shield.is_struck:
+                        self.make_ready(task)
+                        return
+            finally:
+                rejoin_loop(loop)
+                current_scope.set(current)
 
     def launch(self, task: Task | None, scope: Scope) -> None:
         """Launch a ready device task, and what becomes ready by it, on the encountering thread.
@@ -337,23 +413,35 @@ class Engine:
         """Do the next thing that an undeferred task has to do, on the thread that encountered it."""
         current = current_scope.get()
         current_scope.set(scope)
+        loop = leave_loop()
         try:
             following = task.advance(self, scope)
         finally:
+            rejoin_loop(loop)
             current_scope.set(current)
         if following is not None:
             self.make_ready(following)
 
     def hinders(self, task: Task) -> bool:
         """Tell whether a ready task may not begin: it is poisoned, discarded, or excluded for the time being."""
+        if task.finished:
+            return True  # `mend` has taken it out
         if task.poison is not None:
             self.finish_elsewhere(task, poisoned(task, task.poison), TaskState.NOT_RUN)
             return True
         group = task.inherited.group
-        if self.can_cancel and group is not None and group.cancelled_by is not None:
+        if (
+            self.can_cancel
+            and group is not None
+            and (cancelled := group.cancelled_by) is not None
+            and not task.ends_region
+        ):
             if task.event is not None:
                 task.event.abandon()
-            self.finish_elsewhere(task, discarded(task), TaskState.CANCELLED)
+            task.seen = True  # nobody needs to be told, and nothing that follows is poisoned
+            # An undeferred construct is a cancellation point: it has no value to go on with.
+            why = discarded(task) if task.owner is None else LeaveRegion(cancelled)
+            self.finish_elsewhere(task, why, TaskState.CANCELLED)
             return True
         if task.mutexes and task.mutexes[0].holder is not task:
             with self.lock:
@@ -493,11 +581,19 @@ class Engine:
 
     def close(self, why: str) -> None:
         """Stop the workers; tasks that are still in the deque do not run."""
-        self.closed = why
+        self.abandon(why)
         for thread in self.threads:
-            while self.parked:
-                self.wake_one()
             thread.join()
+        if self.coroutines is not None:
+            self.coroutines.join()
+
+    def abandon(self, why: str) -> None:
+        """Let the workers, which are daemons, end when the bodies have that they run."""
+        self.closed = why
+        while self.parked:
+            self.wake_one()
+        if self.coroutines is not None:
+            self.coroutines.stop()
 
 
 def _take_mutexes(task: Task) -> bool:

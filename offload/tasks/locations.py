@@ -5,10 +5,13 @@ Theory of operation
 The question is asked once for each location, and has to cost little when there are ten thousand: tiles or columns of
 one matrix, all of whose address ranges meet. What keeps them apart is their place *within* a row. So sections are
 kept by their *period*, the greatest common divisor of their strides: all bytes of a section then lie in one window of
-residues, as wide as its run. A section that has the same period, or one that is a multiple of it, or none (a dense
-piece shorter than a row) can only share a byte where the windows meet. Whoever is left is looked up by address, and
-decided by the exact test, `offload.storage.overlaps`. Sections with a period of another kind are looked up by address
-alone: then the range of one is a bound, and no more.
+residues, as wide as its run. Two sections have their windows modulo the common divisor of their periods (a dense piece
+has a period of 0: any divisor will do), and share a byte only where these meet. Whoever is left is looked up by
+address, and decided by the exact test, `offload.storage.overlaps`.
+
+Both searches look as far back as the widest run and the longest extent among the sections searched. So that one whole
+matrix does not make every search for its rows look at all of them, sections of different orders of magnitude are kept
+apart.
 
 Rejected: sorting by address alone (each of 10,000 columns would be tested against all others); an interval tree over
 addresses (the columns of a matrix all lie in one interval); a grid of pages (not exact, and many for a large array).
@@ -34,56 +37,61 @@ class Space:
     __slots__ = ("_lattices",)
 
     def __init__(self) -> None:
-        self._lattices: dict[int, _Lattice] = {}
+        self._lattices: dict[tuple[int, int, int], _Lattice] = {}
 
     def add(self, cell: Any) -> list[Any]:
         """Add a cell and return those before it that share a byte with it."""
         section: Section = cell.key
-        period = gcd(*[stride for _, stride in section.dims]) if section.dims else 0
+        low, high, run = section.address, section.end, section.run_nbytes
+        period = gcd(*[stride for _, stride in section.dims])
         found = [
             other
             for lattice in self._lattices.values()
-            for other in lattice.candidates(section, period)
+            if lattice.low < high and low < lattice.high
+            for other in lattice.candidates(low, high, run, period)
             if overlaps(other.key, section)
         ]
-        own = period if section.run_nbytes < period else 0  # a wider run meets every residue
-        lattice = self._lattices.get(own)
+        kind = period, run.bit_length() if period else 0, (high - low).bit_length()
+        lattice = self._lattices.get(kind)
         if lattice is None:
-            lattice = self._lattices[own] = _Lattice(own)
-        lattice.add(cell, section)
+            lattice = self._lattices[kind] = _Lattice(period, low, high)
+        lattice.add(cell, low, high, run)
         return found
-
 
     def keep(self, is_kept: Callable[[Any], bool]) -> None:
         """Drop the other cells."""
         for lattice in self._lattices.values():
             lattice.keep(is_kept)
-        self._lattices = {period: lattice for period, lattice in self._lattices.items() if lattice}
+        self._lattices = {kind: lattice for kind, lattice in self._lattices.items() if lattice}
 
 
 class _Lattice:
-    """Cells of one period, by residue and by address; those of period 0 by address only."""
+    """Cells of one period and of similar size, by residue and by address; those of period 0 by address only."""
 
-    __slots__ = ("_by_residue", "_cells", "_period", "_residues", "_widest")
+    __slots__ = ("_by_residue", "_cells", "_period", "_residues", "_widest", "high", "low")
 
-    def __init__(self, period: int) -> None:
+    def __init__(self, period: int, low: int, high: int) -> None:
+        self.low = low
+        self.high = high
         self._period = period
         self._cells = _ByAddress()
         self._residues: list[int] = []
         self._by_residue: dict[int, _ByAddress] = {}
         self._widest = 0
 
-    def add(self, cell: Any, section: Section) -> None:
-        self._cells.add(cell, section)
+    def add(self, cell: Any, low: int, high: int, run: int) -> None:
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
+        self._cells.add(cell, low, high)
         if not self._period:
             return
-        residue = section.address % self._period
+        residue = low % self._period
         cells = self._by_residue.get(residue)
         if cells is None:
             cells = self._by_residue[residue] = _ByAddress()
             insort(self._residues, residue)
-        cells.add(cell, section)
-        self._widest = max(self._widest, section.run_nbytes)
+        cells.add(cell, low, high)
+        self._widest = max(self._widest, run)
 
     def keep(self, is_kept: Callable[[Any], bool]) -> None:
         self._cells.keep(is_kept)
@@ -95,20 +103,20 @@ class _Lattice:
     def __bool__(self) -> bool:
         return bool(self._cells)
 
-    def candidates(self, section: Section, period: int) -> Iterator[Any]:
-        """Yield the cells that may share a byte with a section of this period (0: one run)."""
-        own, run = self._period, section.run_nbytes
-        low, high = section.address, section.end
-        if not own or period % own or run + self._widest > own:
+    def candidates(self, low: int, high: int, run: int, period: int) -> Iterator[Any]:
+        """Yield the cells that may share a byte with a section of these addresses, this run and this period."""
+        own, residues = self._period, self._residues
+        common = gcd(own, period)
+        if not own or run + self._widest > common or own > common * len(residues):
             yield from self._cells.meeting(low, high)
             return
-        residues = self._residues
-        residue = low % own
-        for turn in (-own, 0, own):
-            first = bisect_right(residues, turn + residue - self._widest)
-            last = bisect_left(residues, turn + residue + run, first)
-            for other in residues[first:last]:
-                yield from self._by_residue[other].meeting(low, high)
+        # Each window begins less than its run below a byte of the other's, modulo the common divisor; the first and
+        # the last turn are for those that go beyond the end of the period.
+        before, behind = low % common - self._widest, low % common + run
+        for turn in range(-common, own + common, common):
+            first = bisect_right(residues, turn + before)
+            for residue in residues[first : bisect_left(residues, turn + behind, first)]:
+                yield from self._by_residue[residue].meeting(low, high)
 
 
 class _ByAddress:
@@ -121,12 +129,11 @@ class _ByAddress:
         self._cells: list[Any] = []
         self._longest = 0
 
-    def add(self, cell: Any, section: Section) -> None:
-        low = section.address
+    def add(self, cell: Any, low: int, high: int) -> None:
         at = bisect_right(self._starts, low)
         self._starts.insert(at, low)
         self._cells.insert(at, cell)
-        self._longest = max(self._longest, section.end - low)
+        self._longest = max(self._longest, high - low)
 
     def keep(self, is_kept: Callable[[Any], bool]) -> None:
         self._cells = [cell for cell in self._cells if is_kept(cell)]

@@ -6,6 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from offload.tasks.task import Task
 
 
@@ -25,8 +27,13 @@ class ByPriority:
         queue = self._queues.get(task.priority)
         if queue is None:
             queue = self._queues.setdefault(task.priority, deque())
-            self._levels = tuple(queue for _, queue in sorted(self._queues.copy().items(), reverse=True))
+            while len(self._levels) < len(self._queues):  # again, if another thread has added one meanwhile
+                self._levels = tuple(queue for _, queue in sorted(self._queues.copy().items(), reverse=True))
         queue.append(task)
+
+    def extend(self, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            self.append(task)
 
     def popleft(self) -> Task:
         for queue in self._levels:

@@ -30,13 +30,20 @@ class Site:
 
 
 class TaskSet:
-    """The incomplete tasks that somebody may wait for, and the failures among the complete ones."""
+    """The incomplete tasks that somebody may wait for, and the failures among the complete ones.
 
-    __slots__ = ("failures", "live", "waiters")
+    Attributes
+    ----------
+    n_stuck : int
+        How many were live when their producer was last throttled in vain.
+    """
+
+    __slots__ = ("failures", "live", "n_stuck", "waiters")
 
     def __init__(self) -> None:
         self.live: set[Task] = set()
         self.failures: list[Task] = []
+        self.n_stuck = 0
         self.waiters: tuple[Callable[[], None], ...] = ()
 
     def leave(self, task: Task) -> None:
@@ -54,30 +61,35 @@ class Group(TaskSet):
     ----------
     outer : Group or None
         The taskgroup around it.
+    is_implicit : bool
+        Whether no ``taskgroup`` stands in the program, so that ``cancel`` means the one around it.
+    is_cancelled : bool
+        Whether `cancel` has been called.
     cancelled_by : Group or None
         Itself or the nearest one around it that is cancelled: tasks that have not begun are discarded.
-    reductions : dict or None
-        What ``task_reduction`` says, by operator and storage.
+    reductions : tuple of Reduction
+        One for each list item of ``task_reduction``.
     """
 
-    __slots__ = ("_is_cancelled", "outer", "reductions")
+    __slots__ = ("is_cancelled", "is_implicit", "outer", "reductions")
 
-    def __init__(self, outer: Group | None = None) -> None:
+    def __init__(self, outer: Group | None = None, *, is_implicit: bool = False) -> None:
         super().__init__()
         self.outer = outer
-        self.reductions: dict[Any, Any] | None = None
-        self._is_cancelled = False
+        self.is_implicit = is_implicit
+        self.reductions: tuple[Any, ...] = ()
+        self.is_cancelled = False
 
     @property
     def cancelled_by(self) -> Group | None:
         group: Group | None = self
-        while group is not None and not group._is_cancelled:
+        while group is not None and not group.is_cancelled:
             group = group.outer
         return group
 
     def cancel(self) -> None:
         """Discard the tasks that have not begun, and those that will be generated."""
-        self._is_cancelled = True
+        self.is_cancelled = True
 
 
 class Inherited:
@@ -135,6 +147,10 @@ class Frame:
     def is_plain(self) -> bool:
         """Whether a task generated here has nothing to be asked but its own clauses."""
         return self.recorder is None and not self.inherited.is_final
+
+    def new_tracker(self) -> Tracker:
+        """Return a tracker for tasks that have no dependences on those generated so far."""
+        return Tracker(_is_past)
 
     def part(self, inherited: Inherited) -> Frame:
         """Return the same region with other things to inherit, for one of several coroutines on a thread."""

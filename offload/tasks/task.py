@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from offload.interrupts import Shield, ends_body
 from offload.tasks.failures import note_task, show, without_engine_frames
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Task:
     callbacks: list[Callable[[Task], Any]] | None = None
     early: list[Task] | None = None
     """Successors that can start in stream order; None where none can. ``successors`` has the others."""
+    ends_region = False
+    """Whether it undoes what the beginning of a region did, so that no cancellation may discard it."""
     event: Any = None
     is_final = False
     is_ready = False
@@ -105,7 +108,12 @@ class Task:
     _serial = 0
 
     def __init__(
-        self, construct: Site, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, frame: Frame
+        self,
+        construct: Site,
+        body: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        frame: Frame,
     ) -> None:
         self.construct = construct
         self.body: Callable[..., Any] | None = body
@@ -209,7 +217,8 @@ class Task:
             self.special = True
         self.watch()
         if self.finished:
-            run_callbacks(self)
+            with Shield():
+                run_callbacks(self)
 
     def as_future(self) -> Future[Any]:
         """Return a `concurrent.futures.Future` that ends as this task does."""
@@ -229,9 +238,9 @@ class Task:
         return future
 
     def __await__(self) -> Generator[Any, None, Any]:
-        import asyncio  # a third of the time of `import offload`, for those who await only
+        from offload.tasks.awaiting import outcome  # asyncio is a third of the time of `import offload`
 
-        return asyncio.wrap_future(self.as_future()).__await__()
+        return outcome(self).__await__()
 
     def __repr__(self) -> str:
         return f"<Task {self.key} {self.construct.directive} {self.state_}>"
@@ -257,14 +266,28 @@ class Task:
         if frame is not None and (frame.children.live or frame.children.failures):
             engine.adopt(frame)
         scope.task, scope.region = outer_task, outer_region
-        if failure is not None or self.special:
-            return self.body_ended(engine, failure)
+        if failure is not None:
+            try:
+                return self.body_ended(engine, failure)
+            finally:
+                del (
+                    self,
+                    failure,
+                )  # the failure has the frame of the body, whose caller this is: no cycle by way of that
+        if self.special:
+            return self.body_ended(engine, None)
         return engine.finish(self)
+
+    def hand_over(self) -> bool:
+        """Have something else than the engine's threads begin the task, which is ready; return whether there is."""
+        return False
 
     def failed(self, error: BaseException) -> BaseException | None:
         """Return the failure that an exception of the body is; None for one that leaves a cancelled taskgroup."""
         if isinstance(error, LeaveRegion):
             return None
+        if self.owner is None and ends_body(error):  # else the owner raises the failure
+            self.seen = True  # the wait that runs the body raises it
         note_task(error, self)
         return without_engine_frames(error)
 

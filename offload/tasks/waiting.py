@@ -1,22 +1,21 @@
 """Waiting for tasks, and running ready ones meanwhile.
 
-An interrupt (Ctrl-C) ends a wait between two tasks, or the body that is running, never the engine's own steps: while
-the main thread waits, a handler in the place of Python's looks where it is (`Interrupts`).
+An interrupt (Ctrl-C) ends a wait between two tasks, or the body that is running and then the wait, never the engine's
+own steps (`offload.interrupts`).
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
+from offload.interrupts import Shield
+from offload.tasks.loops import leave_loop, rejoin_loop
 from offload.tasks.scope import current_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import FrameType
 
     from offload.tasks.engine import Engine
     from offload.tasks.region import Frame, TaskSet
@@ -69,7 +68,8 @@ class Wait:
         self._awaited = awaited
         self._within = scope.frame(what) if scope.task is not None else None
         self._helps = helps or not engine.threads
-        self._interrupts = Interrupts(scope)
+        self._shield = Shield(scope)
+        self._blocked: Any = None  # while there are coroutines: what sees that the wait can end
 
     def run(self) -> None:
         """Block until the condition holds.
@@ -79,35 +79,41 @@ class Wait:
         KeyboardInterrupt
             Ctrl-C, on the main thread.
         UsageError
-            At the end of the process, where nothing has moved for ``hang_s`` seconds.
+            The condition depends on coroutines of a loop that this thread runs. At the end of the process, where
+            nothing has moved for ``hang_s`` seconds.
         """
         engine, scope = self._engine, self._scope
         wake = scope.parker.unpark
-        in_body, scope.in_body = scope.in_body, False
-        current = current_scope.get()
-        current_scope.set(scope)  # the thread may help a runtime that is not its current one
-        with engine.lock:
-            for tasks in self._sets:
-                tasks.waiters = (*tasks.waiters, wake)
-        try:
-            with self._interrupts:
-                self._loop()
-        finally:
+        with self._shield:
+            current = current_scope.get()
+            current_scope.set(scope)  # the thread may help a runtime that is not its current one
             with engine.lock:
                 for tasks in self._sets:
-                    remaining = list(tasks.waiters)
-                    remaining.remove(wake)
-                    tasks.waiters = tuple(remaining)
-            current_scope.set(current)
-            scope.in_body = in_body
-            if engine.ready and engine.parked:
-                engine.wake_one()  # a wake-up that was meant for a task, not for the condition
+                    tasks.waiters = (*tasks.waiters, wake)
+            if engine.coroutines is not None:
+                self._blocked = engine.coroutines.wait(self._what, scope, self._sets, self._awaited, blocks=True)
+            loop = leave_loop()
+            try:
+                self._look()
+                self._loop()
+            finally:
+                rejoin_loop(loop)
+                if self._blocked is not None:
+                    self._blocked.end()
+                with engine.lock:
+                    for tasks in self._sets:
+                        remaining = list(tasks.waiters)
+                        remaining.remove(wake)
+                        tasks.waiters = tuple(remaining)
+                current_scope.set(current)
+                if engine.ready and engine.parked:
+                    engine.wake_one()  # a wake-up that was meant for a task, not for the condition
 
     def _loop(self) -> None:
         engine, within, parker = self._engine, self._within, self._scope.parker
         waiting: Any = engine.parked if within is None else engine.nested
         while not self._done():
-            self._interrupts.check()
+            self._shield.check()
             task = None
             if self._helps:
                 task = engine.take() if within is None else engine.take_descendant(within)
@@ -129,14 +135,12 @@ class Wait:
         """Run a ready task, and what that makes ready first if this thread may run that too."""
         engine, within = self._engine, self._within
         following: Task | None = task
+        del task  # a failure refers to the frames that its body was called from
         while following is not None:
             engine.activity += 1
-            task = following
-            following = task.advance(engine, self._scope)
-            if self._interrupts.struck and isinstance(task.failure, KeyboardInterrupt):
-                task.seen = True  # this thread raises it
+            following = following.advance(engine, self._scope)
             if following is not None and (
-                self._interrupts.struck or (within is not None and not may_help_with(following, within))
+                self._shield.is_struck or (within is not None and not may_help_with(following, within))
             ):
                 engine.make_ready(following)
                 return
@@ -152,64 +156,33 @@ class Wait:
         engine.hurry()
         try:
             while True:
+                self._look()
                 before = engine.activity
                 if self._scope.parker.park(engine.hang_s):
-                    if self._interrupts.struck:
+                    if self._shield.is_struck:
                         self._tell("was interrupted")
                     return
                 if engine.activity == before:
-                    self._tell(f"has waited for {engine.hang_s:g} s in which no task ran")
-                    if engine.gives_up:
-                        engine.gave_up = True
+                    self._tell(f"has waited for {engine.hang_s:g} s in which no task began or ended")
+                    if engine.gives_up and not engine.is_busy:
                         raise UsageError(f"{self._what} was given up: nothing had moved for {engine.hang_s:g} s")
         finally:
             engine.relax()
 
+    def _look(self) -> None:
+        """Raise `UsageError` if the wait cannot end, since it blocks a loop that it depends on."""
+        if self._blocked is not None and not self._done():
+            self._blocked.check()
+
     def _tell(self, what_happened: str) -> None:
-        """Print the stories of the tasks that are waited for."""
-        waits = [*self._awaited, *(task for tasks in self._sets for task in tasks.live.copy())]
-        lines = [f"  {task.story()}" for task in waits if not task.finished][:20]
-        sys.stderr.write("\n".join([f"offload: {self._what} {what_happened}. It waits for:", *lines, ""]))
+        tell(self._what, what_happened, self._sets, self._awaited)
 
 
-class Interrupts:
-    """Stands in for Python's handler of SIGINT while the main thread waits.
-
-    Python's own raises `KeyboardInterrupt` wherever the thread is, also between two steps of the engine that belong
-    together. This one does so in bodies; elsewhere it notes the interrupt, which the wait raises between tasks. A
-    handler that the program has installed itself is left alone.
-    """
-
-    __slots__ = ("_former", "_scope", "struck")
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._former: Any = None
-        self.struck = False
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is _MAIN and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._former = signal.signal(signal.SIGINT, self._strike)
-
-    def __exit__(self, *_: object) -> None:
-        if self._former is not None:
-            signal.signal(signal.SIGINT, self._former)
-        self.check()
-
-    def check(self) -> None:
-        """Raise an interrupt that has come."""
-        if self.struck:
-            self.struck = False
-            raise KeyboardInterrupt
-
-    def _strike(self, number: int, frame: FrameType | None) -> None:
-        self.struck = True
-        self._scope.parker.unpark()
-        if self._scope.in_body:
-            signal.default_int_handler(number, frame)
-
-
-_MAIN = threading.main_thread()
+def tell(what: str, what_happened: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
+    """Print the stories of the tasks that are waited for."""
+    waits = [*awaited, *(task for tasks in sets for task in tasks.live.copy())]
+    lines = [f"  {task.story()}" for task in waits if not task.finished][:20]
+    sys.stderr.write("\n".join([f"offload: {what} {what_happened}. It waits for:", *lines, ""]))
 
 
 def may_help_with(task: Task, frame: Frame) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import numpy as np
 import pytest
 
 import offload as omp
-from offload import in_, inout, out
+from offload import from_, in_, inout, out, to
 
 
 class Fulfiller:
@@ -46,14 +47,26 @@ class Fulfiller:
             self.thread.join()
 
 
-def test_kmp_detach_tasks_t1(streams, moment):
-    """openmp/…/kmp_detach_tasks_t1.c: a wait covers the event, whenever it is fulfilled."""
+@pytest.mark.parametrize("wait", ["taskwait", "taskwait depend", "taskgroup", "barrier", "result"])
+def test_kmp_detach_tasks_t1(streams, moment, wait):
+    """openmp/…/kmp_detach_tasks_t1.c: every wait covers the event, whenever it is fulfilled."""
     fulfiller, ran = Fulfiller(moment), []
     fulfiller.start()
-    task = omp.task(detach=fulfiller.event)(lambda: ran.append(fulfiller.inside()))()
-    streams.go()
-    fulfiller.after(task)
-    omp.taskwait()
+    region = omp.taskgroup() if wait == "taskgroup" else contextlib.nullcontext()
+    with region:
+        detachable = omp.task(detach=fulfiller.event, depend=[out(("x",))])
+        task = detachable(lambda: ran.append(fulfiller.inside()))()
+        streams.go()
+        fulfiller.after(task)
+        if wait == "taskwait":
+            omp.taskwait()
+        elif wait == "taskwait depend":
+            omp.taskwait(depend=[in_(("x",))])
+        elif wait == "barrier":
+            omp.barrier()
+        elif wait == "result":
+            task.result()
+    assert fulfiller.event.is_fulfilled
     assert ran == [None]
     assert task.done()
     fulfiller.end()
@@ -127,15 +140,77 @@ def test_task_detach_13(streams, moment):
 
 
 def test_task_detach_7(streams):
-    """libgomp/…/task-detach-7.c: the third task fulfils the second's event, the second the first's."""
-    first, second = omp.Event(), omp.Event()
-    omp.task(detach=first)(lambda: None)()
-    omp.task(detach=second)(first.fulfill)()
-    omp.task(second.fulfill)()
+    """libgomp/…/task-detach-7.c: on each of several threads the third task fulfils the second's event, the second the
+    first's; each thread waits for its own."""
+    found = []
+
+    def chain():
+        first, second = omp.Event(), omp.Event()
+        tasks = [omp.task(detach=first)(lambda: None)(), omp.task(detach=second)(first.fulfill)()]
+        tasks.append(omp.task(second.fulfill)())
+        omp.taskwait()
+        found.append(all(task.done() for task in tasks) and first.is_fulfilled and second.is_fulfilled)
+
     streams.go()
+    threads = [threading.Thread(target=chain) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+
+
+def test_detach_without_workers(alone, moment):
+    """Where the only thread is the one that waits, it runs the body, and whoever fulfils is not on it."""
+    fulfiller, log = Fulfiller(moment), []
+    fulfiller.start()
+    task = omp.task(detach=fulfiller.event, depend=[out(("x",))])(lambda: log.append(1) or fulfiller.inside())()
+    omp.target(depend=[inout(("x",))], nowait=True)(lambda: log.append(2))()
+    omp.task(depend=[in_(("x",))])(lambda: log.append(3))()
+    assert not task.done()
+    fulfiller.after(task)
+    alone.go()
     omp.taskwait()
-    assert first.is_fulfilled
-    assert second.is_fulfilled
+    assert log == [1, 2, 3]
+    fulfiller.end()
+
+
+def test_what_comes_after_a_detached_task(streams, moment):
+    """A detached task leaves nothing behind: later tasks, groups, waits and detached tasks do as ever (llvm#56307)."""
+    streams.go()
+    for _ in range(20):
+        fulfiller, log = Fulfiller(moment), []
+        fulfiller.start()
+        task = omp.task(detach=fulfiller.event)(fulfiller.inside)()
+        fulfiller.after(task)
+        with omp.taskgroup():
+            for number in range(5):
+                omp.task(depend=[inout(("x",))])(log.append)(number)
+        omp.taskwait()
+        assert log == list(range(5))
+        assert task.done()
+        fulfiller.end()
+
+
+def test_device_tasks_follow_the_event(streams, moment):
+    """A region, an update and an exit that depend on a detached task move what it has written by its end."""
+    fulfiller, a = Fulfiller(moment), np.zeros(8)
+    fulfiller.start()
+    omp.target_enter_data(map=[to(a)], nowait=True, depend=[out(a)])
+
+    def body():
+        a.fill(3)
+        fulfiller.inside()
+
+    task = omp.task(detach=fulfiller.event, depend=[inout(a)])(body)()
+    omp.target_update(to=[a], nowait=True, depend=[inout(a)])
+    omp.target(nowait=True, depend=[inout(a)])(lambda a: a.__imul__(2) is None)(a)
+    omp.target_exit_data(map=[from_(a)], nowait=True, depend=[inout(a)])
+    streams.go()
+    fulfiller.after(task)
+    omp.taskwait()
+    assert (a == 6).all()
+    fulfiller.end()
 
 
 def test_detach_if0(streams, moment):

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import from_, in_, inout, out, to, tofrom
+from offload import from_, in_, inout, out, release, to, tofrom
 
 N = 64
+X = ("x",)
+
+
+def nothing(*arrays):
+    pass
 
 
 def on_device(device=None):
@@ -19,14 +24,20 @@ def on_device(device=None):
 
 
 def test_task_if(streams):
-    """4.5/task/test_task_if.c: task if(0) completes before the encountering task goes on."""
+    """4.5/task/test_task_if.c: task if(0) completes, on the same thread, before the encountering task goes on."""
     value = [1]
     streams.go()
+
+    def add():
+        assert omp.is_initial_device()
+        assert threading.get_ident() == encountering
+        value.append(value[-1] + 2)
+
+    encountering = threading.get_ident()
     for _ in range(5):
-        omp.task(if_=False)(lambda: value.append(value[-1] + 2))()
+        assert omp.task(if_=False)(add)().done()
         value.append(value[-1] * 2)
     assert value[-1] == 2 * (2 * (2 * (2 * (2 * 3 + 2) + 2) + 2) + 2)
-    assert omp.task(if_=False)(omp.is_initial_device)().result()
 
 
 def test_task_target(streams):
@@ -53,9 +64,11 @@ def test_task_target(streams):
 
 
 @pytest.mark.parametrize("first", [out, inout])
-def test_depend_out_in(streams, first):
-    """4.5/…/test_target_teams_distribute_depend_out_in.c: the reader follows the writer on the same item."""
+def test_depend_out_in(streams, gates, probe, first):
+    """4.5/…/test_target_teams_distribute_depend_out_in.c: the reader follows the writer on the same item: d == 3x,
+    though the writer is held up and the reader is not."""
     a, b, c, d = np.arange(N), np.arange(N), np.zeros(N), np.zeros(N)
+    gate = gates()
 
     def produce(a, b, c):
         on_device()
@@ -65,41 +78,88 @@ def test_depend_out_in(streams, first):
         on_device()
         d += c + b
 
-    omp.target(nowait=True, map=[to("a"), to("b"), tofrom("c")], depend=[first("c")])(produce)(a, b, c)
-    omp.target(nowait=True, map=[to("c"), to("b"), tofrom("d")], depend=[in_("c")])(consume)(c, b, d)
+    writer = omp.target(nowait=True, map=[to("a"), to("b"), tofrom("c")], depend=[first("c"), gate.after])
+    reader = omp.target(nowait=True, map=[to("c"), to("b"), tofrom("d")], depend=[in_("c")])
+    writer(produce)(a, b, c)
+    task = reader(consume)(c, b, d)
     streams.go()
+    probe()
+    assert not task.done()
+    gate.open()
     omp.taskwait()
     assert (d == 3 * np.arange(N)).all()
 
 
 @pytest.mark.parametrize("first", [out, inout])
 @pytest.mark.parametrize("second", [out, inout])
-def test_depend_out_out(streams, first, second):
+def test_depend_out_out(streams, gates, probe, first, second):
     """4.5/…_depend_out_out.c: all four pairs of out and inout are ordered."""
-    c = np.zeros(N)
-    omp.target(nowait=True, depend=[first(c)])(lambda c: on_device() or c.fill(3))(c)
-    omp.target(nowait=True, depend=[second(c)])(lambda c: on_device() or c.__imul__(5) is None)(c)
+    c, gate = np.zeros(N), gates()
+    omp.target(nowait=True, depend=[first(c), gate.after])(lambda c: on_device() or c.fill(3))(c)
+    task = omp.target(nowait=True, depend=[second(c)])(lambda c: on_device() or c.__imul__(5) is None)(c)
     streams.go()
+    probe()
+    assert not task.done()
+    gate.open()
     omp.taskwait()
     assert (c == 15).all()
 
 
-def test_depend_array_section(streams):
-    """4.5/…_depend_array_section.c: the same section twice is the same storage; one that shares a byte is ordered."""
-    c = np.zeros(N)
-    for chosen in (c[0:N], c[0:N], c[N // 2 :], c[1::2], c):
-        omp.task(depend=[out(chosen)])(lambda: c.__setitem__(slice(None), 2 * c + 1))()
+def test_depend_array_section(streams, gates, probe):
+    """4.5/…_depend_array_section.c: the same section twice is the same storage; one that shares an element is ordered
+    after it, on the host and on a device, and one that shares none is not."""
+    c, gate = np.zeros(N), gates()
+    sections = [c[0:N], c[0:N], omp.section(c, (N // 2, N // 2)), c[1::2], c]
+    omp.task(depend=[out(c[::2]), gate.after])(nothing)()
+
+    def step(c, number):
+        c *= 3
+        c += number
+
+    tasks = []
+    for number, chosen in enumerate(sections):
+        if number % 2:
+            tasks.append(omp.task(depend=[out(chosen)])(step)(c, number))
+        else:
+            tasks.append(omp.target(nowait=True, map=[tofrom("c")], depend=[out(chosen)])(step)(c, number))
     streams.go()
+    probe()
+    assert not any(task.done() for task in tasks)
+    gate.open()
     omp.taskwait()
-    assert (c == 31).all()
+    expected = 0
+    for number in range(len(sections)):
+        expected = 3 * expected + number
+    assert (c == expected).all()
+    even = gates(out(c[::2]))
+    omp.task(depend=[out(c[1::2])])(nothing)().result()
+    assert not even.task.done()
+    even.open()
 
 
-def test_depend_in_in(streams):
-    """4.5/…_depend_in_in.c: readers are not ordered among each other: two that meet in the middle both run."""
+def test_depend_in_in(streams, gates):
+    """4.5/…_depend_in_in.c: readers are not ordered among each other: those that can begin do, on host and device."""
+    a, gate, read = np.zeros(N), gates(), []
+    omp.task(depend=[out(a)])(lambda: a.fill(1))()
+    first = omp.task(depend=[in_(a), gate.after])(lambda: read.append(("first", a.sum())))()
+    first_region = omp.target(nowait=True, map=[to("a")], depend=[in_("a"), gate.after])(lambda a: None)(a)
+    streams.go()
+    omp.task(depend=[in_(a)])(lambda: read.append(("second", a.sum())))().result()
+    omp.target(nowait=True, map=[to("a")], depend=[in_("a")])(lambda a: read.append(("region", float(a.sum()))))(
+        a
+    ).result()
+    assert not first.done()
+    assert not first_region.done()
+    gate.open()
+    omp.taskwait()
+    assert read == [("second", N), ("region", N), ("first", N)]
+
+
+def test_readers_run_at_the_same_time(streams):
+    """Two readers that meet in the middle both run, where there are two threads to run them."""
     a = np.zeros(N)
     several = len(omp.current_runtime().engine.threads) > 1
     meeting = threading.Barrier(2, timeout=60) if several else None
-    omp.task(depend=[out(a)])(lambda: a.fill(1))()
     read = []
 
     def reader():
@@ -111,16 +171,16 @@ def test_depend_in_in(streams):
         omp.task(depend=[in_(a)])(reader)()
     streams.go()
     omp.taskwait()
-    assert read == [N, N]
+    assert read == [0, 0]
 
 
 def test_nowait(streams):
     """4.5/…/test_target_teams_distribute_nowait.c: 16 nowait regions, taskwait the only synchronisation."""
     work = np.zeros((16, N))
-    for row in range(16):
-        omp.target(nowait=True)(lambda w: on_device() or w.__iadd__(1) is None)(work[row])
+    tickets = [omp.target(nowait=True)(lambda w: on_device() or w.__iadd__(1) is None)(row) for row in work]
     streams.go()
     omp.taskwait()
+    assert all(ticket.done() for ticket in tickets)
     assert work.sum() == 16 * N
 
 
@@ -150,25 +210,22 @@ def test_scalars_are_captured_at_the_call(streams):
     assert (a == np.arange(8)).all()
 
 
-def test_taskdep_if0_2(streams):
-    """openmp/…/taskdep_if0_2.c: an undeferred task waits for its predecessors, and successors wait for it."""
-    log = []
-    omp.task(depend=[out(("x",))])(lambda: log.append(1))()
-    omp.task(depend=[inout(("x",))], if_=False)(lambda: log.append(2))()
+def test_taskdep_if0_2(streams, gates):
+    """openmp/…/taskdep_if0_2.c: an undeferred task, or region, waits for its predecessors, and successors for it."""
+    log, gate, a = [], gates(out(X)), np.zeros(N)
+    fulfiller = threading.Thread(target=lambda: log.append(1) or gate.open())
+    omp.task(fulfiller.start)()
+    streams.go()
+    task = omp.task(depend=[inout(X)], if_=False)(lambda: log.append(2))()
     assert log == [1, 2]
-    omp.task(depend=[in_(("x",))])(lambda: log.append(3))()
-    streams.go()
-    omp.taskwait()
-    assert log == [1, 2, 3]
-
-
-def test_undeferred_regions_follow(streams):
-    """A synchronous region with depend first waits for its predecessors."""
-    a = np.zeros(N)
-    streams.go()
+    assert task.done()
+    omp.task(depend=[in_(X)])(lambda: log.append(3))()
     omp.task(depend=[out(a)])(lambda: a.fill(1))()
     omp.target(depend=[inout(a)])(lambda a: on_device() or a.__iadd__(1) is None)(a)
     assert (a == 2).all()
+    omp.taskwait()
+    assert log == [1, 2, 3]
+    fulfiller.join()
 
 
 def test_taskwait_depend_in(streams):
@@ -220,83 +277,48 @@ def test_multiple_edges(streams):
     assert task.dependencies == ()
 
 
-def test_taskwait_is_not_for_descendants(streams):
-    """taskwait waits for children, not for their children; a taskgroup waits for both."""
-    gate, log = omp.Event(), []
-    streams.go()
-
-    def outer(event):
-        omp.task(detach=event)(lambda: None)()
-
-    omp.task(outer)(gate)
-    omp.taskwait()
-    log.append("waited")
-    gate.fulfill()
-
-    late, entered = omp.Event(), threading.Event()
-
-    def fulfil():
-        entered.wait()
-        log.append("fulfilled")
-        late.fulfill()
-
-    thread = threading.Thread(target=fulfil)
-    thread.start()
-    with omp.taskgroup():
-        omp.task(outer)(late)
-        omp.task(entered.set)()
-    log.append("group")
-    thread.join()
-    assert log == ["waited", "fulfilled", "group"]
-
-
-def test_taskgroup_is_not_for_earlier_tasks(streams):
-    """A taskgroup does not wait for tasks generated before it."""
-    gate = omp.Event()
-    before = omp.task(detach=gate)(lambda: None)()
-    streams.go()
-    with omp.taskgroup():
-        inner = omp.target(nowait=True)(on_device)()
-    assert inner.done()
-    assert not before.done()
-    gate.fulfill()
-    omp.taskwait()
-
-
-def test_dependences_are_between_siblings(streams):
-    """Tasks of different generating tasks are not ordered, whatever items they name."""
-    gate = omp.Event()
-    held = omp.task(depend=[out(("x",))], detach=gate)(lambda: None)()
-
-    def outer():
-        omp.task(depend=[inout(("x",))])(lambda: None)().result()
-
-    streams.go()
-    assert omp.task(outer)().result() is None
-    assert not held.done()  # the inner task has run although it names the same item
-    gate.fulfill()
-    omp.taskwait()
-
-
 def test_target_depend_dag(streams):
-    """aomp/…/target_depend_dag.cpp: a DAG of nowait enter, compute and exit over all devices, by tokens."""
-    count = omp.get_num_devices()
-    arrays = [np.zeros(N) for _ in range(count)]
-    for device, a in enumerate(arrays):
-        token = ("device", device)
-        omp.target_enter_data(map=[to(a)], device=device, nowait=True, depend=[out(token)])
-        for step in range(4):
-            depend = [inout(token), in_(("step", step - 1)), out(("step", step, device))]
+    """aomp/…/target_depend_dag.cpp: a DAG of nowait enter, compute and exit over all devices from one thread, by
+    tokens; a step reads what a neighbour, on another device, computed in the step before; a barrier collects all."""
+    count, steps = max(2, omp.get_num_devices()), 4
+    rows = [np.full(N, float(number + 1)) for number in range(count)]
+    inputs = [np.zeros(N) for _ in range(count)]
+    where = [number % omp.get_num_devices() for number in range(count)]
+    tasks = []
 
-            def compute(a, device=device):
-                on_device(device)
-                a += 1
+    def compute(row, from_left, device):
+        on_device(device)
+        row *= 2
+        row += from_left
 
-            omp.target(device=device, nowait=True, depend=depend)(compute)(a)
-        omp.target_exit_data(map=[from_(a)], device=device, nowait=True, depend=[inout(token)])
+    for number, row in enumerate(rows):
+        clauses = {"device": where[number], "nowait": True, "depend": [out(("row", number))]}
+        tasks.append(omp.target_enter_data(map=[to(row), to(inputs[number])], **clauses))
+    for _ in range(steps):
+        for number, row in enumerate(rows):
+            clauses = {"device": where[number], "nowait": True, "depend": [in_(("row", number)), out(("host", number))]}
+            tasks.append(omp.target_update(from_=[row], **clauses))
+        for number in range(count):
+            left = (number - 1) % count
+            exchange = omp.task(depend=[in_(("host", left)), out(("input", number))])
+            tasks.append(exchange(np.copyto)(inputs[number], rows[left]))
+        for number, row in enumerate(rows):
+            clauses = {"device": where[number], "nowait": True}
+            moved = [inout(("input", number))]
+            tasks.append(omp.target_update(to=[inputs[number]], depend=moved, **clauses))
+            depend = [in_(("input", number)), inout(("row", number))]
+            tasks.append(omp.target(depend=depend, **clauses)(compute)(row, inputs[number], where[number]))
+    for number, row in enumerate(rows):
+        clauses = {"device": where[number], "nowait": True}
+        depend = [inout(("row", number), ("host", number))]
+        tasks.append(omp.target_exit_data(map=[from_(row), release(inputs[number])], depend=depend, **clauses))
     streams.go()
-    omp.taskwait()
-    assert all((a == 4).all() for a in arrays)
+    omp.barrier()
+    assert all(task.done() for task in tasks)
+    expected = np.arange(1.0, count + 1)
+    for _ in range(steps):
+        expected = 2 * expected + np.roll(expected, 1)
+    assert [row.tolist() for row in rows] == [[value] * N for value in expected]
 
 
 def test_deep_chains(streams):

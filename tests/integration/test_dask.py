@@ -1,6 +1,7 @@
 """Recorded graphs under Dask: order, gates that hold no worker, failures, and what is refused."""
 
 import threading
+from concurrent.futures import Future
 from functools import partial
 
 import dask
@@ -11,6 +12,7 @@ from dask.task_spec import Task as DaskTask
 from distributed import Client, LocalCluster
 
 import offload as omp
+from offload.views import summary
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -680,3 +682,189 @@ def test_visualize(sim, tmp_path):
         log.task("a")
     dask.visualize(graph, filename=str(tmp_path / "g"), format="svg")
     assert (tmp_path / "g.svg").exists()
+
+
+# -- what else a directive may be ------------------------------------------------------------------
+
+
+class Overlap:
+    """How many bodies are at work at a time."""
+
+    def __init__(self):
+        self.inside, self.most = [], []
+
+    def body(self):
+        self.inside.append(1)
+        self.most.append(len(self.inside))
+        threading.Event().wait(0.001)  # a chance for others to come in
+        self.inside.pop()
+
+
+def test_exclusion(sim, compute):
+    """Nodes with mutexinoutset of an item run one at a time, in any order; those that stand in line hold no worker."""
+    overlap, log = Overlap(), Log()
+    with omp.record(execute=False) as graph:
+        log.task("before", depend=[omp.out(("x",))])
+        for number in range(12):
+            items = [("x",)] if number % 3 else [("x",), ("y",)]
+            omp.task(depend=[omp.mutexinoutset(*items)])(overlap.body)()
+        log.task("after", depend=[omp.in_(("x",))])
+    assert {edge.kind for edge in graph.edges} == {"set"}
+    for _ in range(2):
+        overlap.most.clear()
+        compute(graph)
+        assert overlap.most == [1] * 12
+    assert log.entries == ["before", "after"] * 2
+
+
+def test_exclusion_while_an_event_is_open(sim, parallel):
+    """A detached node has the others' mutex until its event is fulfilled, by a node that is free to run."""
+    event, log = omp.Event(), Log()
+    with omp.record(execute=False) as graph:
+        log.task("gate", detach=event, depend=[omp.mutexinoutset(("x",))])
+        for _ in range(8):
+            log.task("other", depend=[omp.mutexinoutset(("x",))])
+
+        def fulfill():
+            log.entries.append("fulfil")
+            event.fulfill()
+
+        omp.task(fulfill)()
+    for _ in range(2):
+        log.entries.clear()
+        parallel(graph)
+        entries = log.entries
+        assert len(entries) == 10
+        between = entries[entries.index("gate") + 1 : entries.index("fulfil")]  # none if it was fulfilled before
+        assert "other" not in between
+
+
+def test_inoutset(sim):
+    """Nodes with inoutset of an item are not ordered among each other, and are towards others."""
+    meeting, log = threading.Barrier(2, timeout=PATIENCE_S), Log()
+    with omp.record(execute=False) as graph:
+        log.task("before", depend=[omp.out(("x",))])
+        for _ in range(2):
+            omp.task(depend=[omp.inoutset(("x",))])(meeting.wait)()
+        log.task("after", depend=[omp.in_(("x",))])
+    graph.compute("threads", num_workers=2)
+    assert log.entries == ["before", "after"]
+    assert {(edge.source.index, edge.target.index) for edge in graph.edges} == {(0, 1), (0, 2), (1, 3), (2, 3)}
+
+
+def test_all_memory_depend_objects_and_empty_tasks(sim, compute):
+    """all_memory, a depobj as it was at the call, and taskwait(nowait=True) order nodes."""
+    log, item = Log(), omp.depobj(omp.out(("x",)))
+    with omp.record(execute=False) as graph:
+        log.task("a", depend=[item])
+        log.task("b", depend=[omp.out(("y",))])
+        log.task("all", depend=[omp.out(omp.all_memory)])
+        item.update("in")
+        omp.taskwait(depend=[omp.in_(("y",)), omp.out(("z",))], nowait=True)
+        log.task("c", depend=[omp.in_(("z",))])
+        log.task("d", depend=[item])
+    item.destroy()
+    for _ in range(2):
+        log.entries.clear()
+        compute(graph)
+        assert sorted(log.entries[:2]) == ["a", "b"]
+        assert log.entries[2] == "all"
+        assert sorted(log.entries[3:]) == ["c", "d"]
+
+
+def test_the_end_of_a_taskgroup_waits_for_descendants(sim, compute):
+    """What follows a taskgroup runs after all that its tasks have generated; what is beside it does not wait."""
+    latch, log = threading.Event(), Log()
+
+    @omp.task
+    def inner():
+        wait_for(latch)
+        log.entries.append("inner")
+
+    @omp.task
+    def outer():
+        omp.task(inner)()
+
+    with omp.record(execute=False) as graph:
+        omp.task(depend=[omp.out(("x",))])(lambda: None)()
+        with omp.taskgroup():
+            outer()
+            with omp.taskgroup():
+                log.task("first")
+            log.task("second")
+            omp.task(latch.set)()
+        log.task("after")
+    for _ in range(2):
+        latch.clear()
+        log.entries.clear()
+        compute(graph)
+        assert log.entries[-1] == "after"
+        assert sorted(log.entries) == ["after", "first", "inner", "second"]
+        assert log.before("first", "second")
+
+
+def test_a_failure_under_a_taskgroup(sim, compute):
+    """If what a task of a taskgroup generated fails, what follows the group does not run, and the failure is raised."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        with omp.taskgroup():
+            omp.task(lambda: omp.task(lambda: 1 / 0)() and None)()
+        log.task("after")
+    with pytest.raises(ExceptionGroup) as caught:
+        compute(graph)
+    assert [type(error) for error in caught.value.exceptions] == [ZeroDivisionError]
+    assert log.entries == []
+
+
+def test_cancelling_a_taskgroup(compute):
+    """A node that cancels its taskgroup discards the others of it that have not begun; what follows the group runs."""
+    log = Log()
+
+    def cancel():
+        log.entries.append("cancels")
+        omp.cancel("taskgroup")
+
+    with omp.Runtime("none", num_threads=2, check=True, env={"OMP_CANCELLATION": "true"}):
+        with omp.record(execute=False) as graph:
+            with omp.taskgroup():
+                omp.task(depend=[omp.out(("x",))])(cancel)()
+                log.task("discarded", depend=[omp.in_(("x",))])
+            log.task("after")
+        for _ in range(2):
+            log.entries.clear()
+            compute(graph)
+            assert log.entries == ["cancels", "after"]
+    assert [node.state for node in graph.tasks if node.name == "discarded"] == ["cancelled"]
+    assert "1 not run" in summary(graph)
+
+
+def test_final_tasks_and_priorities(sim, compute):
+    """A final node's tasks run at once, on its thread; a priority changes nothing that can be seen."""
+    log = []
+
+    @omp.task(final=True, priority=3)
+    def last():
+        omp.task(lambda: log.append((omp.in_final(), threading.get_ident())))()
+        log.append((omp.in_final(), threading.get_ident()))
+
+    with omp.record(execute=False) as graph:
+        last()
+    compute(graph)
+    assert len({ident for _, ident in log}) == 1
+    assert [final for final, _ in log] == [True, True]
+
+
+def test_the_synchronous_scheduler_waits_for_a_future(sim):
+    """Under Dask's own synchronous scheduler an event that a future fulfils is waited for, whoever refers to it."""
+    event, future, log = omp.Event(), Future(), Log()
+
+    @omp.task(detach=event, depend=[omp.out(("x",))])
+    def gate():
+        event.fulfill_on(future)
+        threading.Timer(0.01, future.set_result, [None]).start()
+
+    with omp.record(execute=False) as graph:
+        gate()
+        omp.task(depend=[omp.in_(("x",))])(lambda: log.entries.append(event.is_fulfilled))()
+    dask.compute(graph, scheduler="synchronous")
+    assert log.entries == [True]

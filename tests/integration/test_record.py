@@ -272,6 +272,49 @@ def test_views(sim, tmp_path):
         graph.visualize(tmp_path / "g.bmp")
 
 
+def test_views_of_sets_and_of_what_was_cancelled(tmp_path):
+    """Pictures draw edges of kind "set" in their own way, and show a discarded task as one that did not run."""
+    with omp.Runtime("none", num_threads=0, env={"OMP_CANCELLATION": "true"}):
+        with omp.record() as graph, omp.taskgroup():
+            step.options(depend=[omp.out(("x",))])()
+            step.options(depend=[omp.inoutset(("x",))])()
+            step.options(depend=[omp.mutexinoutset(("x",))])()
+            omp.task(depend=[omp.out(("y",))])(lambda: omp.cancel("taskgroup"))()
+            step.options(depend=[omp.in_(("y",)), omp.in_(omp.section(np.zeros(4), (0, 2)))], name="lost")()
+        omp.taskwait()
+    assert {edge[:3] for edge in edges(graph)} == {
+        (0, 1, "set"), (1, 2, "set"), (3, 4, "flow"), (2, 5, "wait"), (4, 5, "wait")
+    }  # fmt: skip
+    assert graph.tasks[4].state == "cancelled"
+    assert graph.tasks[5].state == "complete"
+    text = io.StringIO()
+    Console(file=text, width=200).print(graph)
+    assert "⊘ cancelled" in text.getvalue()
+    assert "5 done, 1 not run" in text.getvalue()
+    graph.visualize(tmp_path / "g.svg")
+    svg = (tmp_path / "g.svg").read_text()
+    assert "set: (&#x27;x&#x27;,)" in svg or "set: ('x',)" in svg
+    assert "inoutset, mutexinoutset" in svg  # the legend
+    graph.visualize(tmp_path / "g.dot")
+    dot = (tmp_path / "g.dot").read_text()
+    assert dot.count("set: ('x',)") == 2
+    assert "cancelled" in dot
+
+
+def test_all_memory_and_depend_objects(sim):
+    """The edges of all_memory name it; those of a depobj name its list item."""
+    x = np.zeros(4)
+    with omp.record(execute=False) as graph:
+        step.options(depend=[omp.depobj(omp.out(x))])()
+        step.options(depend=[omp.inout(omp.all_memory)])()
+        omp.taskwait(depend=[omp.in_(x)], nowait=True)
+    assert directives(graph) == ["task", "task", "taskwait"]
+    assert [(edge.source.index, edge.target.index, edge.kind, edge.item) for edge in graph.edges] == [
+        (0, 1, "flow", "all_memory"),
+        (1, 2, "flow", "float64[4]"),
+    ]
+
+
 def test_recording_twice_is_an_error(sim):
     """A region records one graph at a time, and another afterwards."""
     with omp.record(execute=False), pytest.raises(omp.UsageError), omp.record():

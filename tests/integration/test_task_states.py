@@ -35,18 +35,23 @@ def test_a_dependent_of_a_failure_is_not_run() -> None:
 
 
 def test_bodies_that_run_nothing_when_called_are_refused() -> None:
-    """Coroutine and generator functions cannot be bodies, and are refused where they are decorated."""
+    """Generators cannot be bodies, coroutines no target bodies; they are refused where they are decorated."""
 
     async def coroutine() -> None:
         raise AssertionError
+
+    async def asynchronous() -> Any:
+        yield
 
     def generator() -> Any:
         yield
 
     for decorate in (omp.task, omp.target, omp.task(name="x")):
-        for body in (coroutine, generator):
+        for body in (generator, asynchronous):
             with pytest.raises(omp.UnsupportedError, match=body.__name__):
                 decorate(body)
+    with pytest.raises(omp.UnsupportedError, match=coroutine.__name__):
+        omp.target(coroutine)
 
 
 def test_a_task_cannot_wait_for_itself() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offload as omp
-from offload import DependError, DeviceMemoryError, in_, inout, tofrom
+from offload import DependError, DeviceMemoryError, depobj, in_, inout, inoutset, mutexinoutset, tofrom
 
 N_ARRAYS = 4
 
@@ -28,8 +29,11 @@ def leaves(error):
 
 operation = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from(["task", "target", "detach", "stream", "big", "enter"]),
+        "kind": st.sampled_from(
+            ["task", "task", "target", "detach", "stream", "future", "nested", "group", "edge", "big", "enter"]
+        ),
         "writes": st.integers(0, N_ARRAYS - 1),
+        "type": st.sampled_from(["inout", "inout", "mutexinoutset", "inoutset"]),
         "reads": st.lists(st.integers(0, N_ARRAYS - 1), max_size=2),
         "fails": st.sampled_from([False, False, False, True]),
     }
@@ -39,8 +43,13 @@ operation = st.fixed_dictionaries(
 def generate(op, number, arrays, ran):
     """Generate the task of one operation; return it."""
     y = arrays[op["writes"]]
-    depend = [inout(y), *(in_(arrays[k]) for k in op["reads"])]
+    written = depobj(inout(y))
+    written.update(op["type"])
+    depend = [written, *(in_(arrays[k]) for k in op["reads"])]
     kind = op["kind"]
+    if kind == "edge":  # cannot exclude
+        depend[0] = inoutset(y) if op["type"] == "inoutset" else inout(y)
+        return omp.taskwait(nowait=True, depend=depend)
 
     def body(*_):
         ran.append(number)
@@ -56,12 +65,30 @@ def generate(op, number, arrays, ran):
         return omp.target_enter_data(map=[omp.alloc(np.zeros(size, "u1"))], depend=depend, nowait=True)
     if kind == "task":
         return omp.task(depend=depend)(body)()
+    if kind in ("nested", "group"):
+
+        def outer():
+            inner = [inout(("inner",))]
+            if kind == "group":
+                with omp.taskgroup():
+                    omp.task(depend=inner)(body)()
+                    omp.task(depend=inner)(lambda: None)()
+            else:
+                omp.task(depend=inner)(body)()
+                omp.task(depend=inner)(lambda: None)()
+                omp.taskwait()
+
+        return omp.task(depend=depend)(outer)()
     event = omp.Event()
 
     def begin():
         body()
         if kind == "stream":
             event.fulfill_on(omp.current_stream())
+        elif kind == "future":
+            future = Future()
+            event.fulfill_on(future)
+            future.set_result(None)
         else:
             event.fulfill()
 
@@ -70,16 +97,19 @@ def generate(op, number, arrays, ran):
 
 def expectations(program):
     """Return for each task None, ``"own"`` (it fails by itself) or ``"poisoned"``."""
-    last_writer, readers, expected = {}, {}, []
-    for number, op in enumerate(program):
-        before = {last_writer[k] for k in (op["writes"], *op["reads"]) if k in last_writer}
-        before |= readers.get(op["writes"], set())
-        own = op["fails"] or op["kind"] == "big"
-        expected.append("poisoned" if any(expected[other] for other in before) else "own" if own else None)
-        for k in op["reads"]:
-            readers.setdefault(k, set()).add(number)
-        last_writer[op["writes"]] = number
-        readers[op["writes"]] = set()
+    earlier, expected = [], []
+    for op in program:
+        kind = "inout" if op["kind"] == "edge" and op["type"] == "mutexinoutset" else op["type"]
+        items = [(op["writes"], kind), *((k, "in") for k in op["reads"])]
+        own = (op["fails"] and op["kind"] != "edge") or op["kind"] == "big"
+        is_poisoned = any(
+            bad and k == other and (kind != before or kind == "inout")
+            for olds, bad in zip(earlier, expected, strict=True)
+            for other, before in olds
+            for k, kind in items
+        )
+        expected.append("poisoned" if is_poisoned else "own" if own else None)
+        earlier.append(items)
     return expected
 
 
@@ -89,17 +119,19 @@ def check(program, tasks, ran, caught):
     for number, (op, task) in enumerate(zip(program, tasks, strict=True)):
         assert task.done()
         failure = task.exception()
-        runs_body = op["kind"] not in ("big", "enter") and expected[number] != "poisoned"
+        runs_body = op["kind"] not in ("big", "enter", "edge") and expected[number] != "poisoned"
         assert (number in ran) == runs_body
         if expected[number] is None:
             assert failure is None
             assert task.state == "complete"
         elif expected[number] == "poisoned":
             assert isinstance(failure, DependError)
-            assert isinstance(failure.__cause__, (InjectedError, DeviceMemoryError))
+            assert isinstance(failure.__cause__, (InjectedError, DeviceMemoryError, ExceptionGroup))
         else:
-            assert isinstance(failure, DeviceMemoryError if op["kind"] in ("big", "enter") else InjectedError)
-    roots = {id(task.exception()) for number, task in enumerate(tasks) if expected[number] == "own"}
+            own = DeviceMemoryError if op["kind"] in ("big", "enter") else InjectedError
+            assert all(isinstance(leaf, own) for leaf in leaves(failure))
+    failures = [task.exception() for number, task in enumerate(tasks) if expected[number] == "own"]
+    roots = {id(leaf) for failure in failures for leaf in leaves(failure)}
     assert set(map(id, leaves(caught) if caught else [])) == roots
 
 
@@ -124,6 +156,8 @@ def test_failures_poison_their_dependents_only(num_threads, seeded, program, see
         except BaseExceptionGroup as error:
             caught = error
         check(program, tasks, ran, caught)
+        again = omp.task(depend=[mutexinoutset(*arrays), inout(("inner",))])(lambda: "ran")()
+        assert again.result() == "ran"  # mutexes are free, and failures that have been seen poison nothing
         omp.target_exit_data(map=[omp.release(entry.host) for entry in place.table.entries()])
     del tasks, caught
     if place.device.live_nbytes():

@@ -1,5 +1,7 @@
 """Clauses are checked when they are made; constructs refuse what they do not take."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -14,22 +16,72 @@ from offload.clauses import (
     check_priority,
     symbolic,
 )
-from offload.dependences import check_depend
+from offload.dependences import check_depend, check_depend_now
 from offload.errors import ClauseError, DependError, EventError
+from offload.items import Token, locator
+from offload.tasks.depend import NOWHERE, DependType
 
 A = np.zeros(4)
 
 
+KINDS = (in_, out, inout, omp.mutexinoutset, omp.inoutset)
+
+
 def test_depend_types():
-    """in reads; out and inout write."""
-    assert [kind(A).joins for kind in (in_, out, inout)] == [DependType.IN, None, None]
-    assert in_(A, ("t", 1)).keys == (omp.clauses.locator(A), omp.clauses.locator(("t", 1)))
+    """Each maker has its type; in, mutexinoutset and inoutset are joined by the next task of the type."""
+    assert [kind(A).type for kind in KINDS] == list(DependType)
+    assert [kind(A).joins for kind in KINDS] == [
+        DependType.IN,
+        None,
+        None,
+        DependType.MUTEXINOUTSET,
+        DependType.INOUTSET,
+    ]
+    assert in_(A, ("t", 1)).keys == (locator(A), Token(("t", 1)))
+    assert in_(A).located is NOWHERE
     assert repr(inout(A, "x[0:2]")) == "inout(float64[4], x[0:2])"
+
+
+def test_all_memory():
+    """all_memory has no keys, makes other items redundant, and can only be written."""
+    for kind in (out, inout):
+        assert kind(omp.all_memory).keys is kind(A, omp.all_memory).keys is None
+        assert kind("x", omp.all_memory).resolved({"x": A}).keys is None
+        with pytest.raises(DependError):
+            kind(omp.all_memory, A[2:2])
+    assert repr(out(omp.all_memory)) == "out(all_memory)"
+    assert pickle.loads(pickle.dumps(omp.all_memory)) is omp.all_memory
+    for kind in (in_, omp.mutexinoutset, omp.inoutset):
+        for items in ((omp.all_memory,), (A, omp.all_memory), ("x", omp.all_memory)):
+            with pytest.raises(DependError):
+                kind(*items)
+
+
+def test_depobj():
+    """A depend object is what it is when it is used: updated, the next use has the other type; destroyed, none."""
+    depobj = omp.depobj(inout(A))
+    before = check_depend_now("taskwait", depobj)
+    depobj.update("inoutset")
+    (after,) = check_depend_now("taskwait", depobj)
+    assert [clause.type for clause in (*before, after)] == [DependType.INOUT, DependType.INOUTSET]
+    assert after.keys == before[0].keys
+    everything = omp.depobj(out(omp.all_memory))
+    for wrong, type_ in ((depobj, "sink"), (everything, "in")):
+        with pytest.raises(DependError):
+            wrong.update(type_)
+    assert check_depend_now("taskwait", everything)[0].type is DependType.OUT
+    depobj.destroy()
+    for use in (depobj.destroy, lambda: depobj.update("in"), lambda: check_depend_now("taskwait", depobj)):
+        with pytest.raises(DependError):
+            use()
+    for wrong in (A, "x", depobj, in_("x")):
+        with pytest.raises(DependError):
+            omp.depobj(wrong)
 
 
 def test_depend_errors():
     """No item, an empty section, something that is no location: each is an error."""
-    for kind in (in_, out, inout):
+    for kind in KINDS:
         with pytest.raises(DependError):
             kind()
         with pytest.raises(DependError):
@@ -43,6 +95,8 @@ def test_depend_errors():
             check_depend(wrong)
     assert check_depend(in_(A))[0].keys == check_depend([in_(A)])[0].keys
     assert check_depend(()) == ()
+    with pytest.raises(ClauseError):
+        check_depend_now("taskwait", in_("x"))
 
 
 def test_strings_wait_for_the_call():
@@ -51,8 +105,9 @@ def test_strings_wait_for_the_call():
     assert clause.is_symbolic
     assert clause.keys == ()
     resolved = clause.resolved({"x": A, "n": 2})
-    assert resolved.keys == (omp.clauses.locator(A[:2]), omp.clauses.locator(("t",)))
-    assert in_("name").resolved({"name": "text"}).keys == (omp.clauses.Token("text"),)
+    assert resolved.keys == (locator(A[:2]), Token(("t",)))
+    assert resolved.located is NOWHERE
+    assert in_("name").resolved({"name": "text"}).keys == (Token("text"),)
     with pytest.raises(DependError):
         clause.resolved({"x": A, "n": 0})
     assert symbolic([clause])

@@ -8,8 +8,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from offload.interrupts import Shield
 from offload.tasks.failures import raise_failures
 from offload.tasks.region import Group
+from offload.tasks.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -46,6 +48,7 @@ class Computation:
         self._is_synchronous = is_synchronous
         self._is_over = False
         self._group = Group()  # the nodes' tasks with their descendants
+        self._inner: dict[Group, Group] = {}  # the same for each taskgroup that was recorded
         self._own: set[Task] = set()  # tasks whose every step is for this thread
 
     def start(self, graph: Any, node: Node, then: Callable[[], Any] | None = None) -> None:
@@ -64,28 +67,66 @@ class Computation:
         def end(task: Task) -> None:
             task.seen = True
             self._own.discard(task)
-            if task.failure is None:
+            if task.failure is None or task.state_ is TaskState.CANCELLED:
                 self.values[key] = task.value
             else:
                 self.failures[key] = task.failure
             over()
 
-        self.started.add(key)
-        try:
-            task = None if self._is_over else graph.prepare(node, self.scope.task, self._group)
+        with Shield(self.scope):
+            self.started.add(key)
+            try:
+                group = self._group_for(graph, graph.group_of(node))
+                task = None if self._is_over else graph.prepare(node, self.scope.task, group)
+                if task is not None:
+                    if self._is_synchronous:
+                        task.owner = self.scope.parker
+                        task.special = True
+                        self._own.add(task)
+                    graph.submit(task)
+            except BaseException as error:  # noqa: BLE001  # kept for whoever computes
+                self.failures[key] = error
+                task = None
             if task is not None:
-                if self._is_synchronous:
-                    task.owner = self.scope.parker
-                    task.special = True
-                    self._own.add(task)
-                graph.submit(task)
-        except BaseException as error:  # noqa: BLE001  # kept for whoever computes
-            self.failures[key] = error
-            task = None
-        if task is None:
+                task.add_done_callback(end)
+            elif node in graph.group_ends and key not in self.failures:
+                self._end_group(self._group_for(graph, graph.group_ends[node]), key, over)
+            else:
+                over()
+
+    def _group_for(self, graph: Any, recorded: Group | None) -> Group:
+        """Return what stands in this computation for a taskgroup that was recorded."""
+        if recorded is None or recorded not in graph.groups:
+            return self._group
+        group = self._inner.get(recorded)
+        if group is None:
+            group = Group(self._group_for(graph, recorded.outer))
+            group.waiters = (self.scope.parker.unpark,)
+            group = self._inner.setdefault(recorded, group)  # another thread may have been quicker
+        return group
+
+    def _end_group(self, group: Group, key: Hashable, over: Callable[[], None]) -> None:
+        """Complete the node at which a taskgroup ends, when the descendants of its tasks are complete as well."""
+        tokens = [None]  # whoever takes it completes the node
+
+        def left() -> None:
+            try:
+                tokens.pop()
+            except IndexError:
+                return
+            try:
+                raise_failures(group.failures, "the end of the taskgroup")
+            except BaseException as error:  # noqa: BLE001  # kept for whoever computes
+                self.failures[key] = error
             over()
-        else:
-            task.add_done_callback(end)
+
+        with self.graph.runtime.engine.lock:
+            group.waiters = (*group.waiters, left)
+        if not group.live:
+            left()
+
+    def _is_left(self) -> bool:
+        return not (self._group.live or any(group.live for group in [*self._inner.values()]))
 
     def skips(self, key: Hashable, before: Iterable[Hashable]) -> bool:
         """Tell whether something that the node depends on failed; then the node counts as failed too."""
@@ -99,13 +140,14 @@ class Computation:
         while not done():
             steps = [task for task in self._own.copy() if task.is_ready]
             for task in steps:
-                task.is_ready = False
-                self.graph.advance(task)
+                with Shield(self.scope):
+                    task.is_ready = False
+                    self.graph.advance(task)
             if not steps:
                 self.graph.runtime.engine.wait(
                     self.scope,
                     lambda: done() or any(task.is_ready for task in self._own.copy()),
-                    (self._group,),
+                    (self._group,),  # the inner groups unpark this thread by themselves
                     "the computation of a graph",
                     helps=self._is_synchronous,
                 )
@@ -128,7 +170,7 @@ class Computation:
             errors.append(error)
         self._is_over = True
         try:
-            self.wait(lambda: not self.started and not self._group.live)
+            self.wait(lambda: not self.started and self._is_left())
         finally:
             for task in self._own.copy():  # none, unless the wait was interrupted
                 self.graph.runtime.engine.disown(task)
@@ -136,10 +178,11 @@ class Computation:
 
     def _raise_failures(self, errors: Iterable[BaseException]) -> None:
         errors = {id(error): error for error in errors}.values()
+        failed = [task for group in (self._group, *self._inner.values()) for task in group.failures]
         if not errors:
-            raise_failures(self._group.failures, "the end of the computation")
+            raise_failures(failed, "the end of the computation")
             return
-        for task in self._group.failures:
+        for task in failed:
             task.seen = True
         first, *others = errors
         for other in others:

@@ -127,7 +127,7 @@ class Round(InProcess):
         """Refuse to wait for an event that a later node would have to fulfil on this same thread."""
         task: Task = node.run.task  # type: ignore[union-attr]  # it has just been started
         event = task.event
-        if event is None or event.is_fulfilled or event.point is not None or task.state_ is not TaskState.DETACHED:
+        if event is None or event.is_fulfilled or event.is_promised or task.state_ is not TaskState.DETACHED:
             return
         if threading.get_ident() != self._thread:
             return  # the synchronous scheduler alone runs nodes on the thread that had the graph made

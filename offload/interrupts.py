@@ -1,0 +1,190 @@
+"""Ctrl-C while the main thread runs the library's own steps.
+
+Theory of operation
+-------------------
+Python raises `KeyboardInterrupt` on the main thread wherever that is, also between two steps that belong together: a
+task that has left the queue and not begun, a predecessor that has released one of its successors. Such a task would
+be lost, and every later wait for it would hang. So the main thread runs steps inside of a `Shield`, which puts a
+handler of its own in the place of Python's. In the body of a task it raises as Python's would; elsewhere it notes the
+interrupt and wakes the thread. A wait raises what has been noted between two tasks, the end of the outermost shield at
+the latest.
+
+The order of the steps of a shield leaves no gap: Python looks for signals at calls and at backward jumps, never
+between two assignments, and `signal` itself looks before it changes the handler.
+
+A handler that the program has installed is left alone. Python's own is back after every shield, since others look for it
+(`asyncio.run`, notebooks); a shield costs 0.8 µs.
+
+Rejected: a handler for as long as a runtime is open, for that reason; signals blocked in the meantime, since another
+thread takes them then; a shield around each generation of a plain task, which repairs instead (`Engine.mend`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from signal import SIGINT, default_int_handler
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Protocol
+
+try:  # what is behind the functions of `signal`, which look for a member of an enum: a shield would cost 8 µs
+    from _signal import getsignal, signal  # type: ignore[import-not-found]  # nobody has typed it
+except ImportError:
+    from signal import getsignal, signal
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import Self
+
+
+class Place(Protocol):
+    """Where the main thread is.
+
+    Attributes
+    ----------
+    in_body : bool
+        Whether the code that runs is a body's.
+    parker : Parker
+        What the thread may be parked on.
+    """
+
+    in_body: bool
+    parker: Any
+
+
+class _Main:
+    """What is known of the main thread.
+
+    Attributes
+    ----------
+    ident : int
+    place : Place or None
+        That of the innermost shield.
+    is_struck : bool
+        Whether an interrupt has been noted and nobody has raised it.
+    is_raised : bool
+        Whether one has been raised in a body that has not ended since.
+    """
+
+    __slots__ = ("ident", "is_raised", "is_struck", "place")
+
+    def __init__(self) -> None:
+        self.ident = threading.main_thread().ident
+        self.place: Any = None
+        self.is_struck = self.is_raised = False
+
+    def forked(self) -> None:
+        """Be the thread that forked, which is the child's only one."""
+        self.ident = get_ident()
+
+
+class _Quiet:
+    """The place of steps that neither wait nor run bodies."""
+
+    __slots__ = ("in_body", "parker")
+
+    def __init__(self) -> None:
+        self.in_body = False
+        self.parker = self
+
+    def unpark(self) -> None:
+        """Do nothing: nobody is parked."""
+
+
+_main = _Main()
+_quiet = _Quiet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_main.forked)
+
+
+class Shield:
+    """Keeps an interrupt from being raised inside of a block, but in bodies; on other threads it does nothing.
+
+    Parameters
+    ----------
+    place : Place, optional
+        The scope of the calling thread, where the block may wait or run bodies.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At the end of the block: one came meanwhile, and the block has not raised it itself.
+    """
+
+    __slots__ = ("_in_body", "_is_first", "_is_up", "_outer", "_place")
+
+    def __init__(self, place: Place = _quiet) -> None:
+        self._place = place
+        self._is_up = self._is_first = False
+
+    def __enter__(self) -> Self:
+        main = _main
+        if get_ident() != main.ident:
+            return self
+        outer = main.place
+        if outer is None:
+            if getsignal(SIGINT) is not default_int_handler:
+                return self
+            main.is_struck = main.is_raised = False
+            signal(SIGINT, _strike)  # from here on nothing is raised
+            self._is_first = True
+        place = self._place
+        self._outer = outer
+        self._in_body = place.in_body
+        place.in_body = False
+        main.place = place
+        self._is_up = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_up:
+            return
+        main, outer = _main, self._outer
+        self._place.in_body = self._in_body
+        main.place = outer
+        if outer is None:
+            if getsignal(SIGINT) is _strike:  # else a body has installed another
+                signal(SIGINT, default_int_handler)
+        elif not outer.in_body:
+            return
+        if main.is_struck:
+            main.is_struck = False
+            main.is_raised = outer is not None
+            if not isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt
+
+    @property
+    def is_struck(self) -> bool:
+        """Whether an interrupt has come that the block is to raise."""
+        return self._is_up and _main.is_struck
+
+    def check(self) -> None:
+        """Raise an interrupt that has come."""
+        if self._is_up and _main.is_struck:
+            _main.is_struck = False
+            _main.is_raised = True
+            raise KeyboardInterrupt
+
+
+def ends_body(error: BaseException) -> bool:
+    """Tell whether a body has ended by an interrupt; then the wait that runs the body ends by it too."""
+    main = _main
+    if main.is_raised and isinstance(error, KeyboardInterrupt) and get_ident() == main.ident:
+        main.is_struck, main.is_raised = True, False
+        return True
+    return False
+
+
+def _strike(number: int, frame: FrameType | None) -> None:
+    main = _main
+    place = main.place
+    if place is None:
+        main.is_struck = True
+    elif place.in_body:
+        main.is_struck, main.is_raised = False, True
+        default_int_handler(number, frame)
+    else:
+        main.is_struck = True
+        place.parker.unpark()

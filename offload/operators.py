@@ -1,0 +1,155 @@
+"""Operators of reductions: the built-in ones as a table, and those that `declare_reduction` declares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Operator(NamedTuple):
+    """What a reduction combines with.
+
+    Attributes
+    ----------
+    name : str
+        What the clauses call it.
+    combine : callable
+        Returns the combination of two arrays, or None if it has updated the first in place.
+    initialize : callable
+        Gives a new private array, all zeros, the operator's identity.
+    kinds : str
+        The kinds of dtype that it has a meaning for, as in ``numpy.dtype.kind``; empty: any.
+    """
+
+    name: str
+    combine: Callable[[Any, Any], Any]
+    initialize: Callable[[Any], Any]
+    kinds: str = ""
+
+
+def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], None]:
+    """Return what combines by a ufunc; its result has the dtype of the list item, a truth value's too."""
+
+    def combine(result: Any, private: Any) -> None:
+        ufunc(result, private, out=result, casting="unsafe")
+
+    return combine
+
+
+def _filled_with(value: Any) -> Callable[[Any], None]:
+    return lambda private: private.__setitem__(..., value)
+
+
+def _largest(private: Any) -> None:
+    """Fill an array with the identity of ``min``."""
+    match private.dtype.kind:
+        case "f":
+            private[...] = np.inf
+        case "b":
+            private[...] = True
+        case _:
+            private[...] = np.iinfo(private.dtype).max
+
+
+def _smallest(private: Any) -> None:
+    """Fill an array with the identity of ``max``."""
+    match private.dtype.kind:
+        case "f":
+            private[...] = -np.inf
+        case "b":
+            private[...] = False
+        case _:
+            private[...] = np.iinfo(private.dtype).min
+
+
+_NUMBERS, _ORDERED, _BITS = "biufc", "biuf", "biu"
+
+_BUILT_IN = {
+    operator.name: operator
+    for operator in (
+        Operator("+", _in_place(np.add), _filled_with(0), _NUMBERS),
+        Operator("*", _in_place(np.multiply), _filled_with(1), _NUMBERS),
+        Operator("min", _in_place(np.minimum), _largest, _ORDERED),
+        Operator("max", _in_place(np.maximum), _smallest, _ORDERED),
+        Operator("&", _in_place(np.bitwise_and), lambda private: np.invert(private, out=private), _BITS),
+        Operator("|", _in_place(np.bitwise_or), _filled_with(0), _BITS),
+        Operator("^", _in_place(np.bitwise_xor), _filled_with(0), _BITS),
+        Operator("and", _in_place(np.logical_and), _filled_with(1), _NUMBERS),
+        Operator("or", _in_place(np.logical_or), _filled_with(0), _NUMBERS),
+    )
+}
+
+_declared: dict[str, Operator] = {}
+"""What `declare_reduction` declared: for the process, as mappers are."""
+
+
+def declare_reduction(name: str, combiner: Callable[[Any, Any], Any], initializer: Any = None) -> None:
+    """Declare an operator, by whose name reduction clauses then know it.
+
+    Parameters
+    ----------
+    name : str
+        An identifier, none of the built-in operators ``+ * min max & | ^ and or``. An operator that has been declared
+        before is replaced for constructs that are encountered from now on.
+    combiner : callable
+        ``combiner(a, b)`` returns the combination of two arrays of the list item's shape and dtype, or updates ``a`` in
+        place and returns None; a NumPy ufunc is one. It has to be associative and commutative: which tasks share a
+        private array, and the order of combining, are not fixed.
+    initializer : callable or value, optional
+        The operator's identity: a value that private arrays are filled with, or a function that gets a private array,
+        all zeros, and fills it, or returns what it is to be filled with. None: zeros.
+
+    Raises
+    ------
+    ClauseError
+        The name is a built-in operator or no identifier, or the combiner cannot be called.
+
+    Notes
+    -----
+    *Blocks* never. Holds for the process. OpenMP 5.2, 5.5.11 "declare reduction Directive".
+    """
+    _check_own_name(name)
+    if not callable(combiner):
+        raise ClauseError(
+            f"declare_reduction {name!r}: the combiner is {type(combiner).__name__} {combiner!r:.60}; "
+            "give a function of two arrays that returns their combination"
+        )
+    initialize = _leave if initializer is None else initializer if callable(initializer) else _filled_with(initializer)
+    _declared[name] = Operator(name, combiner, initialize)
+
+
+def _check_own_name(name: Any) -> None:
+    what = None
+    if not isinstance(name, str) or not name.isidentifier():
+        what = "is not an identifier"
+    if name in tuple(_BUILT_IN):
+        what = "is built in"
+    if what is not None:
+        raise ClauseError(f"declare_reduction: {name!r:.40} {what}; choose a name of your own, such as 'closest'")
+
+
+def _leave(_private: Any) -> None:
+    """Leave an array as it is: all zeros."""
+
+
+def find_operator(clause: str, name: Any) -> Operator:
+    """Return the operator of this name.
+
+    Raises
+    ------
+    ClauseError
+        There is none.
+    """
+    found = (_BUILT_IN.get(name) or _declared.get(name)) if isinstance(name, str) else None
+    if found is None:
+        raise ClauseError(
+            f"{clause}: there is no operator {name!r:.40}; use {', '.join([*_BUILT_IN, *_declared])}, "
+            "or a name given to declare_reduction"
+        )
+    return found

@@ -1,0 +1,250 @@
+"""Replay: the tasks of a recorded region made again, without its body and without the tracker.
+
+Theory of operation
+-------------------
+*Counting.* Nothing runs while a replay is wired, so that a task has one counter a predecessor and none for a producer
+(see `offload.tasks.engine`), and no list is looked at twice. Plain tasks are wired from lists of positions. Where a
+special task takes part (on a stream, or with an event), the engine wires, as it does for tasks that are generated.
+
+*Events* serve one task at a time, so that a replay first waits until no task is left of the run before it, and then
+arms them again. Without events any number of replays may be in flight.
+
+Rejected: tasks kept from one replay to the next (they are what a user holds, and two replays would need two sets);
+counting down without tasks (a failure, a cancellation and a hang are told by tasks).
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from contextlib import nullcontext
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from offload.compiling import Plan
+from offload.errors import RuntimeClosedError, UsageError
+from offload.interrupts import Shield
+from offload.tasks.engine import MANY_LIVE
+from offload.tasks.region import Group, Inherited
+from offload.tasks.task import Task, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.events.event import Event
+    from offload.graphs import TaskGraph
+    from offload.runtime import Runtime
+    from offload.tasks.engine import Engine
+    from offload.tasks.region import Frame
+    from offload.tasks.scope import Scope
+
+
+_MANY = 1024
+"""Tasks from which on the cyclic collector is held while they are made."""
+
+
+class Replay:
+    """What a region generated, ready to be generated again.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What was recorded; not kept.
+    group : Group or None
+        The taskgroup that the region was in.
+
+    Attributes
+    ----------
+    is_broken : bool
+        Whether a task of the recording failed, so that the region has to be recorded again.
+    """
+
+    def __init__(self, graph: TaskGraph, group: Group | None) -> None:
+        self.runtime: Runtime = graph.runtime
+        self.is_broken = False
+        self._events: list[Event] = graph.events
+        self._lock = threading.Lock()  # two replays do not both find the events free
+        self._run: list[ref[Task]] = []  # the tasks of the last run, where there are events
+        plan = Plan(graph, group)
+        self._outer_groups = plan.outer_groups
+        self._regions = list(plan.regions)
+        self._steps = plan.steps
+        self._single = [(at, after[0]) for at, after in enumerate(plan.after) if len(after) == 1]
+        self._several = [(at, itemgetter(*after)) for at, after in enumerate(plan.after) if len(after) > 1]
+        self._special = plan.special
+        self._sources = plan.sources
+        self._regions_of = plan.regions_of if len(self._regions) > 1 else None
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self._steps)
+
+    # -- the recording, while its tasks are not complete -----------------------------------------------
+    def follow(self, tasks: Sequence[Task]) -> None:
+        """Note the tasks of the recording, which may still run, and of which none must fail."""
+        if self._events:
+            self._run = [ref(task) for task in tasks]
+        for task in tasks:
+            if task.finished:
+                self._note(task)
+            else:
+                task.add_done_callback(self._note)
+
+    def _note(self, task: Task) -> None:
+        if task.failure is not None:
+            self.is_broken = True
+
+    # -- replaying -------------------------------------------------------------------------------------
+    def start(self, scope: Scope, frame: Frame, *, waits: bool) -> None:
+        """Generate the tasks again in a region, and start them.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether the calling thread then waits for them, and so runs some.
+        """
+        engine = self.runtime.engine
+        if engine.closed:
+            raise RuntimeClosedError(engine.closed)
+        if not waits:
+            self._throttle(scope, frame)
+        is_started = False
+        while not is_started:
+            if self._events and (running := self._running()):
+                self._wait_for(running, scope)
+            with Shield(scope):
+                if not self._events:
+                    made = self._generate(frame, engine)
+                else:
+                    with self._lock:
+                        if self._running():
+                            continue  # another thread was quicker
+                        made = self._generate_armed(frame, engine)
+                self._hand_out(scope, *made, helps=waits)
+                is_started = True
+
+    def _throttle(self, scope: Scope, frame: Frame) -> None:
+        """Let tasks get on while very many are live, as long as any does: who waits for nothing may replay for ever."""
+        live = frame.children.live
+        n_before = len(live) + 1
+        while MANY_LIVE < len(live) < n_before:
+            n_before = len(live)
+            self.runtime.engine.throttle(scope, frame)
+
+    def _running(self) -> list[Task]:
+        return [task for reference in self._run if (task := reference()) is not None and not task.finished]
+
+    def _wait_for(self, running: list[Task], scope: Scope) -> None:
+        """Wait until the run before is complete: its events serve one task at a time."""
+        ancestor = scope.task
+        while ancestor is not None:
+            if ancestor in running:
+                raise UsageError(
+                    f"{ancestor.key} replays the taskgraph that it is part of, which has an event, and an event serves "
+                    "one task at a time; generate those tasks outside of the taskgraph"
+                )
+            ancestor = ancestor.frame.task
+        for task in running:
+            task.add_done_callback(lambda _: scope.parker.unpark())
+        self.runtime.engine.wait(
+            scope, lambda: all(task.finished for task in running), (), "a replay with events", awaited=running
+        )
+
+    def _generate_armed(self, frame: Frame, engine: Engine) -> tuple[list[Task], list[Task]]:
+        for event in self._events:
+            event.rearm()
+        try:
+            return self._generate(frame, engine)
+        except BaseException:
+            for event in self._events:
+                event.rearm()
+            raise
+
+    def _generate(self, frame: Frame, engine: Engine) -> tuple[list[Task], list[Task]]:
+        """Return the tasks that are ready, of the plain ones and of the others; all of them exist then."""
+        groups: list[Group | None] = [frame.inherited.group]
+        for outer in self._outer_groups:
+            groups.append(Group(groups[outer]))
+        frames = [frame.part(Inherited(default_device, groups[number])) for number, default_device in self._regions]
+        with _no_collection if len(self._steps) >= _MANY else nullcontext():
+            tasks = self._make(frames, groups)
+        special = [tasks[at] for at, before in self._special if engine.follow(tasks[at], [tasks[i] for i in before])]
+        if self._events:
+            self._run = [ref(task) for task in tasks]
+        frame.children.live.update(tasks)
+        if self._regions_of is None:
+            for part in frames:  # one, or none at all
+                if part.inherited.group is not None:
+                    part.inherited.group.live.update(tasks)
+        else:
+            for task in tasks:
+                if task.inherited.group is not None:
+                    task.inherited.group.live.add(task)
+        return [tasks[at] for at in self._sources], special
+
+    def _hand_out(self, scope: Scope, plain: list[Task], special: list[Task], *, helps: bool) -> None:
+        self.runtime.engine.make_all_ready(plain, helps=helps)
+        for task in special:
+            self.runtime.begin(scope, task)
+
+    def _make(self, frames: Sequence[Frame], groups: Sequence[Group | None]) -> list[Task]:
+        """Return the tasks; those that the engine does not wire follow each other already."""
+        tasks: list[Task] = []
+        append, new, waiting = tasks.append, Task.__new__, TaskState.WAITING
+        regions_of = self._regions_of
+        frame: Any = frames[0] if frames else None
+        inherited: Any = frame.inherited if frames else None
+        for make, site, body, args, kwargs, counters in self._steps:
+            if regions_of is not None:
+                frame = frames[regions_of[len(tasks)]]
+                inherited = frame.inherited
+            if make is None:  # as `Task.__init__` does, in half the time
+                task = new(Task)
+                task.construct = site
+                task.body = body
+                task.args = args
+                task.kwargs = kwargs
+                task.frame = frame
+                task.inherited = inherited
+                task.state_ = waiting
+                task.finished = task.special = False
+                task.failure = task.successors = task.dependences = task.value = None
+            else:
+                task = make(frame, groups)
+            if counters is not None:
+                task.counters = counters.copy()
+            append(task)
+        for at, successor in self._single:
+            tasks[at].successors = [tasks[successor]]
+        for at, successors in self._several:
+            tasks[at].successors = [*successors(tasks)]
+        return tasks
+
+
+class _NoCollection:
+    """Holds the cyclic collector for some milliseconds: it would look at new tasks again and again and find nothing.
+
+    It is on again when the last of several threads leaves, unless it was off before the first came.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._was_on = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                self._was_on = gc.isenabled()
+                gc.disable()
+            self._n_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0 and self._was_on:
+                gc.enable()
+
+
+_no_collection = _NoCollection()

@@ -1,0 +1,281 @@
+"""The construct ``taskgraph``: a function whose tasks are recorded once and replayed from then on."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.clauses import check_name
+from offload.compiling import is_replayable, tasks_of
+from offload.current import here
+from offload.errors import ClauseError
+from offload.functions import DirectiveFunction, decorate
+from offload.graphs import Recorder, TaskGraph
+from offload.items import array_section, is_device_array
+from offload.replay import Replay
+from offload.synchronization import Taskgroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+
+    from offload.runtime import Runtime
+    from offload.tasks.region import Frame
+    from offload.tasks.scope import Scope
+
+_MOST_RECORDS = 8
+"""Records of one construct: as many as API.md says."""
+
+
+def _check_graph_id(value: Any) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        raise ClauseError(
+            f"graph_id: {type(value).__name__} {value!r:.60} is not hashable; use a number, a string or a tuple"
+        ) from None
+    return value  # type: ignore[no-any-return]  # it has been hashed
+
+
+class TaskgraphFunction(DirectiveFunction):
+    """A function whose tasks are recorded at the first call and replayed by later ones."""
+
+    __slots__ = ()
+
+    _directive = "taskgraph"
+    _checks = {  # noqa: RUF012  # a table, never changed
+        "graph_id": _check_graph_id,
+        "graph_reset": bool,
+        "if_": bool,
+        "nogroup": bool,
+        "name": check_name,
+    }
+
+    def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
+        super().__init__(function, clauses)
+        self._records = _Records()
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(function)
+        except (TypeError, ValueError):  # a callable of an extension module
+            self._signature = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Encounter the construct: replay the record for these arguments, or run the body and record it."""
+        clauses = self._clauses
+        scope = here()
+        frame = scope.frame("taskgraph")
+        key = _Key(scope.runtime, clauses.get("graph_id"), *self._positional(args, kwargs))
+        if clauses.get("graph_reset"):
+            self._records.forget(key)
+        group: Any = nullcontext() if clauses.get("nogroup") else Taskgroup(directive=self._directive)
+        if frame.recorder is not None:  # the outer graph has these tasks
+            with group:
+                self._function(*args, **kwargs)
+            return
+        found: Replay | _Key | None = None
+        if clauses.get("if_", True) and not frame.inherited.is_final:
+            found = self._records.find_or_claim(key)
+        if isinstance(found, Replay):
+            with group:
+                found.start(scope, frame, waits=not clauses.get("nogroup"))
+            return
+        if found is None:
+            with group, _record_boundary(frame):
+                self._function(*args, **kwargs)
+            return
+        record = None
+        try:
+            record = self._record(scope, frame, group, args, kwargs)
+        finally:
+            self._records.settle(key, record)
+
+    def _record(
+        self, scope: Scope, frame: Frame, group: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Replay | None:
+        """Run the body and return its record; None if it cannot be replayed, or a task has failed."""
+        graph = TaskGraph(scope.runtime)
+        record = None
+        is_complete = False
+        with group:
+            outer = frame.inherited.group
+            with _record_boundary(frame, Recorder(graph, executes=True)):
+                self._function(*args, **kwargs)
+            is_complete = True
+        if is_complete and is_replayable(graph, outer):
+            record = Replay(graph, outer)
+            record.follow(tasks_of(graph))
+        return record
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments as they are when each has its place, whether it was named or not."""
+        if not kwargs or self._signature is None:
+            return args, kwargs
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:
+            return args, kwargs  # the call of the body says what is wrong
+        return bound.args, bound.kwargs
+
+
+@contextmanager
+def _record_boundary(frame: Frame, recorder: Recorder | None = None) -> Iterator[None]:
+    """Let what the block generates neither follow nor precede, by dependences, what is outside of it."""
+    tracker, frame.tracker = frame.tracker, frame.new_tracker()
+    frame.recorder = recorder
+    try:
+        yield
+    finally:
+        frame.tracker, frame.recorder = tracker, None
+
+
+class _Records:
+    """The records of one construct, the most recently used last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: list[tuple[_Key, Replay]] = []
+        self._claimed: list[_Key] = []  # what some thread is recording
+
+    def find_or_claim(self, key: _Key) -> Replay | _Key | None:
+        """Return the record for a key; the key, if the caller is to record; None while another thread does."""
+        with self._lock:
+            self._found = [(other, record) for other, record in self._found if not record.is_broken]
+            for at, (other, record) in enumerate(self._found):
+                if other == key:
+                    self._found.append(self._found.pop(at))
+                    return record
+            if key in self._claimed:
+                return None
+            self._claimed.append(key)
+            return key
+
+    def settle(self, key: _Key, record: Replay | None) -> None:
+        """Keep what has been recorded for a key that was claimed; None: nothing."""
+        with self._lock:
+            self._claimed.remove(key)
+            if record is not None and not record.is_broken:
+                self._found = [*self._found, (key, record)][-_MOST_RECORDS:]
+                record.runtime.records.add(self)
+
+    def forget(self, key: _Key) -> None:
+        with self._lock:
+            self._found = [(other, record) for other, record in self._found if other != key]
+
+    def leave(self, runtime: Runtime) -> None:
+        """Let go of what was recorded in a runtime, which is closed: device arrays are no use any more."""
+        with self._lock:
+            self._found = [(key, record) for key, record in self._found if record.runtime is not runtime]
+
+
+class _Key:
+    """What a record is kept under; it keeps the arguments, so that no storage of theirs names something new."""
+
+    __slots__ = ("_args", "_graph_id", "_runtime", "_signed")
+
+    def __init__(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._runtime = runtime
+        self._graph_id = graph_id
+        self._args = args, kwargs
+        self._signed = _signed(args), _signed(kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Key):
+            return NotImplemented
+        return self._runtime is other._runtime and self._graph_id == other._graph_id and self._signed == other._signed
+
+    __hash__ = None  # type: ignore[assignment]  # arguments need not be hashable
+
+
+class _Value:
+    """An argument that is no array: equal to one of its type that it is identical with, or equal to."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Value) or type(self._value) is not type(other._value):
+            return False
+        if self._value is other._value:
+            return True
+        try:
+            return bool(self._value == other._value)
+        except Exception:  # noqa: BLE001  # whatever a comparison that gives no truth value raises
+            return False
+
+    __hash__ = None  # type: ignore[assignment]  # a value need not be hashable
+
+
+def _signed(value: Any) -> Any:
+    """Return what two arguments have in common that stand for each other, as it is now."""
+    if isinstance(value, np.ndarray):
+        address = value.__array_interface__["data"][0]
+        return type(value), address, value.shape, value.strides, value.dtype, value.flags.writeable
+    if is_device_array(value) and not isinstance(value, type):
+        return type(value), array_section(value), value.shape, value.strides, value.dtype
+    if isinstance(value, (tuple, list)):
+        return type(value), *map(_signed, value)
+    if isinstance(value, dict):
+        return type(value), {key: _signed(item) for key, item in value.items()}
+    if isinstance(value, (set, bytearray)):
+        return _Value(value.copy())
+    return _Value(value)
+
+
+def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make a function a task graph: the first call records the tasks of its body, later calls replay them.
+
+    A replay makes the same tasks with the same arguments and dependences, and runs no line of the body. What has to
+    vary from call to call goes into arrays. The tasks of a call, replayed or not, have no dependences on other tasks.
+
+    Parameters
+    ----------
+    graph_id : hashable
+        Which of several records of the construct is meant.
+    graph_reset : bool
+        True: the record is discarded, and made anew.
+    if_ : bool
+        False: the body is run, neither replayed nor recorded.
+    nogroup : bool
+        True: the call does not wait for the tasks and their descendants, as it does otherwise.
+    name : str
+        A label.
+
+    Returns
+    -------
+    TaskgraphFunction
+        Calling it returns None; ``.options(…)`` returns a copy with clauses replaced, which shares the records.
+
+    Raises
+    ------
+    ClauseError
+        A clause that the construct does not have, or a wrong value.
+    UnsupportedError
+        The body is an ``async def`` or a generator.
+    ExceptionGroup
+        At a call: tasks failed, and nobody has seen it.
+    UsageError
+        At a call: a task of the graph replays it, and an event is in it; or the call is in a target body.
+
+    Notes
+    -----
+    A record is kept for a ``graph_id`` and arguments: arrays by their storage, shape, strides and dtype; others, and
+    what lists, tuples and dicts hold, by type and equality. At most 8 are kept, the least recently used one goes. Not
+    recorded is a body that raises or one of whose tasks fails; of threads that come first at the same time one records.
+    Where the region is recorded already, by `record` or another task graph, and in a final task, the body is run.
+
+    In a replay, a wait in the body orders what follows it; code between tasks is not run. What depends on a task that
+    failed does not run. An event in the graph is armed again, for which a replay first waits for one that is under way;
+    others may be in flight at the same time (``nogroup``). List items, device numbers and sections are those that were
+    recorded, as are device arrays that the body looked up; a task combines a reduction when it is complete.
+
+    *Blocks*, without ``nogroup``, until the tasks of the call are complete; the waiting thread may run some.
+    *Costs* a replay 1 to 2 µs a task, a recording some 50. A record keeps the arguments of the call and of its tasks
+    alive, arrays too, until it goes or its runtime is closed; a replay that is complete keeps nothing.
+    OpenMP 6.0, 14.3 "taskgraph Construct".
+    """
+    return decorate(TaskgraphFunction, function, clauses)

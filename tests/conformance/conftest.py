@@ -1,0 +1,89 @@
+"""What holds tasks in the cases of this directory."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import offload as omp
+
+
+def nothing(*arrays):
+    """Do nothing: the body of a task that is there for its clauses."""
+
+
+class Gate:
+    """A task with an open event: it is not complete before `open`.
+
+    It has the dependences given, and writes ``item``, by which others can follow it alone.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, dependences, body, clauses):
+        self.item = ("gate", next(self._numbers))
+        self.event = omp.Event()
+        self.task = omp.task(depend=[omp.out(self.item), *dependences], detach=self.event, **clauses)(body)()
+
+    @property
+    def after(self):
+        """The dependence of a task that follows the gate."""
+        return omp.in_(self.item)
+
+    def shut(self):
+        """Wait until the body has run, from when on the task holds what it excludes others from."""
+        while self.task.state != "detached":
+            omp.taskyield()
+        return self
+
+    def open(self):
+        self.event.fulfill()
+
+
+@pytest.fixture
+def gates():
+    """Make gates: ``gates(*dependences, body=…, **clauses)``; those that a failing test leaves closed are opened.
+
+    They must be: else the end of the runtime would wait for ever, as pytest-timeout watches no test that has failed.
+    """
+    made = []
+
+    def make(*dependences, body=nothing, **clauses):
+        made.append(Gate(dependences, body, clauses))
+        return made[-1]
+
+    yield make
+    for gate in made:
+        if not gate.event.is_fulfilled:
+            gate.open()
+
+
+@pytest.fixture
+def probe():
+    """Give what could run a turn, on the host and on a device: with one worker what was ready has run then."""
+
+    def run():
+        omp.task(nothing)().result()
+        omp.target(nowait=True)(nothing)().result()
+        omp.task(nothing)().result()
+
+    return run
+
+
+class Exclusion:
+    """Sees that tasks run one at a time: when one begins, all that began before it are complete."""
+
+    def __init__(self):
+        self.begun = []
+
+    def begin(self):
+        task = omp.current_task()
+        open_ = [other for other in self.begun if not other.done()]
+        self.begun.append(task)
+        assert not open_, open_
+
+
+@pytest.fixture
+def exclusion():
+    return Exclusion()

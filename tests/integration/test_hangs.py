@@ -1,0 +1,230 @@
+"""Waits that nothing moves say so, and processes end whatever is outstanding."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+
+def python(program: str, *, status: int = 0, **env: str) -> tuple[str, str]:
+    """Run a program in a fresh interpreter and return what it wrote to stdout and stderr."""
+    preamble = "import os, signal, sys, threading, time\nimport numpy as np\nfrom offload import *\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "OFFLOAD_DEVICES": "sim", **env},
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+# -- messages ---------------------------------------------------------------------------------------
+def test_the_message_tells_the_story_of_each_task() -> None:
+    """It has one line a task: key, directive, place, state, and what it waits for: tasks, events with their source."""
+    _, stderr = python("""
+        from concurrent.futures import Future
+        class Spy:  # ends the wait when the message has come
+            def write(self, text):
+                sys.__stderr__.write(text)
+                if not open_event.is_fulfilled:
+                    open_event.fulfill()
+                    future.set_result(None)
+                    running.set()
+            def flush(self): pass
+        open_event, promised, future, running, began = Event(), Event(), Future(), threading.Event(), threading.Event()
+        promised.fulfill_on(future)
+        def body():
+            began.set()
+            running.wait(20)
+        with Runtime("sim", num_threads=2, env={"OFFLOAD_HANG_S": "0.2"}):
+            task(detach=open_event, name="opened", depend=[inout(("a",))])(lambda: None)()
+            task(detach=promised, name="promised")(lambda: None)()
+            task(name="successor", depend=[in_(("a",))])(lambda: None)()
+            task(body, name="holder", depend=[mutexinoutset(("m",))])()
+            began.wait(20)
+            task(lambda: None, name="excluded", depend=[mutexinoutset(("m",))])()
+            sys.stderr = Spy()
+            taskwait()
+            sys.stderr = sys.__stderr__
+    """)
+    lines = stderr.splitlines()
+    assert lines[0] == "offload: taskwait has waited for 0.2 s in which no task began or ended. It waits for:"
+    story = {re.split(r"-\d+ ", line.strip())[0]: line for line in lines[1:]}
+    assert set(story) == {"opened", "promised", "successor", "holder", "excluded"}
+    assert re.search(r"\(task, .*:\d+\): detached; waits for its event, <Event open>$", story["opened"])
+    assert re.search(r"detached; waits for its event, <Event to be fulfilled by .*Future at ", story["promised"])
+    assert re.search(r": waiting; waits for opened-\d+$", story["successor"])
+    assert story["holder"].endswith(": running; waits for nothing")
+    assert re.search(r": waiting; waits for holder-\d+, which excludes it$", story["excluded"])
+
+
+def test_the_message_comes_again_at_an_interrupt() -> None:
+    """Ctrl-C in a wait that hangs prints what it waits for once more, and ends it."""
+    _, stderr = python("""
+        with Runtime("none", env={"OFFLOAD_HANG_S": "0.1"}):
+            event = Event()
+            task(detach=event, name="held")(lambda: None)()
+            threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGINT)).start()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            try: taskwait()
+            except KeyboardInterrupt: event.fulfill()
+    """)
+    assert stderr.count("has waited for 0.1 s in which no task began or ended. It waits for:\n  held-") >= 1
+    assert stderr.count("taskwait was interrupted. It waits for:\n  held-") == 1
+
+
+def test_nothing_is_printed_while_tasks_run() -> None:
+    """A wait longer than ``OFFLOAD_HANG_S`` in which tasks begin now and then says nothing."""
+    _, stderr = python("""
+        with Runtime("none", num_threads=1, env={"OFFLOAD_HANG_S": "0.4"}) as runtime:
+            done = threading.Event()
+            def step(n):
+                time.sleep(0.1)
+                if n: task(step)(n - 1)
+                else: last.fulfill()
+            last = Event()
+            t = task(detach=last)(lambda: None)()
+            task(step)(9)
+            t.result(timeout=30)
+            task(step, name="again")  # never called
+            last = Event()
+            t = task(detach=last)(lambda: None)()
+            worker = threading.Thread(target=lambda: task(step)(9))
+            worker.start()
+            taskwait()
+            worker.join()
+    """)
+    assert not stderr
+
+
+# -- the end of the process -------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("task(detach=Event(), name='abandoned')(lambda: None)()", 0),
+        ("task(detach=Event(), name='abandoned', depend=[out(1)])(lambda: None)(); task(depend=[in_(1)])(print)()", 0),
+        ("task(detach=Event(), name='abandoned')(lambda: None)(); sys.exit(3)", 3),
+        ("task(lambda: task(detach=Event(), name='abandoned')(lambda: None)().result())(); time.sleep(0.1)", 0),
+    ],
+)
+def test_the_default_runtime_gives_up(program: str, status: int) -> None:
+    """With tasks that nothing moves the process ends after ``OFFLOAD_HANG_S``, names them, and keeps its status."""
+    start = time.monotonic()
+    _, stderr = python(program, status=status, OFFLOAD_HANG_S="1")
+    assert time.monotonic() - start < 20
+    assert "abandoned" in stderr
+    assert "given up" in stderr
+
+
+def test_the_default_runtime_waits_for_bodies() -> None:
+    """A body that runs longer than ``OFFLOAD_HANG_S`` at the end of the process is not given up."""
+    stdout, _ = python(
+        """
+        began = threading.Event()
+        task(lambda: (began.set(), time.sleep(1), print("ran", flush=True)))()
+        began.wait()
+        """,
+        OFFLOAD_HANG_S="0.2",
+    )
+    assert stdout == "ran\n"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "Runtime('sim').__enter__(); task(time.sleep)(1000); time.sleep(0.1)",
+        "Runtime('sim').__enter__(); task(detach=Event())(lambda: None)()",
+        "runtime = Runtime('sim', num_threads=4)\nwith runtime: task(lambda: None)()",
+        "Runtime('sim').__enter__(); target(nowait=True)(lambda: time.sleep(1000))(); time.sleep(0.1)",
+        """
+        def produce():
+            while True: task(lambda: None)()
+        threading.Thread(target=produce, daemon=True).start()
+        time.sleep(0.3)
+        """,
+        """
+        runtime = Runtime("sim")
+        with runtime:
+            def produce():
+                while True: task(lambda: None)().result()
+            threading.Thread(target=produce, daemon=True).start()
+            time.sleep(0.2)
+            os._exit(0)
+        """,
+    ],
+)
+def test_the_process_ends(program: str) -> None:
+    """Nothing that is outstanding keeps the interpreter from its end: open runtimes, workers, threads that go on."""
+    python(program, OFFLOAD_HANG_S="1")
+
+
+def test_leaving_inside_of_a_region() -> None:
+    """``sys.exit`` inside of a ``with`` waits for the tasks, closes the runtime, and keeps its status."""
+    stdout, stderr = python(
+        """
+        with Runtime("sim", check=True):
+            task(lambda: (time.sleep(0.1), print("ran", flush=True)))()
+            sys.exit(3)
+        """,
+        status=3,
+    )
+    assert stdout == "ran\n"
+    assert not stderr
+
+
+def test_unseen_failures_are_printed_once() -> None:
+    """What failed and nobody saw is printed at the end of the process, once each; what was seen is not."""
+    _, stderr = python("""
+        def fail(text): raise ValueError(text)
+        seen = task(fail)("seen")
+        task(fail)("unseen")
+        seen.exception()
+    """)
+    assert stderr.count("ValueError: unseen") == 1
+    assert "ValueError: seen" not in stderr
+
+
+def test_a_forked_child_ends() -> None:
+    """A child that was forked while tasks ran ends without a wait for them, and so does the parent with it."""
+    stdout, _ = python("""
+        event = Event()
+        task(detach=event)(lambda: None)()
+        child = os.fork()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            event.fulfill()
+            print("parent", flush=True)
+        else:
+            print(task(lambda: "child")().result(), flush=True)
+    """)
+    assert stdout == "child\nparent\n"
+
+
+def test_one_failure_of_a_thousand() -> None:
+    """The dependents of one task of a thousand do not run, all others do, and the group names task, file and line."""
+    stdout, _ = python("""
+        ran = []
+        @task
+        def body(i):
+            if i == 500: raise ValueError("on purpose")
+            ran.append(i)
+        with Runtime("sim"):
+            for i in range(1000): body.options(depend=[inout((i // 10,))])(i)
+            try: taskwait()
+            except ExceptionGroup as group:
+                (error,) = group.exceptions
+                print(repr(error), error.__notes__[0], sep="; ")
+        print(sorted(set(range(1000)) - set(ran)))
+    """)
+    first, second = stdout.splitlines()
+    assert re.fullmatch(r"ValueError\('on purpose'\); in task 'body' \(<string>:\d+\)", first)
+    assert second == str(list(range(500, 510)))
