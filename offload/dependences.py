@@ -14,7 +14,7 @@ from offload.items import Token, label, locator, parse_item
 from offload.tasks.depend import NOWHERE, DependType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping, Sequence
 
     from offload.storage import Section
 
@@ -69,7 +69,7 @@ class Dependence:
                 names_all = True
         if names_all and self.joins is not None:
             raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
-        self.keys: tuple[Section | Token, ...] | None = ()
+        self.keys: Sequence[Hashable] | None = ()
         if not self.is_symbolic:
             keys = tuple([_nonempty_locator(item) for item in items if item is not all_memory])
             self.keys = None if names_all else keys

@@ -12,8 +12,8 @@ the latest.
 The order of the steps of a shield leaves no gap: Python looks for signals at calls and at backward jumps, never
 between two assignments, and `signal` itself looks before it changes the handler.
 
-A handler that the program has installed is left alone. Python's own is back after every shield, since others look for it
-(`asyncio.run`, notebooks); a shield costs 0.8 µs.
+A handler that the program has installed is left alone. Python's own is back after every shield, since others look for
+it (`asyncio.run`, notebooks); a shield costs 0.8 µs.
 
 Rejected: a handler for as long as a runtime is open, for that reason; signals blocked in the meantime, since another
 thread takes them then; a shield around each generation of a plain task, which repairs instead (`Engine.mend`).

@@ -154,7 +154,8 @@ async def outcome(task: Task) -> Any:
     if not task.finished:
         scope = runtime.check_wait(task)
         task.watch()
-        await AsyncWait(
-            runtime.engine, scope, lambda: task.finished, (), f"the wait for {task.key}", awaited=(task,)
-        ).run()
-    return task.result()
+        await AsyncWait(runtime.engine, scope, task.done, (), f"the wait for {task.key}", awaited=(task,)).run()
+    try:
+        return task.result()
+    finally:
+        del task  # the traceback of its failure would refer to the task, and the task to it

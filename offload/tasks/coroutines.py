@@ -168,8 +168,8 @@ class CoroutineTask(Task):
 
     def _ended_early(self, begun: asyncio.Task[None]) -> None:
         """Complete the task if its coroutine was cancelled before its first step."""
+        error = asyncio.CancelledError() if begun.cancelled() else begun.exception()  # so that asyncio reports none
         if not self._has_ended:
-            error = asyncio.CancelledError() if begun.cancelled() else begun.exception()
             self._complete(self.failed(error) if error is not None else None)
 
     def _complete(self, failure: BaseException | None) -> None:

@@ -16,8 +16,10 @@ looks at the linked cells as well. The search costs something once a location, n
 ``omp_all_memory`` follows the last set of every cell and then takes its place: all cells are dropped, and each that is
 made from now on begins with that task as its last set.
 
-Members of a ``mutexinoutset`` are not ordered but exclude each other. Each cell named so has a `Mutex`; a task
-needs those of its cells and of the cells linked with them. Whoever runs tasks takes them.
+Members of a ``mutexinoutset`` are not ordered but exclude each other. Each cell named so has a `Mutex`, and so has each
+pair of linked cells; a task needs those of its cells. So two tiles do not exclude each other because somebody has named
+the matrix. (They do where the matrix was named first and in a ``mutexinoutset``: its tasks have the one mutex that
+there was, so that is the one of each pair.) Whoever runs tasks takes them.
 
 A clause that is used again remembers its cells, so that no look-up is needed. What it remembers is valid for one
 *epoch* of one tracker, which ends when cells are dropped: those whose tasks are all past, when their number has
@@ -99,17 +101,17 @@ class Mutex:
 
 
 class _Cell:
-    __slots__ = ("before", "before_joins", "joins", "key", "limit", "linked", "members", "mutex")
+    __slots__ = ("before", "before_joins", "joins", "key", "limit", "linked", "members", "mutexes")
 
-    def __init__(self, key: Hashable, members: list[Any]) -> None:
+    def __init__(self, key: Hashable, members: tuple[Any, ...]) -> None:
         self.key = key
         self.joins: DependType | None = None
-        self.members = members
+        self.members: tuple[Any, ...] | list[Any] = members  # a list once a second one has joined
         self.before_joins: DependType | None = None
-        self.before: list[Any] = []
+        self.before: tuple[Any, ...] | list[Any] = ()
         self.limit = _FIRST_PRUNING
-        self.linked: list[_Cell] = []
-        self.mutex: Mutex | None = None
+        self.linked: list[_Cell] | tuple[()] = ()  # most have none
+        self.mutexes: dict[_Cell, Mutex] | None = None  # its own, and one with each linked cell
 
 
 class Tracker:
@@ -136,7 +138,7 @@ class Tracker:
     def __len__(self) -> int:
         return len(self._cells)
 
-    def clear(self, fence: Sequence[Any] = ()) -> None:
+    def clear(self, fence: tuple[Any, ...] = ()) -> None:
         """Forget everything; what comes follows the task of ``fence``, if there is one."""
         self._cells: dict[Hashable, _Cell] = {}
         self._spaces: dict[Hashable, Space] = {}
@@ -161,12 +163,13 @@ class Tracker:
             after write) or ``"set"`` (one of the two is in an ``inoutset`` or ``mutexinoutset``).
         """
         found: list[Any] = []
+        own = (handle,)  # one for all cells
         for access in accesses:
             located = access.located
             if located[0] is not self.epoch:
                 if access.keys is None:
                     found += self._everything(access, handle, edges)
-                    self.clear([handle])
+                    self.clear(own)
                     return found
                 located = self._locate(access)
                 if access.joins is DependType.MUTEXINOUTSET:
@@ -177,17 +180,20 @@ class Tracker:
                     _explain(cell, access, handle, edges)
                 if joins is None:
                     found += cell.members
-                    cell.members, cell.joins = [handle], None
+                    cell.members, cell.joins = own, None
                 elif joins is cell.joins:
                     found += cell.before
                     members = cell.members
-                    members.append(handle)
-                    if len(members) >= cell.limit:
-                        self._prune(cell)
+                    if members.__class__ is list:
+                        members.append(handle)
+                        if len(members) >= cell.limit:
+                            self._prune(cell)
+                    else:
+                        cell.members = [*members, handle]
                 else:
                     found += cell.members
                     cell.before, cell.before_joins = cell.members, cell.joins
-                    cell.members, cell.joins = [handle], joins
+                    cell.members, cell.joins = own, joins
                 if cell.linked:
                     for other in cell.linked:
                         found += _followed(other, access)
@@ -210,7 +216,7 @@ class Tracker:
         for cell in self._cells.values():
             found += cell.members
         if edges is not None:
-            every = [_Cell(None, list(self._fence)), *self._cells.values()]
+            every = [_Cell(None, self._fence), *self._cells.values()]
             edges += [
                 (old, _edge_kind(cell, access), None) for cell in every for old in cell.members if old is not handle
             ]
@@ -232,19 +238,22 @@ class Tracker:
         """Note what a task needs that shares these cells with others in turn."""
         for cell in cells:
             for other in (cell, *cell.linked):
-                if other.mutex is None:
-                    other.mutex = Mutex()
-                self.exclusive.append(other.mutex)
+                self.exclusive.append(_mutex_of(cell, other))
 
     def _new_cell(self, key: Hashable) -> _Cell:
-        cell = self._cells[key] = _Cell(key, list(self._fence))
+        cell = self._cells[key] = _Cell(key, self._fence)
         if isinstance(key, Section):
             space = self._spaces.get(key.space)
             if space is None:
                 space = self._spaces[key.space] = Space()
-            cell.linked = space.add(cell)
+            cell.linked = space.add(cell) or ()
             for other in cell.linked:
-                other.linked.append(cell)
+                if other.linked.__class__ is list:
+                    other.linked.append(cell)
+                else:
+                    other.linked = [cell]
+                if other.mutexes is not None and other in other.mutexes:  # tasks that have this one alone
+                    _keep_mutex(cell, other, other.mutexes[other])
         return cell
 
     # -- forgetting ----------------------------------------------------------------------------------
@@ -252,8 +261,8 @@ class Tracker:
         """Drop those of a large set, and of the one before it, that are past."""
         is_past = self._is_past
         if is_past is not None:
-            for handles in (cell.members, cell.before):
-                handles[:] = [handle for handle in handles if not is_past(handle)]
+            cell.members = [handle for handle in cell.members if not is_past(handle)]
+            cell.before = [handle for handle in cell.before if not is_past(handle)]
         cell.limit = max(_FIRST_PRUNING, 2 * len(cell.members))
 
     def _sweep(self, is_past: Callable[[Any], bool]) -> None:
@@ -261,7 +270,7 @@ class Tracker:
         if all(map(is_past, self._fence)):
             self._fence = ()
         # The set before counts as well: what failed there may be past later than those that it kept from running.
-        kept = {key: cell for key, cell in self._cells.items() if not all(map(is_past, cell.members + cell.before))}
+        kept = {key: cell for key, cell in self._cells.items() if not all(map(is_past, (*cell.members, *cell.before)))}
         gains = 2 * len(kept) <= len(self._cells)
         self._limit = max(_FIRST_SWEEP, 2 * len(kept if gains else self._cells))
         if not gains:
@@ -282,6 +291,20 @@ class Tracker:
 def _followed(cell: _Cell, access: Access) -> list[Any]:
     """Return the tasks of a cell that an access must follow; `Tracker.add` has this rule once more, inline."""
     return cell.before if access.joins is not None and access.joins is cell.joins else cell.members
+
+
+def _mutex_of(cell: _Cell, other: _Cell) -> Mutex:
+    """Return the mutex of two linked cells, or of a cell alone."""
+    if cell.mutexes is None or other not in cell.mutexes:
+        _keep_mutex(cell, other, Mutex())
+    return cell.mutexes[other]  # type: ignore[index]  # it has just been kept
+
+
+def _keep_mutex(cell: _Cell, other: _Cell, mutex: Mutex) -> None:
+    for one, two in ((cell, other), (other, cell)):
+        if one.mutexes is None:
+            one.mutexes = {}
+        one.mutexes[two] = mutex
 
 
 def _explain(cell: _Cell, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]]) -> None:

@@ -290,12 +290,12 @@ class Engine:
     def throttle(self, scope: Scope, frame: Frame) -> None:
         """Run a ready task, as very many are live; if none is ready, give the others a moment to get on.
 
-        Where that was of no use, as it is behind an event which this thread will fulfil, it is not tried again before the
-        number of live tasks has changed by an eighth: so a few dozen times in all, however many tasks are generated.
+        Where that was of no use, as it is behind an event which this thread will fulfil, it is not tried again before
+        the number of live tasks has changed by an eighth: so a few dozen times, however many tasks are generated.
         """
         children = frame.children
         n_live = len(children.live)
-        if abs(n_live - children.n_stuck) < n_live >> 3 or self._help_some(scope, frame):
+        if abs(n_live - children.n_stuck) < n_live >> 3 or self._help(scope, frame, _AT_ONCE):
             return
         if self._paused_at != self.activity:  # else nothing has run since
             self._paused_at = self.activity
@@ -304,23 +304,21 @@ class Engine:
                 return
         children.n_stuck = n_live
 
-    def _help_some(self, scope: Scope, frame: Frame) -> bool:
-        """Run a few ready tasks as `help_once` does; return whether there was one."""
-        with Shield(scope) as shield:
-            n_run = 0
-            while n_run < _AT_ONCE and not shield.is_struck and self.help_once(scope, frame):
-                n_run += 1
-        return n_run > 0
-
     def help_once(self, scope: Scope, frame: Frame) -> bool:
         """Run a ready task, inside of a task only a descendant; return whether there was one."""
-        with Shield(scope):
-            task = self.take() if scope.task is None else self.take_descendant(frame)
-            if task is None:
-                return False
-            self.execute(task, scope)
-            del task  # a failure refers to the frames that its body was called from
-        return True
+        return self._help(scope, frame, 1)
+
+    def _help(self, scope: Scope, frame: Frame, n_tasks: int) -> bool:
+        """Run a few ready tasks as `help_once` does; return whether there was one."""
+        n_run = 0
+        with Shield(scope) as shield:
+            while n_run < n_tasks and not shield.is_struck:
+                task = self.take() if scope.task is None else self.take_descendant(frame)
+                if task is None:
+                    break
+                self._run(task, scope, shield)
+                n_run += 1
+        return n_run > 0
 
     # -- running -------------------------------------------------------------------------------------
     def _work(self) -> None:
@@ -378,19 +376,22 @@ class Engine:
     def execute(self, task: Task | None, scope: Scope) -> None:
         """Run a ready task, and whatever that makes ready first, on this thread."""
         with Shield(scope) as shield:
-            current = current_scope.get()
-            current_scope.set(scope)  # the thread may help a runtime that is not its current one
-            loop = leave_loop()
-            try:
-                while task is not None:
-                    self.activity += 1
-                    task = task.advance(self, scope)
-                    if task is not None and shield.is_struck:
-                        self.make_ready(task)
-                        return
-            finally:
-                rejoin_loop(loop)
-                current_scope.set(current)
+            self._run(task, scope, shield)
+
+    def _run(self, task: Task | None, scope: Scope, shield: Shield) -> None:
+        current = current_scope.get()
+        current_scope.set(scope)  # the thread may help a runtime that is not its current one
+        loop = leave_loop()
+        try:
+            while task is not None:
+                self.activity += 1
+                task = task.advance(self, scope)
+                if task is not None and shield.is_struck:
+                    self.make_ready(task)
+                    return
+        finally:
+            rejoin_loop(loop)
+            current_scope.set(current)
 
     def launch(self, task: Task | None, scope: Scope) -> None:
         """Launch a ready device task, and what becomes ready by it, on the encountering thread.

@@ -262,7 +262,7 @@ class Task:
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             scope.in_body = False
             failure = self.failed(error)
-        frame = scope.region
+        frame: Any = scope.region  # the body may have made one
         if frame is not None and (frame.children.live or frame.children.failures):
             engine.adopt(frame)
         scope.task, scope.region = outer_task, outer_region

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import functools
 import gc
@@ -377,7 +378,7 @@ def test_a_thousand_bodies_hold_no_worker(one):
         begun = []
         tasks = [omp.task(body)(i, begun, 1001) for i in range(1000)]
         assert await omp.task(lambda: "free")() == "free"
-        while len(begun) < 1000:  # they are on the loop already, which takes a turn or two
+        while len(begun) < 1000:  # noqa: ASYNC110  # they are on the loop already, which takes a turn or two
             await asyncio.sleep(0)
         tasks.append(omp.task(body)(1000, begun, 1001))
         assert [await task for task in tasks] == list(range(1001))
@@ -588,7 +589,7 @@ def test_what_a_body_leaves_running_generates_for_the_thread(one):
 
 
 def test_complete_bodies_are_freed(one):
-    """Nothing keeps what a body was given, once it is complete, without a collection."""
+    """Nothing keeps what a body was given, once it is complete, without a collection, also if it failed."""
 
     class Payload:
         pass
@@ -596,11 +597,17 @@ def test_complete_bodies_are_freed(one):
     async def consume(payload):
         await asyncio.sleep(0)
 
+    async def fail(payload):
+        await asyncio.sleep(0)
+        raise KeyError
+
     async def main():
         payloads = [Payload() for _ in range(10)]
         alive = weakref.WeakSet(payloads)
         for payload in payloads:
             omp.task(consume)(payload)
+            with contextlib.suppress(KeyError):
+                await omp.task(fail)(payload)
         del payload
         payloads.clear()
         await omp.taskwait()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import offload as omp
 from offload import DependError, DeviceMemoryError, depobj, in_, inout, inoutset, mutexinoutset, tofrom
 
+IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 N_ARRAYS = 4
 
 
@@ -135,11 +136,11 @@ def check(program, tasks, ran, caught):
     assert set(map(id, leaves(caught) if caught else [])) == roots
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(1_800 if IS_SOAK else 60)
 @pytest.mark.parametrize("num_threads", [0, 2])
 @pytest.mark.parametrize("seeded", [False, True])
 @given(st.lists(operation, min_size=1, max_size=12), st.integers(0, 2**32 - 1))
-@settings(max_examples=1_000 if settings.default.max_examples > 1_000 else 60)  # the soak profile, tests/conftest.py
+@settings(max_examples=1_000 if IS_SOAK else 60)
 def test_failures_poison_their_dependents_only(num_threads, seeded, program, seed):
     """A task fails if and only if its body does or one that it depends on did; whoever waits learns of each."""
     arrays = [np.zeros(4) for _ in range(N_ARRAYS)]

@@ -14,7 +14,7 @@ N_PROGRAMS = 500
 
 JOINS = "            joins = access.joins\n"
 FOLLOWED = "return cell.before if access.joins is not None and access.joins is cell.joins else cell.members"
-EXCLUDE = "for other in (cell, *cell.linked):\n                if"
+EXCLUDE = "for other in (cell, *cell.linked):\n                self"
 KEPT_EPOCH = '        self.epoch = getattr(self, "epoch", None) or object()\n\n    def add'
 LINKED_ONE = "for other in cell.linked[:1]:\n                        found"
 LATTICE_ONE = "for lattice in [*self._lattices.values()][:1]\n            if"
@@ -34,7 +34,7 @@ MUTANTS = {
     "a set is never joined": (depend, "elif joins is cell.joins:", "elif False:"),
     "a task of another kind joins what it follows": (
         depend,
-        "cell.members, cell.joins = [handle], joins",
+        "cell.members, cell.joins = own, joins",
         "cell.members, cell.joins = [*cell.members, handle], joins",
     ),
     "a new set follows one member": (
@@ -47,7 +47,7 @@ MUTANTS = {
         "found += cell.members\n                    cell.members,",
         "found += cell.members[:1]\n                    cell.members,",
     ),
-    "a writer joins the readers": (depend, "cell.members, cell.joins = [handle], None", "cell.members = [handle]"),
+    "a writer joins the readers": (depend, "cell.members, cell.joins = own, None", "cell.members = own"),
     "the set before is forgotten": (
         depend,
         "cell.before, cell.before_joins = cell.members, cell.joins",
@@ -89,7 +89,12 @@ MUTANTS = {
     "linked cells have no mutex": (depend, EXCLUDE, EXCLUDE.replace(", *cell.linked", ",")),
     "a cell's own mutex is left out": (depend, EXCLUDE, EXCLUDE.replace("(cell, *cell.linked)", "cell.linked")),
     "a task needs the mutex of one item": (depend, "for cell in cells:\n", "for cell in cells[:1]:\n"),
-    "every task has a mutex of its own": (depend, "if other.mutex is None:", "if True:"),
+    "every task has a mutex of its own": (depend, "if cell.mutexes is None or other not in cell.mutexes:", "if True:"),
+    "the tasks of an earlier cell are not excluded": (
+        depend,
+        "_keep_mutex(cell, other, other.mutexes[other])",
+        "_keep_mutex(cell, other, Mutex())",
+    ),
     "every item has a mutex": (depend, "if access.joins is DependType.MUTEXINOUTSET:", "if True:"),
     "a clause of mutexinoutset is located once": (
         depend,
@@ -102,9 +107,9 @@ MUTANTS = {
         "self._exclude(self._locate(access)[1])\n            for cell in self._locate(access)[1]:\n",
     ),
     # all_memory
-    "there is no fence": (depend, "self.clear([handle])", "self.clear()"),
-    "all_memory forgets nothing": (depend, "self.clear([handle])", "self._fence = [handle]"),
-    "a new cell is not behind the fence": (depend, "_Cell(key, list(self._fence))", "_Cell(key, [])"),
+    "there is no fence": (depend, "self.clear(own)", "self.clear()"),
+    "all_memory forgets nothing": (depend, "self.clear(own)", "self._fence = own"),
+    "a new cell is not behind the fence": (depend, "_Cell(key, self._fence)", "_Cell(key, ())"),
     "all_memory follows writers only": (
         depend,
         "            found += cell.members\n        if",
@@ -119,11 +124,11 @@ MUTANTS = {
     "all_memory has an edge to itself": (depend, "if old is not handle\n            ]", "\n            ]"),
     "all_memory does not end the epoch": (depend, "        self.epoch = object()\n\n    def add", KEPT_EPOCH),
     # forgetting
-    "a sweep drops what is live": (depend, "if not all(map(is_past, cell.members + cell.before))", "if False"),
+    "a sweep drops what is live": (depend, "if not all(map(is_past, (*cell.members, *cell.before)))", "if False"),
     "a sweep drops cells of which one task is past": (
         depend,
-        "if not all(map(is_past, cell.members + cell.before))",
-        "if not any(map(is_past, cell.members + cell.before))",
+        "if not all(map(is_past, (*cell.members, *cell.before)))",
+        "if not any(map(is_past, (*cell.members, *cell.before)))",
     ),
     "a sweep drops the fence": (depend, "if all(map(is_past, self._fence)):", "if True:"),
     "a sweep does not end the epoch": (
@@ -134,7 +139,11 @@ MUTANTS = {
     "a sweep is not seen by the clause that makes it": (depend, "            cells = self._cells\n", ""),
     "a sweep unlinks what it keeps": (depend, "if is_kept(cell) else []", "if False else []"),
     "a sweep loses locations": (depend, "space.keep(is_kept)", "space.keep(lambda cell: False)"),
-    "pruning drops what is live": (depend, "if not is_past(handle)]", "if is_past(handle)]"),
+    "pruning drops what is live": (
+        depend,
+        "for handle in cell.members if not is_past(handle)]",
+        "for handle in cell.members if is_past(handle)]",
+    ),
     "the end of an epoch is not noticed": (depend, "if located[0] is not self.epoch:", "if located[0] is None:"),
     # locations
     "a window ends one byte early": (locations, "low % common + run", "low % common + run - 1"),

@@ -222,8 +222,19 @@ def test_mutexes_of_a_clause_used_again(program):
     program.add("a", clause)
     program.add("b", (MUTEX, part(4, 8)))
     program.add("c", clause)
-    assert [len(program.mutexes[name]) for name in "abc"] == [1, 2, 2]
     assert program.exclude("a", "b", "c")
+
+
+def test_parts_share_no_mutex(program):
+    """Parts that share no byte do not exclude each other; the whole excludes each of them, and they it."""
+    program.add("w", (INOUT, part(0, 8)))
+    program.add("a", (MUTEX, part(0, 4)))
+    program.add("b", (MUTEX, part(4, 4)))
+    program.add("all", (MUTEX, part(0, 8)))
+    program.add("c", (MUTEX, part(4, 4)))
+    assert not program.exclude("a", "b")
+    assert all(program.exclude("all", name) for name in "abc")
+    assert program.exclude("b", "c")
 
 
 # -- waits ---------------------------------------------------------------------------------------------
