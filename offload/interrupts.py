@@ -53,7 +53,7 @@ class Place(Protocol):
 
 
 class _Main:
-    """What is known of the main thread.
+    """What is known of the main thread. Another one is what every other thread looks at, where nothing ever happens.
 
     Attributes
     ----------
@@ -92,6 +92,7 @@ class _Quiet:
 
 
 _main = _Main()
+_no_signs = _Main()
 _quiet = _Quiet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_main.forked)
@@ -105,17 +106,23 @@ class Shield:
     place : Place, optional
         The scope of the calling thread, where the block may wait or run bodies.
 
+    Attributes
+    ----------
+    signs : object
+        Its ``is_struck`` says whether an interrupt has come that the block is to raise.
+
     Raises
     ------
     KeyboardInterrupt
         At the end of the block: one came meanwhile, and the block has not raised it itself.
     """
 
-    __slots__ = ("_in_body", "_is_first", "_is_up", "_outer", "_place")
+    __slots__ = ("_in_body", "_is_first", "_is_up", "_outer", "_place", "signs")
 
     def __init__(self, place: Place = _quiet) -> None:
         self._place = place
         self._is_up = self._is_first = False
+        self.signs = _no_signs
 
     def __enter__(self) -> Self:
         main = _main
@@ -134,6 +141,7 @@ class Shield:
         place.in_body = False
         main.place = place
         self._is_up = True
+        self.signs = main
         return self
 
     def __exit__(
@@ -154,11 +162,6 @@ class Shield:
             main.is_raised = outer is not None
             if not isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt
-
-    @property
-    def is_struck(self) -> bool:
-        """Whether an interrupt has come that the block is to raise."""
-        return self._is_up and _main.is_struck
 
     def check(self) -> None:
         """Raise an interrupt that has come."""

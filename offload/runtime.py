@@ -72,8 +72,8 @@ class Runtime:
         Take ready tasks, interleave simulated streams and place bodies at random, from this seed, to find
         programs that rely on an order which nothing promises.
     env : mapping, optional
-        Used in place of ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``, ``OMP_DISPLAY_ENV``,
-        ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``.
+        Used in place of ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``,
+        ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class Runtime:
                     raise
                 error.add_note(f"the runtime is open still: {refused}")
                 return
-            failure = refused
+            failure = self._with_unseen(refused)
         except BaseException as caught:  # noqa: BLE001  # raised below, or noted
             failure = caught
         with Shield():
@@ -226,6 +226,14 @@ class Runtime:
             if error is None:
                 raise failure
             error.add_note(f"then, at the end of the runtime: {failure!r}")
+
+    def _with_unseen(self, error: BaseException) -> BaseException:
+        """Return what gave up the wait for all, with the failures that the wait would have raised."""
+        try:
+            self._raise_unseen(self.regions(), "the end of the runtime")
+        except BaseExceptionGroup as group:
+            return BaseExceptionGroup("the runtime was given up, and tasks failed", [error, *group.exceptions])
+        return error
 
     def _refuse_own_loop(self) -> None:
         coroutines = self.engine.coroutines
@@ -426,7 +434,10 @@ class Runtime:
                     self.engine.wait(scope, lambda: not any(tasks.live for tasks in busy), busy, where)  # noqa: B023  # used in this turn only
                 elif not set(self.regions()) - set(regions):
                     break  # no body that ended meanwhile has left a region with tasks
-            raise_failures([task for frame in regions for task in self.engine.take_failures(frame.children)], where)
+            self._raise_unseen(regions, where)
+
+    def _raise_unseen(self, regions: Sequence[Frame], where: str) -> None:
+        raise_failures([task for frame in regions for task in self.engine.take_failures(frame.children)], where)
 
     def regions(self) -> list[Frame]:
         """Return every region that may have generated tasks: host threads, and bodies that ended before their tasks."""

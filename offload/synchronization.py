@@ -80,6 +80,8 @@ class Taskgroup:
         self._region: GroupRegion | None = None
 
     def __enter__(self) -> None:
+        if self._region is not None:
+            raise UsageError("a taskgroup is entered once; call taskgroup() for each block")
         scope = here()
         self._region = GroupRegion(scope, scope.frame(self._directive), f"the end of the {self._directive}")
         self._region.group.reductions = self._reductions

@@ -48,7 +48,7 @@ from weakref import ref
 from offload.errors import RuntimeClosedError, UnsupportedError
 from offload.interrupts import Shield
 from offload.tasks.failures import poisoned
-from offload.tasks.loops import leave_loop, rejoin_loop
+from offload.tasks.loops import Entered
 from offload.tasks.ready import ByPriority
 from offload.tasks.scope import current_scope
 from offload.tasks.task import LeaveRegion, Task, TaskState, discarded, run_callbacks
@@ -64,12 +64,12 @@ if TYPE_CHECKING:
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise UnsupportedError("offload needs the GIL; on a free-threaded build of Python, start it with PYTHON_GIL=1")
 
-MANY_LIVE = 512
-"""Live tasks of one region from which on it is throttled. So many fit into a core's own cache (512 KB): with 1024 a task
-of a stencil took 4.0 µs instead of 3.8, with 8192 5.4. (libgomp throttles at 64 a thread.)"""
+MANY_LIVE = 256
+"""Live tasks of one region from which on it is throttled. So many, with what belongs to them, fit into a core's own cache:
+a task of a stencil took 3.9 µs, 4.1 with 512, 5.4 with 8192. (libgomp throttles at 64 a thread, libomp at 256.)"""
 
-_AT_ONCE = 16
-"""Tasks that a throttled thread runs before it goes on generating: for each time there is a shield, 0.8 µs."""
+_AT_ONCE = 64
+"""Tasks that a throttled thread runs before it goes on generating; it costs something to begin."""
 
 _PAUSE_S = 1e-3
 """What a throttled thread leaves to the others when nothing is ready."""
@@ -311,13 +311,15 @@ class Engine:
     def _help(self, scope: Scope, frame: Frame, n_tasks: int) -> bool:
         """Run a few ready tasks as `help_once` does; return whether there was one."""
         n_run = 0
-        with Shield(scope) as shield:
-            while n_run < n_tasks and not shield.is_struck:
+        with Shield(scope) as shield, Entered(scope):
+            signs = shield.signs
+            while n_run < n_tasks and not signs.is_struck:
                 task = self.take() if scope.task is None else self.take_descendant(frame)
                 if task is None:
                     break
-                self._run(task, scope, shield)
                 n_run += 1
+                self._run(task, scope, signs)
+                del task  # a failure refers to the frames that its body was called from
         return n_run > 0
 
     # -- running -------------------------------------------------------------------------------------
@@ -375,51 +377,34 @@ class Engine:
 
     def execute(self, task: Task | None, scope: Scope) -> None:
         """Run a ready task, and whatever that makes ready first, on this thread."""
-        with Shield(scope) as shield:
-            self._run(task, scope, shield)
+        with Shield(scope) as shield, Entered(scope):
+            self._run(task, scope, shield.signs)
 
-    def _run(self, task: Task | None, scope: Scope, shield: Shield) -> None:
-        current = current_scope.get()
-        current_scope.set(scope)  # the thread may help a runtime that is not its current one
-        loop = leave_loop()
-        try:
-            while task is not None:
-                self.activity += 1
-                task = task.advance(self, scope)
-                if task is not None and shield.is_struck:
-                    self.make_ready(task)
-                    return
-        finally:
-            rejoin_loop(loop)
-            current_scope.set(current)
+    def _run(self, task: Task | None, scope: Scope, signs: Any) -> None:
+        while task is not None:
+            self.activity += 1
+            task = task.advance(self, scope)
+            if task is not None and signs.is_struck:
+                self.make_ready(task)
+                return
 
     def launch(self, task: Task | None, scope: Scope) -> None:
         """Launch a ready device task, and what becomes ready by it, on the encountering thread.
 
         A body that blocks never runs here.
         """
-        current = current_scope.get()
-        current_scope.set(scope)
-        try:
+        with Entered(scope):
             while task is not None:
                 self.activity += 1
                 task = task.advance(self, scope)
                 if task is not None and not task.launches_inline:
                     self.make_ready(task)
                     return
-        finally:
-            current_scope.set(current)
 
     def begin_undeferred(self, task: Task, scope: Scope) -> None:
         """Do the next thing that an undeferred task has to do, on the thread that encountered it."""
-        current = current_scope.get()
-        current_scope.set(scope)
-        loop = leave_loop()
-        try:
+        with Entered(scope):
             following = task.advance(self, scope)
-        finally:
-            rejoin_loop(loop)
-            current_scope.set(current)
         if following is not None:
             self.make_ready(following)
 

@@ -1,9 +1,14 @@
-"""The event loop that runs on a thread, without importing asyncio."""
+"""What a thread sees that works for a runtime: its scope, and no event loop. Imports no asyncio."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from offload.tasks.scope import current_scope
+
+if TYPE_CHECKING:
+    from offload.tasks.scope import Scope
 
 
 def running_loop() -> Any:
@@ -13,20 +18,28 @@ def running_loop() -> Any:
     return None if look is None else look()
 
 
-def leave_loop() -> Any:
-    """Have asyncio take the calling thread for one without a loop; return the loop, for `rejoin_loop`.
+class Entered:
+    """The calling thread works for a scope's runtime: that is current, and no event loop is to be seen.
 
-    A plain body runs on a worker, or on a thread that waits; what it may do must not depend on which. So where a loop
-    stands still below it, the body does not see it: it may call `asyncio.run`, and the coroutines that it starts as
-    tasks run on the runtime's own loop, since they could not on the one that stands still.
+    The thread may help a runtime that is not its current one. And a plain body runs on a worker, or on a thread that
+    waits; what it may do must not depend on which. So where a loop stands still below it, the body does not see it: it may
+    call `asyncio.run`, and the coroutines that it starts as tasks run on the runtime's own loop, since they could not on
+    the one that stands still.
     """
-    loop = running_loop()
-    if loop is not None:
-        sys.modules["asyncio.events"]._set_running_loop(None)  # noqa: SLF001  # in its __all__
-    return loop
 
+    __slots__ = ("_current", "_loop", "_scope")
 
-def rejoin_loop(loop: Any) -> None:
-    """Take back a `leave_loop`."""
-    if loop is not None:
-        sys.modules["asyncio.events"]._set_running_loop(loop)  # noqa: SLF001  # in its __all__
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        self._current = current_scope.get()
+        current_scope.set(self._scope)
+        self._loop = running_loop()
+        if self._loop is not None:
+            sys.modules["asyncio.events"]._set_running_loop(None)  # noqa: SLF001  # in its __all__
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None:
+            sys.modules["asyncio.events"]._set_running_loop(self._loop)  # noqa: SLF001  # in its __all__
+        current_scope.set(self._current)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
 from offload.interrupts import Shield
-from offload.tasks.loops import leave_loop, rejoin_loop
-from offload.tasks.scope import current_scope
+from offload.tasks.loops import Entered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,19 +84,16 @@ class Wait:
         engine, scope = self._engine, self._scope
         wake = scope.parker.unpark
         with self._shield:
-            current = current_scope.get()
-            current_scope.set(scope)  # the thread may help a runtime that is not its current one
             with engine.lock:
                 for tasks in self._sets:
                     tasks.waiters = (*tasks.waiters, wake)
             if engine.coroutines is not None:
                 self._blocked = engine.coroutines.wait(self._what, scope, self._sets, self._awaited, blocks=True)
-            loop = leave_loop()
             try:
-                self._look()
-                self._loop()
+                with Entered(scope):
+                    self._look()
+                    self._loop()
             finally:
-                rejoin_loop(loop)
                 if self._blocked is not None:
                     self._blocked.end()
                 with engine.lock:
@@ -105,7 +101,6 @@ class Wait:
                         remaining = list(tasks.waiters)
                         remaining.remove(wake)
                         tasks.waiters = tuple(remaining)
-                current_scope.set(current)
                 if engine.ready and engine.parked:
                     engine.wake_one()  # a wake-up that was meant for a task, not for the condition
 
@@ -133,14 +128,15 @@ class Wait:
 
     def _help(self, task: Task) -> None:
         """Run a ready task, and what that makes ready first if this thread may run that too."""
-        engine, within = self._engine, self._within
+        engine, scope, within = self._engine, self._scope, self._within
+        signs = self._shield.signs
         following: Task | None = task
         del task  # a failure refers to the frames that its body was called from
         while following is not None:
             engine.activity += 1
-            following = following.advance(engine, self._scope)
+            following = following.advance(engine, scope)
             if following is not None and (
-                self._shield.is_struck or (within is not None and not may_help_with(following, within))
+                signs.is_struck or (within is not None and not may_help_with(following, within))
             ):
                 engine.make_ready(following)
                 return
@@ -159,7 +155,7 @@ class Wait:
                 self._look()
                 before = engine.activity
                 if self._scope.parker.park(engine.hang_s):
-                    if self._shield.is_struck:
+                    if self._shield.signs.is_struck:
                         self._tell("was interrupted")
                     return
                 if engine.activity == before:

@@ -172,4 +172,4 @@ def test_options_replace_clauses_in_a_copy():
     assert copy._clauses == {"nowait": False, "name": "two", "device": 0}
     assert copy.__name__ == original.__name__
     event = omp.Event()
-    assert omp.task(lambda: None).options(detach=event)._event is event
+    assert omp.task(lambda: None).options(detach=event)._clauses["detach"] is event

@@ -142,7 +142,7 @@ def test_an_error_at_the_call_creates_nothing():
     """A construct that raises at the call generates no task, also with nowait."""
     a = np.zeros(4)
     with omp.Runtime("sim", check=True) as runtime:
-        frame = runtime.scope().root
+        frame = runtime.scope().region
         for call in (
             lambda: omp.target(nowait=True, device=5)(lambda a: None)(a),
             lambda: omp.target(nowait=True, map=[to("b")])(lambda a: None)(a),
