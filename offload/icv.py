@@ -1,8 +1,8 @@
 """Settings: what the environment says, parsed and checked once, when a runtime is made.
 
 Those of OpenMP are the initial values of internal control variables (ICVs): ``OMP_TARGET_OFFLOAD``,
-``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``. A variable that is empty or
-blank counts as not set; case does not matter.
+``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``. A variable that is empty
+or blank counts as not set; case does not matter.
 
 OpenMP 5.2, 2.2 "ICV Initialization" and ch. 21 "Environment Variables" (section numbers unchecked).
 """

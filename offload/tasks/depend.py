@@ -288,7 +288,7 @@ class Tracker:
         self.epoch = object()
 
 
-def _followed(cell: _Cell, access: Access) -> list[Any]:
+def _followed(cell: _Cell, access: Access) -> Sequence[Any]:
     """Return the tasks of a cell that an access must follow; `Tracker.add` has this rule once more, inline."""
     return cell.before if access.joins is not None and access.joins is cell.joins else cell.members
 

@@ -65,8 +65,9 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise UnsupportedError("offload needs the GIL; on a free-threaded build of Python, start it with PYTHON_GIL=1")
 
 MANY_LIVE = 256
-"""Live tasks of one region from which on it is throttled. So many, with what belongs to them, fit into a core's own cache:
-a task of a stencil took 3.9 µs, 4.1 with 512, 5.4 with 8192. (libgomp throttles at 64 a thread, libomp at 256.)"""
+"""Live tasks of one region from which on it is throttled. So many, with what belongs to them, fit into a core's own
+cache: a task of a stencil took 3.9 µs, 4.1 with 512, 5.4 with 8192. (libgomp throttles at 64 a thread, libomp at 256.)
+"""
 
 _AT_ONCE = 64
 """Tasks that a throttled thread runs before it goes on generating; it costs something to begin."""
@@ -239,7 +240,7 @@ class Engine:
             fence.label = f"in place of {task.name}"
             fence.inherited = frame.inherited.within(None)  # its group cannot discard it
             fence.dependences = tracker.exclusive = []
-            tracker.clear([ref(fence)])
+            tracker.clear((ref(fence),))
             live.add(fence)
             if self._follow(fence, before):
                 self.make_ready(fence)

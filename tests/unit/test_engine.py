@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from offload.errors import DependError, RuntimeClosedError
-from offload.tasks.engine import Engine
 from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.engine import Engine
 from offload.tasks.failures import raise_failures
 from offload.tasks.region import Frame, Inherited, Site, TaskSet
 from offload.tasks.scope import Parker, Scope
