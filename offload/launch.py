@@ -152,7 +152,8 @@ class DeviceTask(Task):
                     return None
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
                 note_task(error, self)
-                return self._fail_unlaunched(engine, without_engine_frames(error))
+                self._fail_unlaunched(engine, without_engine_frames(error))
+                return None
         return self._finish_launch(engine, self._run_body(scope))
 
     def _begin(self) -> bool:
@@ -271,12 +272,11 @@ class DeviceTask(Task):
         place.pool.release(lane)  # not before: the gate has the items of a lane in the lane's order
         return engine.release_early(self)
 
-    def _fail_unlaunched(self, engine: Engine, error: BaseException) -> Task | None:
+    def _fail_unlaunched(self, engine: Engine, error: BaseException) -> None:
         self.work = self.after = None
-        following = engine.finish(self, error)
+        engine.end_in_turn(self, error, TaskState.FAILED)
         self.place.ended += 1
         self.place.retry(engine)
-        return following
 
     def passed(self, error: BaseException | None) -> None:
         """Complete: the lane has got to the end of this task, or never will."""

@@ -414,7 +414,7 @@ class Engine:
         if task.finished:
             return True  # `mend` has taken it out
         if task.poison is not None:
-            self.finish_elsewhere(task, poisoned(task, task.poison), TaskState.NOT_RUN)
+            self.end_in_turn(task, poisoned(task, task.poison), TaskState.NOT_RUN)
             return True
         group = task.inherited.group
         if (
@@ -428,7 +428,7 @@ class Engine:
             task.seen = True  # nobody needs to be told, and nothing that follows is poisoned
             # An undeferred construct is a cancellation point: it has no value to go on with.
             why = discarded(task) if task.owner is None else LeaveRegion(cancelled)
-            self.finish_elsewhere(task, why, TaskState.CANCELLED)
+            self.end_in_turn(task, why, TaskState.CANCELLED)
             return True
         if task.mutexes and task.mutexes[0].holder is not task:
             with self.lock:
@@ -439,6 +439,22 @@ class Engine:
         return False
 
     # -- completing ----------------------------------------------------------------------------------
+    def end_in_turn(self, task: Task, failure: BaseException, state: TaskState) -> None:
+        """Complete a task that has not begun, but not before what it follows in stream order.
+
+        Others follow this task only, and rely on its coming after those.
+        """
+        unfinished = [other for other in task.predecessors if not other.finished]
+        counters = bytearray(b"\1" + bytes(len(unfinished)))
+
+        def count(_: Task | None) -> None:
+            if counters.pop():
+                self.finish_elsewhere(task, failure, state)
+
+        for other in unfinished:
+            other.add_done_callback(count)
+        count(None)
+
     def finish(
         self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
     ) -> Task | None:
