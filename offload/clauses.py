@@ -160,7 +160,7 @@ def check_device(value: Any) -> int | None:
 def check_priority(value: Any) -> int:
     """Return a task priority: an int of at least 0."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ClauseError(f"priority: {value!r} is not allowed; use a number of at least 0")
+        raise ClauseError(f"priority: {value!r} is not allowed; use an int of at least 0")
     return int(value)
 
 

@@ -110,7 +110,7 @@ class DirectiveFunction:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind like a function: under a method, ``self`` is the first argument."""
-        return self if instance is None else functools.partial(self, instance)  # type: ignore[operator,arg-type,misc]
+        return self if instance is None else BoundDirective(self, instance)  # type: ignore[arg-type]  # callable in each
 
     def __repr__(self) -> str:
         return f"<{self._directive} function {self._name}>"
@@ -130,6 +130,16 @@ class DirectiveFunction:
 
 _NONE: dict[str, Any] = {}
 _NOT_GIVEN: Any = object()
+
+
+class BoundDirective(functools.partial[Any]):
+    """A method under a directive, with its object."""
+
+    __slots__ = ()
+
+    def options(self, **clauses: Any) -> BoundDirective:
+        """Return a copy with these clauses replaced. Raises as for every construct."""
+        return BoundDirective(self.func.options(**clauses), *self.args)  # type: ignore[attr-defined]  # a directive's
 
 
 class TaskFunction(DirectiveFunction):

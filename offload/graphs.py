@@ -430,7 +430,7 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     Parameters
     ----------
     execute : bool
-        False: only build it. Waits then do nothing, undeferred constructs return None, and ``result()`` of a task is a
+        False: only build it. Waits then do nothing, synchronous constructs return None, and ``result()`` of a task is a
         `UsageError`; `TaskGraph.compute` runs the graph.
 
     Yields

@@ -129,7 +129,7 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         target_offload=TargetOffload(_word(env, "OMP_TARGET_OFFLOAD", {word: word for word in TargetOffload})),
         default_device=_default_device(env),
         max_task_priority=_max_task_priority(env),
-        cancellation=_word(env, "OMP_CANCELLATION", {"false": False, "true": True}),
+        cancellation=_word(env, "OMP_CANCELLATION", {"false": False, "true": True, "0": False, "1": True}),
         display_env=DisplayEnv(_word(env, "OMP_DISPLAY_ENV", _DISPLAY_WORDS)),
         devices=env.get("OFFLOAD_DEVICES") or None,
         sim_memory_nbytes=None if not memory else parse_nbytes(memory, "OFFLOAD_SIM_MEMORY"),

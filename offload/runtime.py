@@ -53,6 +53,9 @@ invalid_device = -2
 """A device number that never exists."""
 
 
+_CLOSED = "this runtime is closed; make another, or move the construct into its `with`"
+
+
 class Runtime:
     """An isolated runtime: devices, worker threads, data environments.
 
@@ -92,11 +95,15 @@ class Runtime:
         seed: int | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
+        if env is not None and not hasattr(env, "get"):
+            raise ClauseError(f"env={env!r:.60} is not a mapping; use a dict of variables, or None for os.environ")
         settings = self.settings = icv.read_settings(env)
         if num_threads is None:
             num_threads = min(4, max(2, os.cpu_count() or 1))
         if type(num_threads) is not int or num_threads < 0:
             raise ClauseError(f"num_threads={num_threads!r} is not a number of host workers; use an int of at least 0")
+        if seed is not None and type(seed) is not int:
+            raise ClauseError(f"seed={seed!r:.60} is not a seed; use an int")
         if devices is not None and not isinstance(devices, str):
             raise ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")
         self._check = check
@@ -197,9 +204,14 @@ class Runtime:
         if self._is_closed:
             return
         failure: BaseException | None = None
+        running = self.scope().task
+        if running is not None:
+            raise UsageError(f"close in the task {running.name!r}, which it would wait for; close where it was opened")
         try:
             self._refuse_own_loop()
             self.wait_for_all("the end of the runtime")
+            self.engine.closed = _CLOSED
+            self.wait_for_all("the end of the runtime")  # for what another thread has made in between
         except UsageError as refused:
             if not self.engine.gives_up:  # it could never end here: all is as it was, and the runtime open
                 if error is None:
@@ -250,7 +262,7 @@ class Runtime:
 
     def _shut_down(self) -> None:
         self._is_closed = True
-        self.engine.closed = "this runtime is closed; make another, or move the construct into its `with`"
+        self.engine.closed = _CLOSED
         if any(frame.children.live for frame in self.regions()):  # the wait was interrupted, or given up
             self.engine.abandon(self.engine.closed)
         else:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.clauses import check_name
+from offload.clauses import MapClause, check_name
 from offload.compiling import is_replayable, tasks_of
 from offload.current import here
 from offload.errors import ClauseError
 from offload.functions import DirectiveFunction, decorate
 from offload.graphs import Recorder, TaskGraph
-from offload.items import array_section, is_device_array
+from offload.items import array_section, is_device_array, mapper_of
 from offload.replay import Replay
 from offload.synchronization import Taskgroup
 
@@ -111,12 +111,13 @@ class TaskgraphFunction(DirectiveFunction):
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments as they are when each has its place, whether it was named or not."""
-        if not kwargs or self._signature is None:
+        if self._signature is None:
             return args, kwargs
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError:
             return args, kwargs  # the call of the body says what is wrong
+        bound.apply_defaults()
         return bound.args, bound.kwargs
 
 
@@ -221,9 +222,19 @@ def _signed(value: Any) -> Any:
         return type(value), *map(_signed, value)
     if isinstance(value, dict):
         return type(value), {key: _signed(item) for key, item in value.items()}
+    mapper = mapper_of(value)
+    if mapper is not None:
+        given = mapper(value)
+        clauses = (given,) if isinstance(given, (MapClause, np.ndarray)) else tuple(given)
+        return type(value), _Value(value), *(_signed(item) for clause in clauses for item in _items(clause))
     if isinstance(value, (set, bytearray)):
         return _Value(value.copy())
     return _Value(value)
+
+
+def _items(clause: Any) -> tuple[Any, ...]:
+    """Return the list items of what a mapper yields: a map clause, or an item by itself."""
+    return clause.items if isinstance(clause, MapClause) else (clause,)
 
 
 def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
@@ -271,7 +282,8 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     In a replay, a wait in the body orders what follows it; code between tasks is not run. What depends on a task that
     failed does not run. An event in the graph is armed again, for which a replay first waits for one that is under way;
     others may be in flight at the same time (``nogroup``). List items, device numbers and sections are those that were
-    recorded, as are device arrays that the body looked up; a task combines a reduction when it is complete.
+    recorded, as are device arrays that the body looked up, and the contents of ``firstprivate`` arrays: what varies has
+    to be mapped. A task combines a reduction when it is complete.
 
     *Blocks*, without ``nogroup``, until the tasks of the call are complete; the waiting thread may run some.
     *Costs* a replay 1 to 2 µs a task, a recording some 50. A record keeps the arguments of the call and of its tasks

@@ -282,6 +282,8 @@ class Tracker:
         for cell in self._cells.values():
             if cell.linked:
                 cell.linked = list(filter(is_kept, cell.linked)) if is_kept(cell) else []
+            if cell.mutexes:
+                cell.mutexes = {other: mutex for other, mutex in cell.mutexes.items() if is_kept(other)}
         for space in self._spaces.values():
             space.keep(is_kept)
         self._cells = kept

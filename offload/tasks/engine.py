@@ -121,7 +121,8 @@ class Engine:
         self.parked: deque[Parker] = deque()
         self.nested: list[Parker] = []
         self.frames: list[Frame] = []
-        self.closed: str = ""
+        self.closed: str = ""  # why no task can be made any more
+        self._is_stopped = False
         self.activity = 0
         self.gives_up = False  # for the end of the process: a wait that nothing moves ends
         self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
@@ -142,13 +143,16 @@ class Engine:
     # -- making tasks --------------------------------------------------------------------------------
     def submit(self, task: Task, dependences: Sequence[Any]) -> bool:
         """Enter a task; return whether it is ready already, and the caller's to `make_ready`, `launch` or run."""
-        if self.closed:
-            raise RuntimeClosedError(self.closed)
         frame = task.frame
         frame.children.live.add(task)
         group = task.inherited.group
         if group is not None:
             group.live.add(task)
+        if self.closed:  # not before: whoever closes looks what is live then
+            frame.children.leave(task)
+            if group is not None:
+                group.leave(task)
+            raise RuntimeClosedError(self.closed)
         if not dependences:
             return True
         try:
@@ -178,7 +182,7 @@ class Engine:
             if other is None or other.finished or other is task:
                 counters.pop()
                 if other is not None and other.failure is not None and not other.past:
-                    task.poison = other
+                    task.poison = other.poison or other
                     task.special = True
                 continue
             if other.special:
@@ -327,18 +331,23 @@ class Engine:
     def _work(self) -> None:
         scope = self._make_scope()
         current_scope.set(scope)
-        parker = scope.parker
+        parker, root = scope.parker, scope.region
         while True:
-            task = self.take() if not self.closed else None
+            task = self.take() if not self._is_stopped else None
             if task is not None:
                 while task is not None:
                     self.activity += 1
-                    task = task.advance(self, scope)
+                    try:
+                        task = task.advance(self, scope)
+                    except BaseException as error:  # noqa: BLE001  # no step of ours may end the worker
+                        scope.task, scope.region = None, root
+                        self.keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
+                        task = None
                 continue
-            if self.closed:
+            if self._is_stopped:
                 return
             self.parked.append(parker)
-            if not self.ready and not self.closed:
+            if not self.ready and not self._is_stopped:
                 parker.park()
             self.unlist(parker)
 
@@ -382,12 +391,32 @@ class Engine:
             self._run(task, scope, shield.signs)
 
     def _run(self, task: Task | None, scope: Scope, signs: Any) -> None:
+        outer = scope.task, scope.region
         while task is not None:
             self.activity += 1
-            task = task.advance(self, scope)
+            try:
+                task = task.advance(self, scope)
+            except BaseException as error:
+                scope.task, scope.region = outer
+                self.keep(task, error)  # type: ignore[arg-type]  # the same
+                raise
             if task is not None and signs.is_struck:
                 self.make_ready(task)
                 return
+
+    def keep(self, task: Task, error: BaseException) -> None:
+        """See that a task ends although the engine's own steps for it were cut short.
+
+        Bodies raise into their task; what comes here is the limit of recursion, or a signal handler that raises.
+        """
+        if task.state_ in (TaskState.LAUNCHED, TaskState.DETACHED):
+            return  # what it waits for will complete it
+        if task.state_ is not TaskState.WAITING or task.waits_in_stream_order:
+            task.cut_short = error
+            task.special = True
+        self.ready.append(task)
+        if self.parked:
+            self.wake_one()
 
     def launch(self, task: Task | None, scope: Scope) -> None:
         """Launch a ready device task, and what becomes ready by it, on the encountering thread.
@@ -405,12 +434,20 @@ class Engine:
     def begin_undeferred(self, task: Task, scope: Scope) -> None:
         """Do the next thing that an undeferred task has to do, on the thread that encountered it."""
         with Entered(scope):
-            following = task.advance(self, scope)
+            try:
+                following = task.advance(self, scope)
+            except BaseException as error:
+                self.keep(task, error)
+                raise
         if following is not None:
             self.make_ready(following)
 
     def hinders(self, task: Task) -> bool:
         """Tell whether a ready task may not begin: it is poisoned, discarded, or excluded for the time being."""
+        if task.cut_short is not None:
+            cut, task.cut_short = task.cut_short, None
+            self.finish_elsewhere(task, *((task.failure, task.state_) if task.finished else (cut,)))
+            return True
         if task.finished:
             return True  # `mend` has taken it out
         if task.poison is not None:
@@ -485,7 +522,10 @@ class Engine:
             if task.owner is not None:
                 task.owner.unpark()
             if task.callbacks:
+                if following is not None:  # a callback may wait for it
+                    self.make_ready(following)
                 run_callbacks(task)
+                return None
         return following
 
     def _finish_special(self, task: Task) -> None:
@@ -510,10 +550,12 @@ class Engine:
 
     def _note_failure(self, tasks: TaskSet, task: Task) -> None:
         """Keep a failure for whoever waits; those that have been seen meanwhile are let go."""
+        failures = tasks.failures  # what is let go may run code of the user's, which must not find the lock taken
         with self.lock:
             tasks.failures.append(task)
             if len(tasks.failures) & 63 == 0:
-                tasks.failures[:] = [kept for kept in tasks.failures if not kept.seen]
+                failures, tasks.failures = tasks.failures, [kept for kept in tasks.failures if not kept.seen]
+        del failures
 
     def take_failures(self, tasks: TaskSet) -> list[Task]:
         """Return the failures of a task set, which forgets them."""
@@ -546,7 +588,7 @@ class Engine:
             except IndexError:
                 break  # the producer took the rest
             if failed:
-                successor.poison = task
+                successor.poison = task.poison or task
                 successor.special = True
             if successor.counters.pop():
                 if following is None and not self.max_priority and not (successor.special and successor.owner):
@@ -577,10 +619,12 @@ class Engine:
     # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Frame) -> None:
         """Keep the region of a body that has ended before its children, until somebody waits for all."""
+        frames = self.frames  # as above
         with self.lock:
             self.frames.append(frame)
             if len(self.frames) & 63 == 0:
-                self.frames[:] = [kept for kept in self.frames if kept.children.live or kept.children.failures]
+                frames, self.frames = self.frames, [kept for kept in self.frames if kept.children.is_of_interest]
+        del frames
 
     def close(self, why: str) -> None:
         """Stop the workers; tasks that are still in the deque do not run."""
@@ -593,6 +637,7 @@ class Engine:
     def abandon(self, why: str) -> None:
         """Let the workers, which are daemons, end when the bodies have that they run."""
         self.closed = why
+        self._is_stopped = True
         while self.parked:
             self.wake_one()
         if self.coroutines is not None:

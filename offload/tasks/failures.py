@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from offload.errors import DependError, OffloadError
@@ -13,23 +14,24 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-def poisoned(task: Task, cause: Task) -> DependError:
-    """Return the error of a task that did not run since one that it depends on failed."""
-    root = cause.failure
-    if isinstance(root, DependError) and root.__cause__ is not None:
-        root = root.__cause__  # the first failure of the chain
-    error = DependError(
-        f"{task.key} did not run: {cause.key}, which it depends on, failed with {type(root).__name__}: {root}"
-    )
-    error.__cause__ = root
+def poisoned(task: Task, root: Task) -> DependError:
+    """Return the error of a task that did not run since one that it depends on, perhaps by way of others, failed."""
+    failure = root.failure
+    try:
+        text = f"{type(failure).__name__}: {failure}"
+    except Exception:  # noqa: BLE001  # a user's exception that cannot be shown
+        text = type(failure).__name__
+    error = DependError(f"{task.key} did not run: {root.key}, which it depends on, failed with {text}")
+    error.__cause__ = failure
     return error
 
 
 def note_task(error: BaseException, task: Task) -> None:
     """Add the task, its directive, file and line to an exception."""
     where = f"in {task.construct.directive} {task.name!r} ({task.construct.location})"
-    if where not in getattr(error, "__notes__", ()):
-        error.add_note(where)
+    with suppress(Exception):  # an exception that takes no attributes, a frozen dataclass for one
+        if where not in getattr(error, "__notes__", ()):
+            error.add_note(where)
 
 
 def without_engine_frames(error: BaseException) -> BaseException:
@@ -42,7 +44,8 @@ def without_engine_frames(error: BaseException) -> BaseException:
     while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("offload."):
         trace = trace.tb_next
     if trace is not None or isinstance(error, OffloadError):
-        error.__traceback__ = trace
+        with suppress(Exception):  # as above
+            error.__traceback__ = trace
     return error
 
 

@@ -46,6 +46,11 @@ class TaskSet:
         self.n_stuck = 0
         self.waiters: tuple[Callable[[], None], ...] = ()
 
+    @property
+    def is_of_interest(self) -> bool:
+        """Whether something is to be waited for, or a failure to be told of."""
+        return bool(self.live) or any(not task.seen for task in self.failures.copy())
+
     def leave(self, task: Task) -> None:
         """Take out a task that is complete; its failure has been noted before, so that a waiter sees both."""
         self.live.discard(task)

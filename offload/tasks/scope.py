@@ -51,11 +51,13 @@ class Scope:
         The region that generates tasks; None in a body that has generated none yet.
     device, lane : object or None
         Where the array operations of a target body go.
+    depth : int
+        How many waits the thread is in, one in a task that another runs.
     in_body : bool
         Whether the code that runs is a body's, and not the engine's: what an interrupt looks at.
     """
 
-    __slots__ = ("device", "in_body", "is_completer", "lane", "parker", "region", "runtime", "task", "thread")
+    __slots__ = ("depth", "device", "in_body", "is_completer", "lane", "parker", "region", "runtime", "task", "thread")
 
     def __init__(self, runtime: Any, region: Frame | None, task: Task | None = None) -> None:
         self.runtime = runtime
@@ -67,6 +69,7 @@ class Scope:
         self.device: Any = None
         self.lane: Any = None
         self.in_body = False
+        self.depth = 0
 
     def frame(self, what: str) -> Frame:
         """Return the region that ``what`` is encountered in; make it if the running body has none yet."""

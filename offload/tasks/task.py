@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,8 @@ class Task:
     """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
 
     callbacks: list[Callable[[Task], Any]] | None = None
+    cut_short: BaseException | None = None
+    """What ended the engine's own steps for the task, which is to end all the same."""
     early: list[Task] | None = None
     """Successors that can start in stream order; None where none can. ``successors`` has the others."""
     ends_region = False
@@ -99,6 +102,7 @@ class Task:
     mutexes: tuple[Mutex, ...] = ()
     owner: Parker | None = None
     poison: Task | None = None
+    """The task where the failure began that keeps this one from running, or has kept it."""
     predecessors: Sequence[Task] = ()
     """What a device task follows, for where on which streams; others are known to those they follow only."""
     priority = 0
@@ -222,20 +226,9 @@ class Task:
 
     def as_future(self) -> Future[Any]:
         """Return a `concurrent.futures.Future` that ends as this task does."""
-        from concurrent.futures import Future  # 10 ms of the time of `import offload`, for those who need it only
+        from offload.tasks.futures import future_of  # 10 ms of the time of `import offload`
 
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()
-
-        def end(task: Task) -> None:
-            if task.failure is None:
-                future.set_result(task.value)
-            else:
-                task.seen = True
-                future.set_exception(task.failure)
-
-        self.add_done_callback(end)
-        return future
+        return future_of(self)
 
     def __await__(self) -> Generator[Any, None, Any]:
         from offload.tasks.awaiting import outcome  # asyncio is a third of the time of `import offload`
@@ -285,6 +278,9 @@ class Task:
     def failed(self, error: BaseException) -> BaseException | None:
         """Return the failure that an exception of the body is; None for one that leaves a cancelled taskgroup."""
         if isinstance(error, LeaveRegion):
+            if self.event is not None:  # the body may have left before it promised anything
+                self.event.abandon()
+                self.event = None
             return None
         if self.owner is None and ends_body(error):  # else the owner raises the failure
             self.seen = True  # the wait that runs the body raises it
@@ -315,7 +311,7 @@ class Task:
     @property
     def past(self) -> bool:
         """Whether a later task may ignore this one: complete, and a failure of it has been seen."""
-        return self.finished and (self.failure is None or self.seen)
+        return self.finished and (self.failure is None or (self.seen and (self.poison is None or self.poison.seen)))
 
     @property
     def point(self) -> Any:
@@ -359,8 +355,34 @@ def discarded(task: Task) -> CancelledError:
     return CancelledError(f"{task.key} was discarded: its taskgroup was cancelled before it began")
 
 
+class _Calling(threading.local):
+    """The complete tasks whose callbacks the thread has still to run; None while it runs none."""
+
+    tasks: deque[Task] | None = None
+
+
+_calling = _Calling()
+
+
 def run_callbacks(task: Task) -> None:
-    """Run the callbacks of a complete task, each once, whoever comes first."""
+    """Run the callbacks of a complete task, each once, whoever comes first.
+
+    One that completes another task, by its event, is at its end before the callbacks of that one begin: a long chain of
+    such is no recursion.
+    """
+    tasks = _calling.tasks
+    if tasks is not None:
+        tasks.append(task)
+        return
+    tasks = _calling.tasks = deque([task])
+    try:
+        while tasks:
+            _run_callbacks(tasks.popleft())
+    finally:
+        _calling.tasks = None
+
+
+def _run_callbacks(task: Task) -> None:
     callbacks = task.callbacks
     while callbacks:
         try:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
+_FRAMES = 10
+"""Python's frames from one wait to the next, with some to spare: its limit is told before a task is taken."""
+
+
 class Wait:
     """A thread that blocks until ``done()``, running ready tasks meanwhile.
 
@@ -77,11 +81,18 @@ class Wait:
         ------
         KeyboardInterrupt
             Ctrl-C, on the main thread.
+        RecursionError
+            The thread is in too many waits.
         UsageError
             The condition depends on coroutines of a loop that this thread runs. At the end of the process, where
             nothing has moved for ``hang_s`` seconds.
         """
         engine, scope = self._engine, self._scope
+        if scope.depth * _FRAMES > sys.getrecursionlimit():
+            raise RecursionError(
+                f"{self._what}: {scope.depth} tasks wait for tasks that the same thread runs; nest fewer, or raise "
+                "sys.setrecursionlimit"
+            )
         wake = scope.parker.unpark
         with self._shield:
             with engine.lock:
@@ -89,11 +100,13 @@ class Wait:
                     tasks.waiters = (*tasks.waiters, wake)
             if engine.coroutines is not None:
                 self._blocked = engine.coroutines.wait(self._what, scope, self._sets, self._awaited, blocks=True)
+            scope.depth += 1
             try:
                 with Entered(scope):
                     self._look()
                     self._loop()
             finally:
+                scope.depth -= 1
                 if self._blocked is not None:
                     self._blocked.end()
                 with engine.lock:
@@ -130,11 +143,17 @@ class Wait:
         """Run a ready task, and what that makes ready first if this thread may run that too."""
         engine, scope, within = self._engine, self._scope, self._within
         signs = self._shield.signs
+        outer = scope.task, scope.region
         following: Task | None = task
         del task  # a failure refers to the frames that its body was called from
         while following is not None:
             engine.activity += 1
-            following = following.advance(engine, scope)
+            try:
+                following = following.advance(engine, scope)
+            except BaseException as error:
+                scope.task, scope.region = outer
+                engine.keep(following, error)  # type: ignore[arg-type]  # the assignment did not happen
+                raise
             if following is not None and (
                 signs.is_struck or (within is not None and not may_help_with(following, within))
             ):

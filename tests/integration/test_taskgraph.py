@@ -1176,3 +1176,27 @@ def test_random_regions(seed):
             replayed()
             region.run_serially()
             assert all((a == b).all() for a, b in zip(region.arrays, region.serial, strict=True))
+
+
+def test_objects_with_a_mapper_are_known_by_their_arrays(sim):
+    """An object whose mapper gives another array than when it was recorded records anew."""
+
+    class Holder:
+        x = None
+
+    omp.declare_mapper(Holder, lambda holder: [omp.tofrom(holder.x)])
+    bodies = []
+
+    @omp.taskgraph
+    def graph(holder):
+        bodies.append(1)
+        omp.target(nowait=True)(lambda inner: inner.x.__iadd__(1) is None)(holder)
+
+    holder = Holder()
+    first, second = np.zeros(3), np.zeros(3)
+    for array in (first, second, first, second):
+        holder.x = array
+        graph(holder)
+    assert (first == 2).all()
+    assert (second == 2).all()
+    assert len(bodies) == 2

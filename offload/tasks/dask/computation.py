@@ -149,6 +149,7 @@ class Computation:
                     lambda: done() or any(task.is_ready for task in self._own.copy()),
                     (self._group,),  # the inner groups unpark this thread by themselves
                     "the computation of a graph",
+                    awaited=[task for group in [*self._inner.values()] for task in group.live.copy()],
                     helps=self._is_synchronous,
                 )
 

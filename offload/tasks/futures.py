@@ -1,0 +1,48 @@
+"""A task as a `concurrent.futures.Future`, for what takes nothing else."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offload.tasks.task import Task
+
+
+class TaskFuture(Future[Any]):
+    """Ends as its task does; who asks it for the failure has seen that of the task."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self._task = task
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._wait(timeout)
+        return super().result()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._wait(timeout)
+        return super().exception()
+
+    def _wait(self, timeout: float | None) -> None:
+        """Wait as the task does, which may run others meanwhile; its callback then ends the future, or has done so."""
+        task = self._task
+        if not self.done() and not task.finished:
+            task.construct.runtime.wait_for_task(task, timeout)
+        if task.failure is not None:
+            task.seen = True
+
+
+def future_of(task: Task) -> Future[Any]:
+    """Return a future that ends as the task does; it cannot be cancelled."""
+    future = TaskFuture(task)
+    future.set_running_or_notify_cancel()
+
+    def end(task: Task) -> None:
+        if task.failure is None:
+            future.set_result(task.value)
+        else:
+            future.set_exception(task.failure)
+
+    task.add_done_callback(end)
+    return future
