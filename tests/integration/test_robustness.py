@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import threading
@@ -127,16 +128,26 @@ def test_a_runtime_is_not_closed_by_its_task(host):
     assert omp.task(lambda: 3)().result() == 3
 
 
+@pytest.fixture
+def rash_switching():
+    """Threads that take turns as often as can be."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval_s)
+
+
+@pytest.mark.usefixtures("rash_switching")
 def test_closing_loses_no_task():
     """A thread that generates while the runtime closes gets an error or a task that runs."""
-    for _ in range(30):
+    for _ in range(50):
         runtime = omp.Runtime("none", num_threads=2)
         tasks = []
         begun = threading.Event()
 
         def generate(runtime=runtime, tasks=tasks, begun=begun):
-            with pytest.raises(omp.RuntimeClosedError):
-                for _ in range(1_000_000):
+            with contextlib.suppress(omp.RuntimeClosedError):
+                for _ in range(200):
                     tasks.append(body())
                     begun.set()
 
