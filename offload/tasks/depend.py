@@ -61,6 +61,7 @@ class DependType(Enum):
     INOUTSET = "inoutset"
 
 
+_MUTEX = DependType.MUTEXINOUTSET
 _SETS = (DependType.MUTEXINOUTSET, DependType.INOUTSET)
 
 
@@ -128,10 +129,11 @@ class Tracker:
         What the task entered last needs before it may run; the caller takes the list away.
     """
 
-    __slots__ = ("_cells", "_fence", "_is_past", "_limit", "_spaces", "epoch", "exclusive")
+    __slots__ = ("_cells", "_fence", "_is_past", "_limit", "_once", "_spaces", "epoch", "exclusive")
 
     def __init__(self, is_past: Callable[[Any], bool] | None = None) -> None:
         self._is_past = is_past
+        self._once: tuple[object, tuple[Any, ...]] = (object(), ())  # what a clause has that was used here before
         self.exclusive: list[Mutex] = []
         self.clear()
 
@@ -165,17 +167,17 @@ class Tracker:
         found: list[Any] = []
         own = (handle,)  # one for all cells
         for access in accesses:
-            located = access.located
-            if located[0] is not self.epoch:
+            epoch, cells = access.located
+            if epoch is not self.epoch:
                 if access.keys is None:
                     found += self._everything(access, handle, edges)
                     self.clear(own)
                     return found
-                located = self._locate(access)
-                if access.joins is DependType.MUTEXINOUTSET:
-                    self._exclude(located[1])
+                cells = self._locate(access)
+                if access.joins is _MUTEX:
+                    self._exclude(cells)
             joins = access.joins
-            for cell in located[1]:
+            for cell in cells:
                 if edges is not None:
                     _explain(cell, access, handle, edges)
                 if joins is None:
@@ -205,7 +207,7 @@ class Tracker:
         for access in accesses:
             if access.keys is None:
                 return self._everything(access, None, None)
-            for cell in self._locate(access)[1]:
+            for cell in self._locate(access):
                 for other in (cell, *cell.linked):
                     found += _followed(other, access)
         return found
@@ -222,17 +224,21 @@ class Tracker:
             ]
         return found
 
-    def _locate(self, access: Access) -> tuple[object, tuple[_Cell, ...]]:
-        """Return the cells of a clause, and have the clause remember them."""
-        keys = access.keys
+    def _locate(self, access: Access) -> tuple[_Cell, ...]:
+        """Return the cells of a clause, and have it remember them when it is used again: most are used once."""
+        keys: Any = access.keys
         cells = self._cells
-        if self._is_past is not None and len(cells) + len(keys) > self._limit:  # type: ignore[arg-type]  # not all memory
+        if len(cells) + len(keys) > self._limit and self._is_past is not None:
             self._sweep(self._is_past)
             cells = self._cells
-        located = self.epoch, tuple([cells.get(key) or self._new_cell(key) for key in keys])  # type: ignore[union-attr]
-        if access.joins is not DependType.MUTEXINOUTSET:  # is located each time, which tells what it excludes
-            access.located = located
-        return located
+        if len(keys) == 1:
+            key = keys[0]
+            found: tuple[_Cell, ...] = (cells.get(key) or self._new_cell(key),)
+        else:
+            found = tuple([cells.get(key) or self._new_cell(key) for key in keys])
+        if access.joins is not _MUTEX:  # is located each time, which tells what it excludes
+            access.located = self._once if access.located is not self._once else (self.epoch, found)
+        return found
 
     def _exclude(self, cells: tuple[_Cell, ...]) -> None:
         """Note what a task needs that shares these cells with others in turn."""

@@ -42,15 +42,14 @@ class Space:
     def add(self, cell: Any) -> list[Any]:
         """Add a cell and return those before it that share a byte with it."""
         section: Section = cell.key
-        low, high, run = section.address, section.end, section.run_nbytes
-        period = gcd(*[stride for _, stride in section.dims])
-        found = [
-            other
-            for lattice in self._lattices.values()
-            if lattice.low < high and low < lattice.high
-            for other in lattice.candidates(low, high, run, period)
-            if overlaps(other.key, section)
-        ]
+        low, run, dims = section.address, section.run_nbytes, section.dims
+        high, period = (section.end, gcd(*[stride for _, stride in dims])) if dims else (low + run, 0)
+        found = []
+        for lattice in self._lattices.values():
+            if lattice.low < high and low < lattice.high:
+                for other in lattice.candidates(low, high, run, period):
+                    if overlaps(other.key, section):
+                        found.append(other)  # noqa: PERF401  # this is on the path of each fresh location
         kind = period, run.bit_length() if period else 0, (high - low).bit_length()
         lattice = self._lattices.get(kind)
         if lattice is None:
@@ -80,8 +79,10 @@ class _Lattice:
         self._widest = 0
 
     def add(self, cell: Any, low: int, high: int, run: int) -> None:
-        self.low = min(self.low, low)
-        self.high = max(self.high, high)
+        if low < self.low:
+            self.low = low
+        if high > self.high:
+            self.high = high
         self._cells.add(cell, low, high)
         if not self._period:
             return
@@ -130,10 +131,16 @@ class _ByAddress:
         self._longest = 0
 
     def add(self, cell: Any, low: int, high: int) -> None:
-        at = bisect_right(self._starts, low)
-        self._starts.insert(at, low)
-        self._cells.insert(at, cell)
-        self._longest = max(self._longest, high - low)
+        starts = self._starts
+        if not starts or low >= starts[-1]:
+            starts.append(low)
+            self._cells.append(cell)
+        else:
+            at = bisect_right(starts, low)
+            starts.insert(at, low)
+            self._cells.insert(at, cell)
+        if high - low > self._longest:
+            self._longest = high - low
 
     def keep(self, is_kept: Callable[[Any], bool]) -> None:
         self._cells = [cell for cell in self._cells if is_kept(cell)]

@@ -17,7 +17,7 @@ FOLLOWED = "return cell.before if access.joins is not None and access.joins is c
 EXCLUDE = "for other in (cell, *cell.linked):\n                self"
 KEPT_EPOCH = '        self.epoch = getattr(self, "epoch", None) or object()\n\n    def add'
 LINKED_ONE = "for other in cell.linked[:1]:\n                        found"
-LATTICE_ONE = "for lattice in [*self._lattices.values()][:1]\n            if"
+LATTICE_ONE = "for lattice in [*self._lattices.values()][:1]:\n            if"
 
 
 def as_if(name, joins):
@@ -88,23 +88,27 @@ MUTANTS = {
     # mutexes
     "linked cells have no mutex": (depend, EXCLUDE, EXCLUDE.replace(", *cell.linked", ",")),
     "a cell's own mutex is left out": (depend, EXCLUDE, EXCLUDE.replace("(cell, *cell.linked)", "cell.linked")),
-    "a task needs the mutex of one item": (depend, "for cell in cells:\n", "for cell in cells[:1]:\n"),
+    "a task needs the mutex of one item": (
+        depend,
+        "for cell in cells:\n            for",
+        "for cell in cells[:1]:\n            for",
+    ),
     "every task has a mutex of its own": (depend, "if cell.mutexes is None or other not in cell.mutexes:", "if True:"),
     "the tasks of an earlier cell are not excluded": (
         depend,
         "_keep_mutex(cell, other, other.mutexes[other])",
         "_keep_mutex(cell, other, Mutex())",
     ),
-    "every item has a mutex": (depend, "if access.joins is DependType.MUTEXINOUTSET:", "if True:"),
+    "every item has a mutex": (depend, "if access.joins is _MUTEX:", "if True:"),
     "a clause of mutexinoutset is located once": (
         depend,
-        "if access.joins is not DependType.MUTEXINOUTSET:",
+        "if access.joins is not _MUTEX:",
         "if True:",
     ),
     "a wait takes mutexes": (
         depend,
-        "for cell in self._locate(access)[1]:\n",
-        "self._exclude(self._locate(access)[1])\n            for cell in self._locate(access)[1]:\n",
+        "for cell in self._locate(access):\n",
+        "self._exclude(self._locate(access))\n            for cell in self._locate(access):\n",
     ),
     # all_memory
     "there is no fence": (depend, "self.clear(own)", "self.clear()"),
@@ -144,7 +148,7 @@ MUTANTS = {
         "for handle in cell.members if not is_past(handle)]",
         "for handle in cell.members if is_past(handle)]",
     ),
-    "the end of an epoch is not noticed": (depend, "if located[0] is not self.epoch:", "if located[0] is None:"),
+    "the end of an epoch is not noticed": (depend, "if epoch is not self.epoch:", "if not cells:"),
     # locations
     "a window ends one byte early": (locations, "low % common + run", "low % common + run - 1"),
     "a window begins one byte late": (locations, "low % common - self._widest", "low % common - self._widest + 1"),
@@ -158,8 +162,12 @@ MUTANTS = {
         "self._starts, high, first",
         "self._starts, high - 1, first",
     ),
-    "a lattice does not grow upwards": (locations, "self.high = max(self.high, high)", "pass"),
-    "one lattice is looked at": (locations, "for lattice in self._lattices.values()\n            if", LATTICE_ONE),
+    "a lattice does not grow upwards": (
+        locations,
+        "            self.high = high\n        self._cells",
+        "            pass\n        self._cells",
+    ),
+    "one lattice is looked at": (locations, "for lattice in self._lattices.values():\n            if", LATTICE_ONE),
 }
 
 
@@ -178,7 +186,7 @@ def mutated(module, old, new, replaced):
 def tracker_of(mutant):
     """Return the class of a broken tracker, or one made the same way that is not broken."""
     module, old, new = mutant
-    same = {"DependType": depend.DependType, "_SETS": depend._SETS}  # clauses have the real ones
+    same = {name: getattr(depend, name) for name in ("DependType", "_SETS", "_MUTEX")}  # clauses have the real ones
     if module is locations:
         same["Space"] = mutated(locations, old, new, {})["Space"]
         old = None

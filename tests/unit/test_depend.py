@@ -297,9 +297,11 @@ def test_a_clause_is_located_once(program):
     """A clause that is used again remembers its cells; one of mutexinoutset does not."""
     clause, mutex = Access(INOUT, "x", "y"), Access(MUTEX, "x")
     program.add("a", clause, mutex)
+    assert clause.located[0] is not program.tracker.epoch
+    assert program.add("b", clause, mutex) == {"a"}
     located = clause.located
     assert located[0] is program.tracker.epoch
-    assert program.add("b", clause) == {"a"}
+    assert program.add("c", clause) == {"b"}
     assert clause.located is located
     assert mutex.located is NOWHERE
 
@@ -367,6 +369,7 @@ def test_a_tracker_without_is_past_forgets_nothing(monkeypatch):
 def test_a_sweep_in_the_middle_of_a_task(tiny):
     """A task that names more fresh items than the tracker keeps is found by each of them."""
     known = Access(INOUT, "x")
+    tiny.add("first", known)
     tiny.add("live", known)
     for k in range(3):
         tiny.add(k, (OUT, ("old", k)))
