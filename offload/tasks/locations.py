@@ -51,10 +51,10 @@ class Space:
                     if overlaps(other.key, section):
                         found.append(other)  # noqa: PERF401  # this is on the path of each fresh location
         kind = period, run.bit_length() if period else 0, (high - low).bit_length()
-        lattice = self._lattices.get(kind)
-        if lattice is None:
-            lattice = self._lattices[kind] = _Lattice(period, low, high)
-        lattice.add(cell, low, high, run)
+        home = self._lattices.get(kind)
+        if home is None:
+            home = self._lattices[kind] = _Lattice(period, low, high)
+        home.add(cell, low, high, run)
         return found
 
     def keep(self, is_kept: Callable[[Any], bool]) -> None:
@@ -79,9 +79,9 @@ class _Lattice:
         self._widest = 0
 
     def add(self, cell: Any, low: int, high: int, run: int) -> None:
-        if low < self.low:
+        if low < self.low:  # noqa: PLR1730  # `min` costs as much as all the rest
             self.low = low
-        if high > self.high:
+        if high > self.high:  # noqa: PLR1730  # same
             self.high = high
         self._cells.add(cell, low, high)
         if not self._period:
@@ -139,7 +139,7 @@ class _ByAddress:
             at = bisect_right(starts, low)
             starts.insert(at, low)
             self._cells.insert(at, cell)
-        if high - low > self._longest:
+        if high - low > self._longest:  # noqa: PLR1730  # same
             self._longest = high - low
 
     def keep(self, is_kept: Callable[[Any], bool]) -> None:
