@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
+import offload as omp
 from offload.bench import footprint, generating, metg, native
 from offload.bench.shapes import SHAPES, cholesky_n_tiles, make_steps, n_cells, predecessors
 from offload.bench.targets import targets
@@ -103,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
         "processors": os.cpu_count(),
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("offload", "numpy", "dask", "distributed")},
+            "offload": omp.__version__,
+            **{name: version(name) for name in ("numpy", "dask", "distributed")},
         },
     }
     from offload.bench import peers  # noqa: F401  # here, so that what Dask has loaded is frozen too

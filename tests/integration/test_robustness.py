@@ -73,6 +73,7 @@ def test_a_chain_of_events_in_callbacks_is_no_recursion(host):
             task.add_done_callback(lambda _, following=following: following.fulfill())
     events[0].fulfill()
     omp.taskwait()
+    assert all(event.is_fulfilled for event in events)
 
 
 def test_a_future_nobody_asks_has_not_seen_the_failure(host):
