@@ -131,8 +131,9 @@ class Model:
         found = [self.holder(item.view, counts) for item in construct]
         if any(item.present and entry is None for item, (entry, _) in zip(construct, found, strict=True)):
             return omp.NotPresentError
-        if any(is_partial for _, is_partial in found):
-            return omp.ExtensionError
+        for item, (_, is_partial) in zip(construct, found, strict=True):
+            if is_partial:  # or all of it is there, but no array
+                return omp.MapError if any(item.view.elements <= entry for entry in counts) else omp.ExtensionError
         new = []
         absent = [item.view for item, (entry, _) in zip(construct, found, strict=True) if entry is None]
         for view in sorted(absent, key=lambda view: -len(view.elements)):
