@@ -1,8 +1,8 @@
 """The same graphs under Dask: its threaded and its synchronous scheduler, and `distributed` in this process.
 
 The time is from the first task that is made to the last that is complete, as for ours. The graph is made of Dask's own
-task objects, the cheapest way there is: `dask.delayed` takes several times as long as the scheduler. The schedulers
-get two threads, which is what the machine of the project's targets has cores.
+task objects, the cheapest way there is. The schedulers get two threads, which is what the machine of the project's
+targets has cores.
 """
 
 from __future__ import annotations

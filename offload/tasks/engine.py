@@ -65,9 +65,8 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise UnsupportedError("offload needs the GIL; on a free-threaded build of Python, start it with PYTHON_GIL=1")
 
 MANY_LIVE = 256
-"""Live tasks of one region from which on it is throttled. So many, with what belongs to them, fit into a core's own
-cache: a task of a stencil took 3.9 µs, 4.1 with 512, 5.4 with 8192. (libgomp throttles at 64 a thread, libomp at 256.)
-"""
+"""Live tasks of one region from which on it is throttled: a few hundred KB, about what a core's own cache holds.
+libgomp throttles at 64 a thread, libomp at 256."""
 
 _AT_ONCE = 64
 """Tasks that a throttled thread runs before it goes on generating; it costs something to begin."""

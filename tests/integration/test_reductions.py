@@ -738,7 +738,8 @@ def test_one_array_needs_no_list(alone):
 def test_none_is_no_clause(alone):
     """None stands for a construct without the clause."""
     with omp.taskgroup(task_reduction=None):
-        omp.task(in_reduction=None)(int)()
+        task = omp.task(in_reduction=None)(int)()
+    assert task.result() == 0
 
 
 def test_a_task_outside_of_a_group_with_the_item_is_refused(alone):
