@@ -1,4 +1,4 @@
-"""CUDA devices, through CuPy. The only file that imports it.
+"""CUDA devices, through CuPy.
 
 Streams and events are CuPy's own, non-blocking, so that a body's ``current_stream()`` fits any library. A stream
 wakes the host by libc's ``sem_post`` as host function, given to the driver through ctypes: no Python runs in a
