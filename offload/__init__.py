@@ -32,8 +32,9 @@ from offload.errors import (
     UsageError,
 )
 from offload.events.event import Event, fulfill_event
-from offload.functions import target, task
+from offload.functions import task
 from offload.graphs import TaskGraph, record
+from offload.interop import Interop, interop
 from offload.items import section
 from offload.mappers import declare_mapper
 from offload.memory import (
@@ -67,10 +68,12 @@ from offload.routines import (
     in_final,
     is_initial_device,
     set_default_device,
+    set_stream,
     stream,
 )
 from offload.runtime import Runtime, initial_device, invalid_device
 from offload.synchronization import barrier, cancel, cancellation_point, taskgroup, taskwait, taskyield
+from offload.target import target
 from offload.taskgraph import taskgraph
 from offload.taskloop import taskloop
 from offload.tasks.task import Task
@@ -92,6 +95,7 @@ __all__ = [
     "ExtensionError",
     "HostFallbackWarning",
     "InternalError",
+    "Interop",
     "LeakError",
     "MapError",
     "NotPresentError",
@@ -136,6 +140,7 @@ __all__ = [
     "initial_device",
     "inout",
     "inoutset",
+    "interop",
     "invalid_device",
     "is_initial_device",
     "mutexinoutset",
@@ -144,6 +149,7 @@ __all__ = [
     "release",
     "section",
     "set_default_device",
+    "set_stream",
     "stream",
     "target",
     "target_alloc",

@@ -4,6 +4,9 @@ The table plans a construct and counts; here memory is allocated, copies are enq
 wrote it last and who uses it, so that constructs which share an entry follow each other in stream order. The lock is
 held from plan to commit. Copies are enqueued outside of it, since one of pageable memory takes as long as the
 copy; an entry whose copy-in is just being enqueued says so, and another construct that needs it is put off.
+
+Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
+`settle`; until then the entries and the host memory concerned count as being copied.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from offload.data.entries import Origin
 from offload.data.leaving import LeavingIndex
 from offload.data.maptypes import MapType
 from offload.data.present import MapItem, PresentTable, correspond
-from offload.errors import DeviceLostError, DeviceMemoryError, MapError
+from offload.errors import DeviceMemoryError, MapError
 from offload.items import array_section, label
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 _BYTE = np.dtype("u1")
 
 _COPYING: Any = object()
-"""Stands for an entry's last write while its copy-in is being enqueued."""
+"""Stands for an entry's last write while a copy of it is being enqueued, or carried out by threads."""
 
 
 class PutOffError(Exception):
@@ -60,54 +63,88 @@ class DataEnvironment:
         self._lock = threading.Lock()
         self._leaving = LeavingIndex()
         self._leaving_on: dict[Lane, deque[Leaving]] = {}
+        self._unsettled: dict[Lane, tuple[list[Entry], list[Leaving]]] = {}
 
     # -- constructs ----------------------------------------------------------------------------------
-    def enter(self, items: Sequence[MapItem], lane: Lane) -> EnterPlan:
-        """Map the items of one construct and enqueue their copies-in.
+    def enter(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> EnterPlan:
+        """Map the items of one construct and enqueue their copies-in; add those that are staged to ``staged``.
 
         Raises
         ------
         MapError, DeviceMemoryError
             Nothing has changed.
         """
-        device = self.device
         with self._lock:
+            known = self.table.reenter(items)
+            if known is not None:
+                earlier: list[Any] = [entry.last_write for entry in known.counted if entry.last_write is not None]
+                if _COPYING in earlier:
+                    self.table.undo(known)
+                    raise PutOffError
+                lane.wait_for(earlier)
+                return known
             plan = self.table.enter(items)
             if any(entry.last_write is _COPYING for entry in plan.counted):
                 raise PutOffError
-            earlier: list[Any] = [entry.last_write for entry in plan.counted if entry.last_write is not None]
+            earlier = [entry.last_write for entry in plan.counted if entry.last_write is not None]
             if self._leaving:
                 earlier += self._copies_back_to(plan.created)
             buffers = self._allocate(plan, lane)
             overwritten = [entry for _, entry in plan.copies if entry.users]
-            written = {id(entry): entry for entry in (*plan.created, *(entry for _, entry in plan.copies))}
+            written = _distinct((*plan.created, *(entry for _, entry in plan.copies)))
             self.table.commit(plan, buffers)
-            for entry in written.values():
+            for entry in written:
                 entry.last_write = _COPYING
+        n_before = len(staged)
+        is_settled = True
         try:
             for entry in overwritten:
                 earlier += entry.users.values()
             lane.wait_for(earlier)
             for item, entry in plan.copies:
-                device.copy(self.view(entry, item.host), item.host, lane.stream)
+                self.copy(self.view(entry, item.host), item.host, lane, staged)
+            is_settled = len(staged) == n_before
         except BaseException:
             with self._lock:
                 self.table.undo(plan)
             raise
         finally:
-            point = None
-            try:
-                if written:
-                    point = lane.mark()
-            finally:
-                for entry in written.values():
-                    entry.last_write = point
+            self._unsettled[lane] = written, []
+            if is_settled:
+                self.settle(lane)
         return plan
 
-    def exit(self, items: Sequence[MapItem], lane: Lane, *, ends_region: bool = False) -> list[object]:
+    def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue a copy between two arrays, or add it to those that are staged."""
+        copy = self.device.copy(dst, src, lane.stream)
+        if copy is not None:
+            staged.append(copy)
+
+    def settle(self, lane: Lane) -> None:
+        """Take note that the copies of the launch on the lane are all enqueued, or carried out."""
+        entries, leaving = self._unsettled.pop(lane, ((), ()))
+        if not entries and not leaving:
+            return
+        point = None
+        try:
+            point = lane.mark()
+        finally:
+            with self._lock:
+                for entry in entries:
+                    entry.last_write = point
+                for copy in leaving:
+                    if point is None:
+                        self._leaving.remove(copy)
+                    copy.point = point
+                if leaving and point is not None:
+                    self._leaving_on.setdefault(lane, deque()).extend(leaving)
+
+    def exit(
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], *, ends_region: bool = False
+    ) -> list[object]:
         """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done.
 
-        ``ends_region``: as `PresentTable.exit` has it.
+        ``staged`` as for `enter`. ``ends_region``: as `PresentTable.exit` has it.
 
         Raises
         ------
@@ -116,7 +153,7 @@ class DataEnvironment:
             nothing has changed.
         """
         failures: list[Exception] = []
-        leaving: list[Leaving] = []
+        mine: list[Any] = []
         with self._lock:
             plan = self.table.exit(items, ends_region=ends_region)
             if not ends_region:
@@ -125,28 +162,56 @@ class DataEnvironment:
             removed = set(plan.removed)
             self._follow_users(lane, [*removed, *(entry for _, entry in plan.copies)])
             self.table.commit_exit(plan)
-            self._copy_out([pair for pair in plan.copies if pair[1] not in removed], lane, failures)
+            kept = [pair for pair in plan.copies if pair[1] not in removed]
+            self._copy_out(kept, lane, mine, failures)
             self._note_use(lane, [entry for entry, *_ in plan.counts if entry not in removed])
-            leaving += [self._leaving.add(item.section) for item, entry in plan.copies if entry in removed]
+            busy = _distinct(entry for _, entry in kept) if mine else []
+            for entry in busy:
+                entry.last_write = _COPYING
+            leaving = [self._leaving.add(item.section) for item, entry in plan.copies if entry in removed]
         try:
-            self._copy_out([pair for pair in plan.copies if pair[1] in removed], lane, failures)
+            self._copy_out([pair for pair in plan.copies if pair[1] in removed], lane, mine, failures)
         finally:
-            if leaving:
-                self._note_leaving(lane, leaving)
+            self._unsettled[lane] = busy, leaving
+            if failures or not mine:
+                self.settle(lane)
         if failures:
+            for copy in mine:
+                copy.run()
             lane.stream.synchronize()  # the buffers go with this frame
             first, *others = failures
             for other in others:
                 first.add_note(f"and: {other}")
             raise first
+        staged += mine
         return [*(entry.buffer for entry in removed), *(item.host for item in items)]
 
-    def _copy_out(self, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, failures: list[Exception]) -> None:
+    def leave(self, items: Sequence[MapItem], lane: Lane) -> Point | None:
+        """Unmap items where that only counts: nothing to copy, and all stay present.
+
+        Returns
+        -------
+        Point or None
+            The place on the lane up to which the items are in use; None where there is more to do, and nothing has
+            changed.
+        """
+        with self._lock:
+            entries = self.table.recount(items)
+            if entries is None:
+                return None
+            point = lane.mark()
+            for entry in entries:
+                entry.users[lane] = point
+            return point
+
+    def _copy_out(
+        self, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, staged: list[Any], failures: list[Exception]
+    ) -> None:
         """Enqueue copies to the host, each whatever becomes of the others."""
         for item, entry in copies:
             try:
                 _check_writeable(item)
-                self.device.copy(item.host, self.view(entry, item.host), lane.stream)
+                self.copy(item.host, self.view(entry, item.host), lane, staged)
             except Exception as error:  # noqa: BLE001  # raised when all have been tried
                 failures.append(error)
 
@@ -157,24 +222,16 @@ class DataEnvironment:
             raise PutOffError
         return points
 
-    def _note_leaving(self, lane: Lane, copies: list[Leaving]) -> None:
-        with self._lock:
-            try:
-                point = lane.mark()
-            except DeviceLostError:
-                for copy in copies:
-                    self._leaving.remove(copy)
-                raise
-            for copy in copies:
-                copy.point = point
-            self._leaving_on.setdefault(lane, deque()).extend(copies)
-
     def arrived(self, end: Point) -> None:
         """Forget the copies back that a lane has done."""
+        if not self._leaving_on:
+            return
         with self._lock:
             copies = self._leaving_on.get(end.lane)
             while copies and copies[0].point.sequence <= end.sequence:
                 self._leaving.remove(copies.popleft())
+            if copies is not None and not copies:
+                del self._leaving_on[end.lane]
 
     def undo(self, plan: EnterPlan, lane: Lane) -> list[object]:
         """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here."""
@@ -184,8 +241,8 @@ class DataEnvironment:
             self._note_use(lane, [entry for entry in plan.counted if entry not in removed])
         return [*(entry.buffer for entry in removed), *(item.host for item in plan.items)]
 
-    def update(self, items: Sequence[MapItem], lane: Lane) -> list[object]:
-        """Enqueue the copies of an update; return what must live until they are done.
+    def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> list[object]:
+        """Enqueue the copies of an update; return what must live until they are done. ``staged`` as for `enter`.
 
         That includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
 
@@ -204,23 +261,23 @@ class DataEnvironment:
             for entry in written:
                 earlier += entry.users.values()
                 entry.last_write = _COPYING
-        point = None
+        n_before = len(staged)
+        is_settled = True
         try:
             lane.wait_for(earlier)
             for item, entry in copies:
                 array = self.view(entry, item.host)
-                dst, src = (array, item.host) if item.map_type.copies_in else (item.host, array)
-                self.device.copy(dst, src, lane.stream)
+                self.copy(*((array, item.host) if item.map_type.copies_in else (item.host, array)), lane, staged)
+            is_settled = len(staged) == n_before
         finally:
-            try:
-                if copies:
-                    point = lane.mark()
-            finally:
-                with self._lock:
-                    for entry in written:
-                        entry.last_write = point
-                    for entry in used if point is not None else ():
-                        entry.users[lane] = point
+            with self._lock:
+                if not is_settled:
+                    for entry in used:
+                        entry.last_write = _COPYING
+                self._unsettled[lane] = (written if is_settled else used), []
+                self._note_use(lane, used)
+            if is_settled:
+                self.settle(lane)
         return [*(entry.buffer for entry in used), *(item.host for item in items)]
 
     # -- storage that no construct ends --------------------------------------------------------------
@@ -298,7 +355,9 @@ class DataEnvironment:
         buffer = device.alloc((section.nbytes,), _BYTE, stream)
         entry = self.table.insert(item, buffer, Origin.DECLARED)
         try:
-            device.copy(self.view(entry, array), array, stream)
+            copy = device.copy(self.view(entry, array), array, stream)
+            if copy is not None:
+                copy.run()
             stream.synchronize()
         except BaseException:
             self.table.discard(entry)

@@ -7,28 +7,20 @@ import inspect
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from offload.arguments import ArgumentRules, check_defaultmap, check_sharing, has_rules
+from offload.arguments import has_rules
 from offload.clauses import (
     check_clauses,
-    check_device,
-    check_map,
     check_name,
     check_priority,
-    string_items,
     symbolic,
 )
 from offload.compiling import PlainMaker
 from offload.current import here
-from offload.data.maptypes import Construct
-from offload.defaults import Defaults
 from offload.dependences import Dependence, check_depend
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
-from offload.items import VisibleNames, array_section, parse_item
-from offload.launch import device_maker
+from offload.items import VisibleNames
 from offload.reductions import Participant, check_reduction, parts_of
-from offload.regions import map_items
-from offload.target_region import TargetWork, on_host
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.region import Site
 from offload.tasks.scope import current_scope
@@ -38,9 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
 
-    from offload.arguments import Private
     from offload.dependences import DepObj
-    from offload.mappers import Expansion
     from offload.reductions import Part
     from offload.runtime import Runtime
     from offload.tasks.region import Frame
@@ -129,7 +119,17 @@ class DirectiveFunction:
 
 
 _NONE: dict[str, Any] = {}
-_NOT_GIVEN: Any = object()
+NOT_GIVEN: Any = object()
+
+
+def are_plain(depend: Any) -> bool:
+    """Tell whether a ``depend`` clause is a list of dependences none of which waits for the call."""
+    if depend.__class__ is not list:
+        return False
+    for dependence in depend:
+        if dependence.__class__ is not Dependence or dependence.is_symbolic:
+            return False
+    return True
 
 
 class BoundDirective(functools.partial[Any]):
@@ -173,15 +173,12 @@ class TaskFunction(DirectiveFunction):
         if any(isinstance(item, str) for _, item in clauses.get("in_reduction", ())):
             self._names = self._visible_names()
 
-    def options(self, *, depend: Any = _NOT_GIVEN, **clauses: Any) -> Self:
+    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
-        if clauses or depend.__class__ is not list or not self._is_plain:
-            if depend is not _NOT_GIVEN:
+        if clauses or not self._is_plain or not are_plain(depend):
+            if depend is not NOT_GIVEN:
                 clauses["depend"] = depend
             return super().options(**clauses)
-        for dependence in depend:
-            if dependence.__class__ is not Dependence or dependence.is_symbolic:
-                return super().options(depend=depend)
         # The usual case in a loop: nothing but dependences, none of which waits for the call.
         copy = object.__new__(self.__class__)
         copy.__dict__ = self.__dict__
@@ -284,126 +281,6 @@ _OF_THE_CALL = {"if_", "name"}
 """Clauses that tasks do not differ by once they are generated, but for their label."""
 
 
-class TargetFunction(DirectiveFunction):
-    """A function whose calls are target regions: its array arguments are device arrays there."""
-
-    _directive = "target"
-    _checks = {  # noqa: RUF012  # a table, never changed
-        "map": check_map,
-        "depend": check_depend,
-        "nowait": bool,
-        "device": check_device,
-        "if_": lambda value: value,
-        "firstprivate": check_sharing,
-        "private": check_sharing,
-        "is_device_ptr": check_sharing,
-        "has_device_addr": check_sharing,
-        "defaultmap": check_defaultmap,
-        "priority": check_priority,
-        "name": check_name,
-    }
-
-    __slots__ = ("_rules",)
-
-    def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
-        super().__init__(function, clauses)
-        self._defaults = Defaults.of(function)
-
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        super()._apply(clauses)
-        names = self._names
-        self._rules = ArgumentRules(clauses, names) if names is not None and has_rules(clauses) else None
-        if names is not None:
-            for item in string_items(clauses.get("map", ())):
-                if not names.may_have(parse_item(item).name):
-                    raise ClauseError(
-                        f"map: list item {item!r} names no parameter and no visible name; {self._name} takes "
-                        f"{', '.join(names.parameters) or 'no parameters'}"
-                    )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Encounter the construct: return what the body returns, or with ``nowait`` the `Task`."""
-        if self._defaults is not None:
-            args, kwargs = self._defaults.completed(args, kwargs)
-        scope = here()
-        runtime = scope.runtime
-        frame = scope.frame("target")
-        clauses = self._clauses
-        deferred = bool(clauses.get("nowait"))
-        place = runtime.place(frame, clauses.get("device"), if_=bool(clauses.get("if_", True)))
-        names = self._names.at_call(args, kwargs) if self._names is not None else {}
-        depend: Any = self._dependences(names) if self._is_late else self._depend
-        site = self._site_in(runtime)
-        priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
-        objects: dict[int, Expansion] = {}
-        privates: dict[int | str, Private] = {}
-        items = map_items(Construct.TARGET, clauses.get("map", ()), names, objects)
-        sections = self._sections(names, args, kwargs)
-        if self._rules is not None:
-            decided = self._rules.decide(args, kwargs, names, items, objects, on_host=place is None)
-            privates = decided.privates
-            sections.update(decided.sections)
-            items += decided.items
-            objects.update(decided.objects)
-        make: Callable[[Frame], Task]
-        if place is None:
-
-            def make(frame: Frame) -> Task:
-                replaced, named = on_host(args, kwargs, sections, objects, privates)
-                task = Task(site, self._function, replaced, named, frame)
-                task.label = self._label
-                if priority:
-                    task.priority = priority
-                return task
-        else:
-            work = TargetWork(self._function, args, kwargs, items, sections, place, objects, privates)
-            make = device_maker(site, self._label, place, work, priority)
-
-        task = runtime.encounter(scope, frame, make, depend, deferred=deferred)
-        if deferred:
-            return task
-        return task.value
-
-    def _sections(
-        self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> dict[int | str, Any]:
-        """Return the arguments of which a string names a section: the body receives the array of that section.
-
-        Raises
-        ------
-        ClauseError
-            Strings name two sections of one argument, and none names all of it: the body can receive one array only.
-        """
-        if self._names is None:
-            return {}
-        found: dict[int | str, Any] = {}
-        texts: dict[int | str, list[str]] = {}
-        whole: set[int | str] = set()
-        for item in string_items(self._clauses.get("map", ())):
-            parsed = parse_item(item)
-            slot = self._names.slot(parsed.name, kwargs)
-            if not (slot in kwargs if isinstance(slot, str) else slot < len(args)):
-                continue  # a visible name, or a parameter that has its default
-            if not parsed.dims:
-                whole.add(slot)
-                continue
-            part = parsed.resolve(names)
-            if slot not in found:
-                found[slot] = part
-                texts[slot] = [item]
-            elif array_section(part) != array_section(found[slot]):
-                texts[slot].append(item)
-        for slot in whole:
-            found.pop(slot, None)
-        for slot in found:
-            if len(texts[slot]) > 1:
-                raise ClauseError(
-                    f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
-                    "receives one array; name one section, or all of the array as well"
-                )
-        return found
-
-
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Tell whether a call makes a coroutine: of an async def, or an object whose ``__call__`` is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # the method itself
@@ -470,50 +347,3 @@ def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     is run again, a task combines what it has with the item when it is complete.
     """
     return decorate(TaskFunction, function, clauses)
-
-
-def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
-    """Make a function a target function: each call runs the body with its array arguments on a device.
-
-    Parameters
-    ----------
-    map : list of map clauses
-        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause, and objects
-        whose class has a mapper, are ``tofrom`` as well, or ``to`` where they are read-only.
-    firstprivate, private : list of str and arrays
-        Arguments with device storage of their own, with the contents that they have at the call, or uninitialised;
-        never copied back, released when the task is complete, no mappings.
-    is_device_ptr, has_device_addr : list of str and arrays
-        Arguments that have to be device arrays of the device; they pass through, as every device array does.
-    defaultmap : str or dict
-        What happens to arguments in no clause, for all or by category ("aggregate": arrays, "scalar", "pointer": device
-        arrays): ``"alloc"``, ``"to"``, ``"from"``, ``"tofrom"``, ``"firstprivate"``, ``"present"``, ``"default"``; with
-        ``"none"`` they have to be in one. Scalars are captured by value and device arrays pass in any case.
-    depend : list of dependences
-        The region runs after the earlier siblings that they name.
-    nowait : bool
-        True: deferred, the call returns its `Task`.
-    device : int
-        A device number; None is the default device.
-    if_ : bool
-        False: the region runs with the host as its device.
-    priority, name
-        As for `task`.
-
-    Returns
-    -------
-    TargetFunction
-        Calling it returns what the body returns, or a `Task`; ``.options(…)`` as for `task`.
-
-    Raises
-    ------
-    ClauseError, DependError, MapError
-        At the call or before: wrong clauses, types, names or device numbers. In the task: presence, overlap, memory.
-
-    Notes
-    -----
-    *Blocks* without ``nowait`` until copies back are done. *Costs* a copy of each item to the device if it is not
-    present, and back. OpenMP 5.2, 13.8 "target Construct"; deviations: items may be non-contiguous, a body that
-    fails copies nothing back.
-    """
-    return decorate(TargetFunction, function, clauses)

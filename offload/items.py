@@ -34,6 +34,10 @@ def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | N
     return next((MAPPERS[cls, wanted] for cls in type(item).__mro__ if (cls, wanted) in MAPPERS), None)
 
 
+SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()})
+"""Types whose values are neither arrays nor anything that has a mapper."""
+
+
 class Token(NamedTuple):
     """One storage location of its own, named by a hashable value."""
 

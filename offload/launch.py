@@ -83,6 +83,8 @@ class DevicePlace(DataEnvironment):
 
     def retry(self, engine: Engine) -> None:
         """Try launches that were put off once more: the next few, or all if nothing is in flight."""
+        if not self._put_off:
+            return
         for _ in range(min(len(self._put_off), _RETRIES) if self.in_flight else len(self._put_off)):
             try:
                 task = self._put_off.popleft()
@@ -94,32 +96,49 @@ class DevicePlace(DataEnvironment):
 class DeviceTask(Task):
     """A task whose work goes to a stream of a device.
 
-    ``work`` says what that is: ``begin`` enqueues what comes before the body, ``run`` is the body (or None), ``end``
-    enqueues what comes after, ``abort`` takes ``begin`` back.
+    ``work`` says what that is (`offload.regions`). A task that has a body and its arguments, and nothing before or
+    after, needs none.
     """
 
-    __slots__ = ("_collects", "_held", "_is_watched", "after", "end", "lane", "launches_inline", "place", "work")
+    __slots__ = ("after", "end", "held", "lane", "place", "work")
 
     waits_in_stream_order = True
+    _collects = True
+    _is_watched = False
+    _staging: _Staging | None = None
 
-    def __init__(self, site: Site, frame: Frame, label: str | None, place: DevicePlace, work: Any) -> None:
-        super().__init__(site, work.run, (), None, frame)
+    def __init__(
+        self, site: Site, frame: Frame, place: DevicePlace, work: Any, body: Any, args: tuple[Any, ...]
+    ) -> None:
+        self.construct = site  # as `Task.__init__` does, which a call of it would cost as much again
+        self.body = body
+        self.args = args
+        self.kwargs = None
+        self.frame = frame
+        self.inherited = frame.inherited
+        self.state_ = TaskState.WAITING
+        self.finished = False
         self.special = True
-        self.label = label
-        self.early = []
+        self.failure = self.successors = self.dependences = self.value = None
         self.place = place
         self.work = work
         self.lane: Lane | None = None
         self.end: Point | None = None
-        self.after: Any = place.device.caller_event() if work.takes_device_arrays else None
-        self._held: list[object] | None = None
-        self._is_watched = False
-        self._collects = True
-        self.ends_region = getattr(work, "ends_region", False)
-        device = place.device
-        self.launches_inline = not (device.bodies_block and work.run is not None) and all(
-            map(device.copies_async, work.hosts())
-        )
+        self.after = self.held = None
+
+    @classmethod
+    def of(cls, site: Site, frame: Frame, place: DevicePlace, work: Any) -> DeviceTask:
+        """Make the task of a work."""
+        task = cls(site, frame, place, work, work.run, ())
+        if work.takes_device_arrays:
+            task.after = place.device.caller_event()
+        if work.ends_region:
+            task.ends_region = True
+        return task
+
+    @property
+    def launches_inline(self) -> bool:
+        return self.body is None or not self.place.device.bodies_block
 
     @property
     def device_num(self) -> int:
@@ -134,7 +153,8 @@ class DeviceTask(Task):
         return self.end
 
     def orders(self, successor: Task) -> bool:
-        return self.place.device.kind == successor.device_kind
+        place = successor.place  # type: ignore[attr-defined]  # it waits in stream order, so it is a device task
+        return self.place is place or self.place.device.kind == place.device.kind
 
     def watch(self) -> None:
         self._is_watched = True
@@ -143,7 +163,7 @@ class DeviceTask(Task):
 
     # -- launching -----------------------------------------------------------------------------------
     def advance(self, engine: Engine, scope: Scope) -> Task | None:
-        """Launch, or run the body if the stream has been waited for."""
+        """Launch, or go on with a launch that has waited: for its stream, or for staged copies."""
         if self.lane is None:
             if engine.hinders(self):
                 return None
@@ -154,25 +174,72 @@ class DeviceTask(Task):
                 note_task(error, self)
                 self._fail_unlaunched(engine, without_engine_frames(error))
                 return None
-        return self._finish_launch(engine, self._run_body(scope))
+        elif self._staging is not None and not self._settle():
+            return self._mark(engine)
+        failure = self.failure
+        if failure is None and self.body is not None:
+            failure = self._run_body(scope)
+        return self._end_launch(engine, failure)
+
+    def launch_body(self, engine: Engine, scope: Scope) -> None:
+        """Launch a ready task without a work on its encountering thread: `advance` for the usual case, in one piece."""
+        place = self.place
+        points = []
+        for other in self.predecessors:
+            if not other.finished:
+                point = other.point
+                if point is not None:
+                    points.append(point)
+        lane = place.pool.acquire(points)
+        if lane is None:
+            self._put_off()
+            return
+        place.in_flight.add(self)
+        self.lane = lane
+        failure = None
+        outer = scope.task, scope.region
+        scope.task, scope.region, scope.device, scope.lane = self, None, place.device, lane
+        try:
+            if points:
+                lane.wait_for(points)
+            if self.after is not None:
+                place.device.wait_event(lane.stream, self.after)
+            with place.device.using(lane.stream):
+                scope.in_body = True
+                self.value = self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
+                scope.in_body = False
+        except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+            scope.in_body = False
+            failure = self._noted(error)
+        scope.task, scope.region = outer
+        scope.device = scope.lane = None
+        if failure is not None:
+            self.value, self.failure = None, failure
+            del failure
+        following = self._mark(engine)
+        if following is not None:
+            engine.launch(following, scope)
 
     def _begin(self) -> bool:
-        """Take a lane and enqueue what comes before the body; return whether the body may run now."""
+        """Take a lane and enqueue what comes before the body; return whether the launch goes on now."""
         place = self.place
         device = place.device
-        points = [other.point for other in self.predecessors or () if not other.finished and other.point is not None]
+        points = [other.point for other in self.predecessors if not other.finished and other.point is not None]
         lane = place.pool.acquire(reversed(points))
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)
-        ended = place.ended
         if self.run is not None:
             self._is_watched = True  # a recorded task shows when it was complete
+        staged: list[Any] = []
+        ended = place.ended
         try:
-            lane.wait_for(points)
+            if points:
+                lane.wait_for(points)
             if self.after is not None:
                 device.wait_event(lane.stream, self.after)
-            self.work.begin(place, lane)
+            if self.work is not None:
+                self.work.begin(place, lane, staged)
         except BaseException as error:
             place.in_flight.discard(self)
             place.pool.release(lane)
@@ -183,9 +250,11 @@ class DeviceTask(Task):
                 return False
             raise
         self.lane = lane
+        if staged:
+            self._stage(staged, has_run=False)
+            return False
         if self.body is not None and device.bodies_block and not _is_idle(lane):
-            point = lane.mark()
-            self.construct.runtime.gate.add(lane, point.sequence, point.event, _Reached(self), watched=True)
+            self.construct.runtime.gate.add(lane, lane.mark().event, _Reached(self), watched=True)
             return False
         return True
 
@@ -205,19 +274,16 @@ class DeviceTask(Task):
         return False
 
     def _run_body(self, scope: Scope) -> BaseException | None:
-        body = self.body
-        if body is None or self.failure is not None:
-            return self.failure
-        lane = self.lane
+        lane: Any = self.lane
         device = self.place.device
         outer = scope.task, scope.region, scope.device, scope.lane
         scope.task, scope.region, scope.device, scope.lane = self, None, device, lane
         self.state_ = TaskState.RUNNING
         try:
-            with device.using(lane.stream):  # type: ignore[union-attr]  # launched on a lane
+            with device.using(lane.stream):
                 try:
                     scope.in_body = True
-                    self.value = body()
+                    self.value = self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
                 finally:
                     scope.in_body = False
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
@@ -239,39 +305,80 @@ class DeviceTask(Task):
         note_task(error, self)
         return without_engine_frames(error)
 
-    def _finish_launch(self, engine: Engine, failure: BaseException | None) -> Task | None:
-        place, lane = self.place, self.lane
-        if lane is None:
-            return None
-        leave = self.work.end if failure is None else self.work.abort
-        try:
-            self._held = leave(place, lane)
-        except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-            if failure is None:
-                failure = error
-                note_task(error, self)
-            else:
-                failure.add_note(f"then, while its mappings were released: {error}")
-        del leave  # it holds the work, and with that device memory
+    def _end_launch(self, engine: Engine, failure: BaseException | None) -> Task | None:
+        """Enqueue what comes after the body."""
+        if self.work is not None:
+            staged: list[Any] = []
+            try:
+                if failure is None:
+                    self.held = self.work.end(self.place, self.lane, staged)
+                    self.end = self.work.point
+                else:
+                    self.held = self.work.abort(self.place, self.lane)
+            except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+                if failure is None:
+                    failure = error
+                    note_task(error, self)
+                else:
+                    failure.add_note(f"then, while its mappings were released: {error}")
+            if staged:
+                self._stage(staged, has_run=True)
+                return None
         if failure is not None:
             self.value = None
             self.failure = failure
+        return self._mark(engine)
+
+    def _mark(self, engine: Engine) -> Task | None:
+        """Note where the work ends, and give the lane back."""
+        place = self.place
+        lane: Any = self.lane
         self.state_ = TaskState.LAUNCHED
         try:
-            self.end = lane.mark()
+            end = self.end
+            if end is None:
+                end = self.end = lane.mark()
         except DeviceLostError as error:
             place.pool.release(lane)
             self.passed(error)
             return None
         self.launched = True
         gate = self.construct.runtime.gate
-        watched = self._is_watched or bool(self.successors) or self.owner is not None
-        gate.add(lane, self.end.sequence, self.end.event, self, watched=watched)
-        if self._is_watched and not watched:
-            gate.watch(self)  # `watch` came before the gate knew this task
+        if self._is_watched or self.successors or self.owner is not None:
+            gate.add(lane, end.event, self, watched=True)
+        else:
+            gate.add(lane, end.event, self)
+            if self._is_watched:
+                gate.watch(self)  # `watch` came before the gate knew this task
         place.pool.release(lane)  # not before: the gate has the items of a lane in the lane's order
-        return engine.release_early(self)
+        return engine.release_early(self) if self.early else None
 
+    # -- staged copies -------------------------------------------------------------------------------
+    def _stage(self, copies: list[Any], *, has_run: bool) -> None:
+        """Go on with the launch when copies have been carried out that only threads can make."""
+        lane: Any = self.lane
+        self._staging = staging = _Staging(self, copies, has_run=has_run)
+        if _is_idle(lane):
+            staging.passed(None)
+        else:
+            self.construct.runtime.gate.add(lane, lane.mark().event, staging, watched=True)
+
+    def _settle(self) -> bool:
+        """Take note that staged copies have been carried out, or failed; return whether a body or an end follows."""
+        staging, self._staging = self._staging, None
+        lane: Any = self.lane
+        failure = staging.failure  # type: ignore[union-attr]  # the caller has looked
+        try:
+            self.work.settle(self.place, lane)
+        except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+            failure = failure or error
+        if failure is not None:
+            self.value = None
+            self.failure = failure
+            note_task(failure, self)
+        return not staging.has_run  # type: ignore[union-attr]  # the same
+
+    # -- completing ----------------------------------------------------------------------------------
     def _fail_unlaunched(self, engine: Engine, error: BaseException) -> None:
         self.work = self.after = None
         engine.end_in_turn(self, error, TaskState.FAILED)
@@ -286,7 +393,8 @@ class DeviceTask(Task):
             failure.__cause__ = error.__cause__ or error
             note_task(failure, self)
             self.value = None
-        self._held = self.work = self.after = self.body = None  # before others are told that there is memory again
+        self.held = self.work = self.after = self.body = None  # before others are told that there is memory again
+        self.args = ()
         place = self.place
         engine = self.construct.runtime.engine
         if self.end is not None:
@@ -297,16 +405,49 @@ class DeviceTask(Task):
         place.retry(engine)
 
 
-def device_maker(
-    site: Site, label: str | None, place: DevicePlace, work: Any, priority: int = 0
-) -> Callable[[Frame], DeviceTask]:
-    """Return what makes a task of a work, any number of times.
+class _Staging:
+    """Starts the staged copies of a task once its stream has got there, and has the task go on after the last."""
 
-    The work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
+    __slots__ = ("_copies", "_left", "_task", "failure", "has_run")
+
+    def __init__(self, task: DeviceTask, copies: list[Any], *, has_run: bool) -> None:
+        self._task = task
+        self._copies = copies
+        self._left = bytearray(b"\1" + bytes(len(copies) - 1))
+        self.failure: BaseException | None = None
+        self.has_run = has_run  # whether the body has run
+
+    def passed(self, error: BaseException | None) -> None:
+        copies, self._copies = self._copies, []
+        for copy in copies:
+            if error is not None:
+                self._done(DeviceLostError(f"{self._task.key}: {error}"))
+                continue
+            try:
+                copy.start(self._done)
+            except Exception as failure:  # noqa: BLE001  # the task's
+                self._done(failure)
+
+    def _done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.failure = error
+        if self._left.pop():
+            task = self._task
+            task.construct.runtime.engine.make_ready(task)
+
+
+def device_maker(
+    site: Site, label: str | None, place: DevicePlace, work: Any, priority: int = 0, *, once: bool = False
+) -> Callable[[Frame], DeviceTask]:
+    """Return what makes a task of a work: ``once``, or any number of times.
+
+    Then the work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
     """
 
     def make(frame: Frame) -> DeviceTask:
-        task = DeviceTask(site, frame, label, place, work.again())
+        task = DeviceTask.of(site, frame, place, work if once else work.again())
+        if label is not None:
+            task.label = label
         if priority:
             task.priority = priority
         return task

@@ -1,7 +1,10 @@
 """List items, evaluated, and what device tasks do on their lane: data constructs and copies.
 
-Each kind of work has ``begin`` (before the body), ``run`` (the body, or None), ``end`` (after it) and ``abort`` (a body
-that failed). A work is used once; `again` makes a fresh one, for a recorded graph that runs again.
+Each kind of work has ``begin``, which enqueues what comes before the body, ``run``, the body (or None), and ``end``,
+which enqueues what comes after it and returns what must live until the lane gets there (``point`` is then the place on
+the lane, if it has been marked); ``abort`` is in its place where the body failed. Copies that only threads can make, of pageable memory, `begin` and `end` put into a list; the launch
+goes on when those are done, after ``settle``. A work is used once; `again` makes a fresh one, for a recorded graph that
+runs again.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from offload.errors import MapError
 from offload.items import array_section, is_device_array, label, mapper_of, parse_item
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from offload.data.plans import EnterPlan
     from offload.devices.streams import Lane
     from offload.launch import DevicePlace
     from offload.mappers import Expansion
@@ -43,13 +47,8 @@ def map_item(
     MapError
         The device's values would have to be copied to an array that cannot be written.
     """
-    section = array_section(array)
-    if map_type.copies_out and not array.flags.writeable:
-        raise MapError(
-            f"map({map_type.word}: {text}): the array is read-only, so nothing can be copied back to it; map it `to`"
-        )
-    return MapItem(
-        section=section,
+    item = MapItem(
+        section=array_section(array),
         address=array.__array_interface__["data"][0],
         shape=array.shape,
         strides=array.strides,
@@ -61,6 +60,18 @@ def map_item(
         label=text,
         implicit=implicit,
     )
+    check_writeable((item,))
+    return item
+
+
+def check_writeable(items: Iterable[MapItem]) -> None:
+    """Raise `MapError` if the device's values would have to be copied to an array that cannot be written."""
+    for item in items:
+        if item.map_type.copies_out and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
+            raise MapError(
+                f"map({item.map_type.word}: {item.label}): the array is read-only, so nothing can be copied back to it; "
+                "map it `to`"
+            )
 
 
 def map_items(
@@ -161,60 +172,67 @@ def implicit_item(
 class _Bodyless:
     """A work without a body."""
 
-    __slots__ = ()
+    __slots__ = ("held",)
+
     run = None
     takes_device_arrays = False
+    ends_region = False
+    point = None
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return []
+    def __init__(self) -> None:
+        self.held: list[object] = []
+
+    def settle(self, place: DevicePlace, lane: Lane) -> None:  # the contract of a work
+        """Do nothing: what staged copies have moved is nobody else's."""
+
+    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:  # the contract of a work
+        return self.held
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return []
+        return self.held
 
 
 class EnterDataWork(_Bodyless):
     """Map items, as ``target enter data`` and the entry of ``target data`` do."""
 
-    __slots__ = ("items",)
+    __slots__ = ("_plan", "items")
 
     def __init__(self, items: list[MapItem]) -> None:
+        super().__init__()
         self.items = items
+        self._plan: EnterPlan | None = None
 
     def again(self) -> EnterDataWork:
         return EnterDataWork(self.items)
 
-    def hosts(self) -> Iterable[Any]:
-        return (item.host for item in self.items)
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        self._plan = place.enter(self.items, lane, staged)
+        self.held = [item.host for item in self.items]
 
-    def begin(self, place: DevicePlace, lane: Lane) -> None:
-        place.enter(self.items, lane)
+    def settle(self, place: DevicePlace, lane: Lane) -> None:
+        place.settle(lane)
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return [item.host for item in self.items]
+    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
+        return place.undo(self._plan, lane) if self._plan is not None else []
 
 
 class ExitDataWork(_Bodyless):
     """Unmap items, as ``target exit data`` does."""
 
-    __slots__ = ("_held", "items")
-
-    ends_region = False
+    __slots__ = ("items",)
 
     def __init__(self, items: list[MapItem]) -> None:
+        super().__init__()
         self.items = items
-        self._held: list[object] = []
 
     def again(self) -> ExitDataWork:
         return type(self)(self.items)
 
-    def hosts(self) -> Iterable[Any]:
-        return (item.host for item in self.items)
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        self.held = place.exit(self.items, lane, staged, ends_region=self.ends_region)
 
-    def begin(self, place: DevicePlace, lane: Lane) -> None:
-        self._held = place.exit(self.items, lane, ends_region=self.ends_region)
-
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return self._held
+    def settle(self, place: DevicePlace, lane: Lane) -> None:
+        place.settle(lane)
 
 
 class EndDataWork(ExitDataWork):
@@ -236,6 +254,7 @@ class CopyWork(_Bodyless):
     takes_device_arrays = True
 
     def __init__(self, dst: Any, src: Any, after: Any = None) -> None:
+        super().__init__()
         self._dst = dst
         self._src = src
         self._after = after
@@ -243,16 +262,11 @@ class CopyWork(_Bodyless):
     def again(self) -> CopyWork:
         return CopyWork(self._dst, self._src)
 
-    def hosts(self) -> Iterable[Any]:
-        return (array for array in (self._dst, self._src) if isinstance(array, np.ndarray))
-
-    def begin(self, place: DevicePlace, lane: Lane) -> None:
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._after is not None:
             place.device.wait_event(lane.stream, self._after)
-        place.device.copy(self._dst, self._src, lane.stream)
-
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return [self._dst, self._src]
+        place.copy(self._dst, self._src, lane, staged)
+        self.held = [self._dst, self._src]
 
 
 class FillWork(_Bodyless):
@@ -263,17 +277,32 @@ class FillWork(_Bodyless):
     takes_device_arrays = True
 
     def __init__(self, array: Any, value: int) -> None:
+        super().__init__()
         self._array = array
         self._value = value
 
     def again(self) -> FillWork:
         return FillWork(self._array, self._value)
 
-    def hosts(self) -> Iterable[Any]:
-        return ()
-
-    def begin(self, place: DevicePlace, lane: Lane) -> None:
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         place.device.fill(self._array, self._value, lane.stream)
+        self.held = [self._array]
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return [self._array]
+
+class UpdateWork(_Bodyless):
+    """Copy items to or from the device, as their map types say."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Sequence[MapItem]) -> None:
+        super().__init__()
+        self._items = items
+
+    def again(self) -> UpdateWork:
+        return UpdateWork(self._items)
+
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        self.held = place.update(self._items, lane, staged)
+
+    def settle(self, place: DevicePlace, lane: Lane) -> None:
+        place.settle(lane)

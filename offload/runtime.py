@@ -31,9 +31,10 @@ from offload.errors import (
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts import Shield
-from offload.launch import DevicePlace
+from offload.launch import DevicePlace, DeviceTask
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import raise_failures
+from offload.tasks.loops import running_loop
 from offload.tasks.region import Frame, Inherited
 from offload.tasks.scope import Parker, Scope, current_scope
 from offload.tasks.task import Task, TaskState
@@ -324,11 +325,33 @@ class Runtime:
                     finally:
                         del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
                 return task
-            if self.engine.submit(task, dependences):
-                self.begin(scope, task)
-            if len(frame.children.live) > MANY_LIVE and not task.launched:  # else it is its stream that it waits for
-                self.engine.throttle(scope, frame)
+            self.submit(scope, frame, task, dependences)
             return task
+
+    def defer(self, scope: Scope, frame: Frame, task: DeviceTask, dependences: Sequence[Any]) -> None:
+        """Generate a deferred device task without a work, in a region where nothing but its own clauses matters."""
+        engine = self.engine
+        if self._rng is not None or engine.can_cancel or task.place.device.bodies_block or running_loop() is not None:
+            self._ensure_open()
+            with Shield(scope):
+                self.submit(scope, frame, task, dependences)
+            return
+        with Shield(scope):
+            if engine.submit(task, dependences):
+                if task.poison is None and not task.mutexes:
+                    engine.activity += 1
+                    task.launch_body(engine, scope)
+                else:
+                    engine.launch(task, scope)
+            if len(frame.children.live) > MANY_LIVE and not task.launched:  # else it is its stream that it waits for
+                engine.throttle(scope, frame)
+
+    def submit(self, scope: Scope, frame: Frame, task: Task, dependences: Sequence[Any]) -> None:
+        """Enter a deferred task, and launch or hand it over if it is ready."""
+        if self.engine.submit(task, dependences):
+            self.begin(scope, task)
+        if len(frame.children.live) > MANY_LIVE and not task.launched:  # else it is its stream that it waits for
+            self.engine.throttle(scope, frame)
 
     def _refuse_to_block(self, scope: Scope, frame: Frame, dependences: Sequence[Any]) -> None:
         """Raise `UsageError` before a task is made that this thread would wait for, and keep from beginning."""
@@ -486,6 +509,14 @@ class Runtime:
             self._warned_host = True
             warnings.warn("there is no device: target regions run on the host", HostFallbackWarning, stacklevel=5)
         return None
+
+    def default_place(self, frame: Frame) -> DevicePlace | None:
+        """Return the place of the region's default device if it can be used as it is; else `place` says why not."""
+        number = frame.inherited.default_device
+        if not 0 <= number < len(self.places):
+            return None
+        place = self.places[number]
+        return place if place.declared == declarations.version else None
 
     def find_place(self, number: int) -> DevicePlace | None:
         """Return the place of a device number; None for the host's numbers, whatever ``OMP_TARGET_OFFLOAD`` says.

@@ -13,7 +13,7 @@ import numpy as np
 
 from offload.data.maptypes import MapType
 from offload.errors import DeviceLostError, InternalError, MapError
-from offload.items import MAPPERS, array_section, holder, is_device_array, is_foreign, label, mapper_of
+from offload.items import MAPPERS, SCALARS, array_section, holder, is_device_array, is_foreign, label, mapper_of
 from offload.regions import expansion_of, implicit_item, object_items
 from offload.storage import covers
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offload.arguments import Private
     from offload.data.plans import EnterPlan
     from offload.data.present import MapItem
-    from offload.devices.streams import Lane
+    from offload.devices.streams import Lane, Point
     from offload.launch import DevicePlace
     from offload.mappers import Expansion
 
@@ -45,13 +45,16 @@ class TargetWork:
         "_plan",
         "_privates",
         "_slots",
+        "point",
         "takes_device_arrays",
     )
+
+    ends_region = False
 
     def __init__(
         self,
         function: Callable[..., Any],
-        args: Sequence[Any],
+        args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         items: list[MapItem],
         sections: Mapping[int | str, Any],
@@ -60,27 +63,38 @@ class TargetWork:
         privates: Mapping[int | str, Private],
     ) -> None:
         self._function = function
-        self._args = list(args)
-        self._kwargs = dict(kwargs)
+        self._args: Any = args
+        self._kwargs: Any = kwargs
         self._items = items
         self._plan: EnterPlan | None = None
-        self._bound: tuple[list[Any], dict[str, Any]] = ([], {})
+        self._bound: tuple[Sequence[Any], Mapping[str, Any]] = (args, kwargs)
         self._slots: list[tuple[int | str, Any, int]] = []  # argument, its host array, the item that holds it
         self._objects: list[tuple[int | str, Expansion]] = []  # argument, what its mapper made of it
         self._privates = privates
+        self.point: Point | None = None
         self.takes_device_arrays = False
-        given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        given: Iterable[tuple[int | str, Any]] = enumerate(args)
+        if kwargs:
+            given = [*given, *kwargs.items()]
         for slot, value in given:
-            if privates and slot in privates:
+            if value.__class__ in SCALARS or (privates and slot in privates):
                 continue
             if isinstance(value, np.ndarray):
-                host = sections.get(slot, value)
+                host = sections.get(slot, value) if sections else value
                 self._slots.append((slot, host, self._item_of(host, slot)))
             elif is_device_array(value) or is_foreign(value):
                 self.takes_device_arrays = True
-                _put(self._args, self._kwargs, slot, native_array(sections.get(slot, value), place))
+                native = native_array(sections.get(slot, value), place)
+                if native is not value:
+                    self._replace(slot, native)
             elif MAPPERS:
                 self._add_object(slot, value, objects)
+
+    def _replace(self, slot: int | str, value: Any) -> None:
+        """Replace an argument, in copies of what the caller has given."""
+        self._args, self._kwargs = list(self._args), dict(self._kwargs)
+        _put(self._args, self._kwargs, slot, value)
+        self._bound = (self._args, self._kwargs)
 
     def _item_of(self, host: np.ndarray[Any, Any], slot: int | str) -> int:
         number = self._find(host)
@@ -111,21 +125,18 @@ class TargetWork:
         work = object.__new__(TargetWork)
         for name in self.__slots__:
             setattr(work, name, getattr(self, name))
-        work._plan, work._bound = None, ([], {})
+        work._plan, work.point = None, None
+        work._bound = (work._args, work._kwargs)
         return work
 
-    def hosts(self) -> Iterable[Any]:
-        yield from (item.host for item in self._items)
-        for private in self._privates.values():
-            if private.is_first:
-                yield private.host
-
-    def begin(self, place: DevicePlace, lane: Lane) -> None:
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         own = []
+        if not self._items and not self._privates:
+            return
         try:
             for slot, private in self._privates.items():  # before the maps: a failure here has changed nothing
                 own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            plan = self._plan = place.enter(self._items, lane)
+            plan = self._plan = place.enter(self._items, lane, staged)
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
@@ -135,7 +146,7 @@ class TargetWork:
                 _put(args, kwargs, slot, self._view(place, lane, number, host))
             for slot, private, array in own:
                 if private.is_first:
-                    place.device.copy(array, private.host, lane.stream)
+                    place.copy(array, private.host, lane, staged)
                 _put(args, kwargs, slot, array)
             copies: dict[int, Any] = {}  # an object that is passed twice is one object in the body, too
             for slot, expansion in self._objects:
@@ -143,10 +154,14 @@ class TargetWork:
                     copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(place, lane, host))
                 _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
+            place.settle(lane)
             with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
                 place.undo(plan, lane)
             raise
         self._bound = (args, kwargs)
+
+    def settle(self, place: DevicePlace, lane: Lane) -> None:
+        place.settle(lane)
 
     def _view(self, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of a host array in an item; one without elements needs no entry."""
@@ -162,7 +177,7 @@ class TargetWork:
 
     def run(self) -> Any:
         args, kwargs = self._bound
-        value = self._function(*args, **kwargs)
+        value = self._function(*args, **kwargs) if kwargs else self._function(*args)
         self._check_value(value)
         return value
 
@@ -184,11 +199,17 @@ class TargetWork:
                         "return a copy, or map it around the construct"
                     )
 
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:
-        return [*place.exit(self._items, lane, ends_region=True), self._bound]
+    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
+        if self._plan is None:
+            return [self._bound]
+        if not self._plan.created:
+            self.point = place.leave(self._items, lane)
+            if self.point is not None:
+                return [self._bound]
+        return [*place.exit(self._items, lane, staged, ends_region=True), self._bound]
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        return [*place.undo(self._plan, lane), self._bound] if self._plan is not None else []
+        return [*place.undo(self._plan, lane), self._bound] if self._plan is not None else [self._bound]
 
 
 def on_host(

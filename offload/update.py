@@ -14,17 +14,15 @@ from offload.errors import ClauseError, MapError
 from offload.items import array_section, is_device_array, label, mapper_of
 from offload.launch import device_maker
 from offload.mappers import expand
-from offload.regions import map_item
+from offload.regions import UpdateWork, map_item
 from offload.sites import call_site
 from offload.storage import overlaps
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from offload.data.present import MapItem
-    from offload.devices.streams import Lane
-    from offload.launch import DevicePlace
     from offload.tasks.region import Frame
 
 
@@ -92,34 +90,6 @@ def target_update(
 
 def _nothing() -> None:
     """Do nothing: the body of an update without a device."""
-
-
-class UpdateWork:
-    """Copy items to or from the device, as their map types say. See `offload.regions` for what a work is."""
-
-    __slots__ = ("_held", "_items")
-
-    run = None
-    takes_device_arrays = False
-
-    def __init__(self, items: Sequence[MapItem]) -> None:
-        self._items = items
-        self._held: list[object] = []
-
-    def again(self) -> UpdateWork:
-        return UpdateWork(self._items)
-
-    def hosts(self) -> Iterable[Any]:
-        return (item.host for item in self._items)
-
-    def begin(self, place: DevicePlace, lane: Lane) -> None:
-        self._held = place.update(self._items, lane)
-
-    def end(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return self._held
-
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
-        return self._held
 
 
 def _items(to: Any, from_: Any, *, present: bool) -> list[MapItem]:

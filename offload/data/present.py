@@ -124,6 +124,54 @@ class PresentTable:
         plan.copies = _distinct_copies(plan.copies)
         return plan
 
+    def reenter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan | None:
+        """Carry out the entry of a construct that finds everything present and copies nothing: it only counts.
+
+        Returns
+        -------
+        EnterPlan or None
+            As committed; None where there is more to do, and nothing has changed.
+        """
+        entries = self._present(items)
+        if entries is None:
+            return None
+        counted = _distinct(entries)  # type: ignore[arg-type]  # a list of entries is one of optional entries
+        self._version += 1
+        for entry in counted:
+            entry.increment(counter)
+        return EnterPlan(tuple(items), self._version, counter, entries, [], counted, [], True)  # type: ignore[arg-type]
+
+    def recount(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> list[Entry] | None:
+        """Carry out the exit of a construct that copies nothing and removes nothing: it only counts.
+
+        Returns
+        -------
+        list of Entry or None
+            The entries concerned; None where there is more to do, and nothing has changed.
+        """
+        entries = self._present(items)
+        if entries is None:
+            return None
+        counted = _distinct(entries)  # type: ignore[arg-type]  # the same
+        if any(sum(entry.counts_after(counter)) == 0 for entry in counted):
+            return None
+        self._version += 1
+        for entry in counted:
+            entry.dynamic, entry.structured = entry.counts_after(counter)
+        return counted
+
+    def _present(self, items: Iterable[MapItem]) -> list[Entry] | None:
+        """Return the entry of each item; None if one is absent, empty, or copied or deleted in any case."""
+        exact = self._index.exact
+        found = []
+        for item in items:
+            section = item.section
+            entry = exact.get(section) or self._index.search(section, item)[0]
+            if entry is None or item.always or item.map_type is MapType.DELETE or not section.run_nbytes:
+                return None
+            found.append(entry)
+        return found
+
     def commit(self, plan: EnterPlan, buffers: Sequence[object]) -> None:
         """Insert the plan's new entries and count.
 
@@ -395,6 +443,8 @@ def correspond(
 
 
 def _distinct(entries: list[Entry | None]) -> list[Entry]:
+    if len(entries) == 1 and entries[0] is not None:
+        return [entries[0]]
     return list(dict.fromkeys([entry for entry in entries if entry is not None]))
 
 

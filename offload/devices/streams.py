@@ -1,16 +1,21 @@
 """Which work goes to which stream of a device.
 
-A `Lane` is a stream with what the runtime knows of it: how many pieces of work have been put there, which
-came last, and up to where it has waited for other lanes. A task is launched on the lane of a predecessor if
-that predecessor came last there: then nothing has to be waited for. Otherwise it takes the next idle lane.
-While a task is being launched its lane is its own, so that two launches never mix on one stream.
+A `Lane` is a stream with what the runtime knows of it: how many pieces of work have been put there, and up to where it
+has waited for other lanes. A task is launched on the lane of a predecessor that nobody has followed there yet: then
+nothing has to be waited for. So a chain stays on its lane, also where it shares that with others, and what fans out is
+spread. Any other task takes the lane that has been idle longest. While a task is being launched its lane is its own,
+so that two launches never mix on one stream.
+
+Copies in, kernels and copies out of one task are in order anyway, so that they share a lane; those of different tasks
+overlap as the hardware has engines for them. Rejected: streams for copies of their own, with two more events and two
+more waits a task.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,18 +29,28 @@ POOL_LIMIT = 64
 """Lanes that may be in use at a time, when launches are held up."""
 
 
-class Point(NamedTuple):
-    """A place in a lane: everything put there up to ``sequence``, at whose end ``event`` was recorded."""
+class Point:
+    """A place in a lane: everything put there up to ``sequence``, at whose end ``event`` was recorded.
 
-    lane: Lane
-    sequence: int
-    event: Any
+    Attributes
+    ----------
+    is_followed : bool
+        Whether a task has been launched on the lane because of this point.
+    """
+
+    __slots__ = ("event", "is_followed", "lane", "sequence")
+
+    def __init__(self, lane: Lane, sequence: int, event: Any) -> None:
+        self.lane = lane
+        self.sequence = sequence
+        self.event = event
+        self.is_followed = False
 
 
 class Lane:
     """One stream of a device."""
 
-    __slots__ = ("__weakref__", "_waited", "busy", "device", "lock", "number", "pool", "sequence", "stream")
+    __slots__ = ("__weakref__", "_waited", "device", "lock", "number", "pool", "sequence", "stream")
 
     def __init__(self, device: Device, stream: Any, number: int, pool: StreamPool | None = None) -> None:
         self.pool = pool
@@ -43,7 +58,6 @@ class Lane:
         self.stream = stream
         self.number = number
         self.sequence = 0
-        self.busy = False
         self.lock = threading.RLock()  # a user's lane may be marked by several threads
         self._waited: dict[Lane, int] = {}
 
@@ -62,13 +76,14 @@ class Lane:
         """
         latest: dict[Lane, Point] = {}
         for point in points:
-            known = latest.get(point.lane)
-            if known is None or point.sequence > known.sequence:
-                latest[point.lane] = point
-        for lane, point in latest.items():
+            lane = point.lane
             if lane is not self and self._waited.get(lane, 0) < point.sequence:
-                self.device.wait_event(self.stream, point.event)
-                self._waited[lane] = point.sequence
+                known = latest.get(lane)
+                if known is None or point.sequence > known.sequence:
+                    latest[lane] = point
+        for lane, point in latest.items():
+            self.device.wait_event(self.stream, point.event)
+            self._waited[lane] = point.sequence
 
     def __repr__(self) -> str:
         return f"<Lane {self.number} of {self.device.name}>"
@@ -86,31 +101,30 @@ class StreamPool:
         self.lanes: list[Lane] = []
 
     def acquire(self, preferred: Iterable[Point]) -> Lane | None:
-        """Take a lane for a launch: one whose tail is a point of ``preferred``, or else the longest idle.
+        """Take a lane for a launch: that of a point of ``preferred`` without a follower, or the longest idle.
 
         Returns None while `POOL_LIMIT` lanes are held by launches.
         """
-        with self._lock:
-            for point in preferred:
+        for point in preferred:
+            if not point.is_followed and point.lane.pool is self:
                 lane = point.lane
-                if lane.pool is self and not lane.busy and lane.sequence == point.sequence:
-                    self._idle.remove(lane)
-                    break
-            else:
-                if self._idle and len(self.lanes) >= POOL_SIZE:
-                    lane = self._idle.popleft()
-                elif len(self.lanes) < POOL_LIMIT:
-                    lane = self._new()
-                else:
-                    return None
-            lane.busy = True
-            return lane
+                try:
+                    self._idle.remove(lane)  # one step: whoever takes it out has it
+                except ValueError:
+                    continue
+                point.is_followed = True
+                return lane
+        with self._lock:
+            if len(self.lanes) < POOL_SIZE:
+                return self._new()
+            try:
+                return self._idle.popleft()
+            except IndexError:
+                return self._new() if len(self.lanes) < POOL_LIMIT else None
 
     def release(self, lane: Lane) -> None:
         """Give back a lane after a launch."""
-        with self._lock:
-            lane.busy = False
-            self._idle.append(lane)
+        self._idle.append(lane)
 
     def numbered(self, number: int) -> Lane:
         """Return the lane behind an async queue number."""

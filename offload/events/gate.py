@@ -11,9 +11,11 @@ pays for one callback per wake-up, not for one per task (a callback after every 
 one after every tenth costs nothing that can be seen).
 
 While nobody on the host waits, there is no callback at all: the completer asks a few hundred times a second, so that
-tasks are let go. Somebody who waits for everything makes the gate *hurry*: then each busy lane has its callback. An
-item that somebody waits for is *watched*; a callback at the tail comes late for one far ahead of it, so while one is
-not the item right before its lane's callback, the completer asks every 100 µs.
+tasks are let go. It is not woken for that: when nothing is left it goes on looking for a while before it sleeps until
+it is called, since a wake-up in the middle of a series of launches costs those a change of threads. Somebody who waits
+for everything makes the gate *hurry*: then each busy lane has its callback. An item that somebody waits for is
+*watched*; a callback at the tail comes late for one far ahead of it, so while one is not the item right before its
+lane's callback, the completer asks every 100 µs.
 
 CUDA makes no callback after an error. With any callback outstanding the completer's wait ends after 50 ms
 at the latest; the events of a failed device then raise, and every item of it fails.
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -36,6 +39,9 @@ _CLOSE_S = 5.0
 _IDLE_S = 4e-3
 """Between two looks when nobody waits: rare enough to leave the GIL to whoever launches."""
 
+_IDLE_LOOKS = 25
+"""Looks that find nothing before the completer sleeps until it is called."""
+
 
 class Item(Protocol):
     """Something that is to be told when a point in a stream has passed."""
@@ -47,11 +53,9 @@ class Item(Protocol):
 class Ticket:
     """An item at its point in a lane."""
 
-    __slots__ = ("event", "item", "lane", "sequence")
+    __slots__ = ("event", "item")
 
-    def __init__(self, lane: Any, sequence: int, event: Any, item: Item) -> None:
-        self.lane = lane
-        self.sequence = sequence
+    def __init__(self, event: Any, item: Item) -> None:
         self.event = event
         self.item = item
 
@@ -66,26 +70,34 @@ class Gate:
         self._waiting: set[Item] = set()
         self._watched: set[Item] = set()
         self._hurried = 0
+        self._idle_looks = 0
+        self._sleeps = False  # until it is called
         self._lock = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def add(self, lane: Any, sequence: int, event: Any, item: Item, *, watched: bool = False) -> None:
+    def add(self, lane: Any, event: Any, item: Item, *, watched: bool = False) -> None:
         """Tell ``item`` when ``event``, just recorded on the lane, has passed."""
-        ticket = Ticket(lane, sequence, event, item)
+        ticket = Ticket(event, item)
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._complete, name="offload-completer", daemon=True)
-                self._thread.start()
-            self._lanes.setdefault(lane, deque()).append(ticket)
+            tickets = self._lanes.get(lane)
+            if tickets is None:
+                tickets = self._lanes[lane] = deque()
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._complete, name="offload-completer", daemon=True)
+                    self._thread.start()
+            tickets.append(ticket)
             self._waiting.add(item)
-            if watched:
-                self._watched.add(item)
-            is_first = len(self._waiting) == 1
-            armed = lane in self._armed
-            if not armed and (watched or self._hurried):
-                self._arm(lane, ticket)
-        if is_first or (watched and armed):
+            armed = True
+            if watched or self._hurried:
+                if watched:
+                    self._watched.add(item)
+                armed = lane in self._armed
+                if not armed:
+                    self._arm(lane, ticket)
+            calls = (watched and armed) or self._sleeps
+            self._sleeps = False
+        if calls:
             self._wakeup.post()
 
     def watch(self, item: Item) -> None:
@@ -147,14 +159,22 @@ class Gate:
     def _advance(self, lane: Any, tickets: deque[Ticket], passed: list[tuple[Item, BaseException | None]]) -> None:
         """Take from the lane what has passed, and see that a callback is outstanding for the rest."""
         armed = self._armed.get(lane)
+        has_passed = lane.device.passed
         error: BaseException | None = None
+        n_passed = 0
+        with suppress(Exception):  # a failed device: what had passed before is found below
+            if len(tickets) > 1 and has_passed(tickets[-1].event):
+                n_passed = len(tickets)  # nobody else takes from the lane, or adds to it meanwhile
         while tickets:
             ticket = tickets[0]
-            try:
-                if error is None and not lane.device.passed(ticket.event):
-                    break
-            except Exception as failure:  # noqa: BLE001  # goes to the item
-                error = failure
+            if n_passed:
+                n_passed -= 1
+            else:
+                try:
+                    if error is None and not has_passed(ticket.event):
+                        break
+                except Exception as failure:  # noqa: BLE001  # goes to the item
+                    error = failure
             passed.append((ticket.item, error))
             tickets.popleft()
             if ticket is armed:
@@ -173,7 +193,10 @@ class Gate:
                 if not self._watched <= covered:
                     return _WATCH_S
             if not self._lanes:
-                return None
+                self._idle_looks += 1
+                self._sleeps = self._idle_looks > _IDLE_LOOKS
+                return None if self._sleeps else _IDLE_S
+            self._idle_looks = 0
             return _ERROR_CHECK_S if self._hurried or self._watched else _IDLE_S
 
     def close(self) -> list[str]:

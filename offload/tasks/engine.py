@@ -203,11 +203,19 @@ class Engine:
         if task.waits_in_stream_order:
             task.predecessors = (*task.predecessors, other)  # for its point on the stream
             if other.orders(task):
-                other.early.append(task)  # type: ignore[union-attr]  # `orders` says that it is a list
+                if other.launched:
+                    if other.failure is not None and not other.past:
+                        task.poison = other.poison or other
+                    task.counters.pop()
+                    return
+                early = other.early
+                if early is None:
+                    early = other.early = []
+                early.append(task)
                 if other.launched or other.finished:
-                    self._release_all(other.early, other)  # type: ignore[arg-type]  # the same
+                    self._release_all(early, other)
                 return
-        if other.early is not None:
+        if other.waits_in_stream_order or other.event is not None:
             other.watch()
         if other.successors is None:
             other.successors = []

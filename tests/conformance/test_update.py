@@ -296,7 +296,7 @@ def test_update_waits_for_the_last_write(sim, monkeypatch):
     started = []
     plain = place.device.copy
     monkeypatch.setattr(
-        place.device, "copy", lambda dst, src, stream: (started.append(stream), plain(dst, src, stream))
+        place.device, "copy", lambda dst, src, stream: started.append(stream) or plain(dst, src, stream)
     )
     first = omp.target_enter_data(map=[to(a)], nowait=True)
     update = omp.target_update(to=[a], nowait=True)

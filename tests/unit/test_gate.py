@@ -71,7 +71,7 @@ def gate(request, device):
 def test_an_item_passes_after_the_callback(gate, device):
     """An item that somebody waits for is told once its event has passed and the callback has fired."""
     lane, item = FakeLane(device), Item()
-    gate.add(lane, 1, "e", item, watched=True)
+    gate.add(lane, "e", item, watched=True)
     assert len(device.callbacks) == 1
     assert not item.told.is_set()
     device.passed_events.add("e")
@@ -84,7 +84,7 @@ def test_one_callback_a_lane(gate, device):
     lane, items = FakeLane(device), [Item() for _ in range(10)]
     gate.hurry()
     for number, item in enumerate(items):
-        gate.add(lane, number, number, item)
+        gate.add(lane, number, item)
     assert len(device.callbacks) == 1
     device.passed_events.update(range(4))
     device.fire()
@@ -102,7 +102,7 @@ def test_nobody_waits(gate, device):
     """While nobody waits there is no callback, and items are told all the same."""
     lane, items = FakeLane(device), [Item(), Item()]
     for number, item in enumerate(items):
-        gate.add(lane, number, number, item)
+        gate.add(lane, number, item)
     device.passed_events.update((0, 1))
     for item in items:
         assert item.wait() == [None]
@@ -113,7 +113,7 @@ def test_hurry(gate, device):
     """Somebody who waits for everything puts a callback on each lane that has none."""
     items = [Item(), Item()]
     for number, item in enumerate(items):
-        gate.add(FakeLane(device), 1, number, item)
+        gate.add(FakeLane(device), number, item)
     assert device.callbacks == []
     gate.hurry()
     gate.hurry()
@@ -125,7 +125,7 @@ def test_hurry(gate, device):
     gate.relax()
     gate.relax()
     later = Item()
-    gate.add(FakeLane(device), 1, 0, later)
+    gate.add(FakeLane(device), 0, later)
     assert later.wait() == [None]
     assert len(device.callbacks) == 1
 
@@ -134,8 +134,8 @@ def test_lanes_are_independent(gate, device):
     """An item of one lane does not wait for another lane."""
     held, free = Item(), Item()
     gate.hurry()
-    gate.add(FakeLane(device), 1, "held", held)
-    gate.add(FakeLane(device), 1, "free", free)
+    gate.add(FakeLane(device), "held", held)
+    gate.add(FakeLane(device), "free", free)
     device.passed_events.add("free")
     device.callbacks.pop().post()
     assert free.wait() == [None]
@@ -148,8 +148,8 @@ def test_lanes_are_independent(gate, device):
 def test_watched_items_are_noticed_without_a_callback(gate, device):
     """An item far ahead of the callback is asked for while somebody waits for it."""
     lane, first, second = FakeLane(device), Item(), Item()
-    gate.add(lane, 1, 1, first)
-    gate.add(lane, 2, 2, second)
+    gate.add(lane, 1, first)
+    gate.add(lane, 2, second)
     gate.watch(second)
     device.passed_events.update((1, 2))
     assert first.wait() == [None]
@@ -160,7 +160,7 @@ def test_watching_what_has_passed_watches_nothing(gate, device):
     """An item that has passed is not watched: the completer would ask for ever."""
     item = Item()
     gate.watch(item)
-    gate.add(FakeLane(device), 1, 1, item, watched=True)
+    gate.add(FakeLane(device), 1, item, watched=True)
     device.passed_events.add(1)
     device.fire()
     item.wait()
@@ -172,8 +172,8 @@ def test_watching_what_has_passed_watches_nothing(gate, device):
 def test_a_failed_device_fails_its_items(gate, device):
     """No callback comes after an error; the items are failed all the same, those that had passed are not."""
     lane, before, after = FakeLane(device), Item(), Item()
-    gate.add(lane, 1, "before", before)
-    gate.add(lane, 2, "after", after)
+    gate.add(lane, "before", before)
+    gate.add(lane, "after", after)
     device.passed_events.add("before")
     device.error = OSError("lost")
     assert before.wait() == [None]
@@ -189,7 +189,7 @@ def test_a_device_that_takes_no_callback(gate, device):
 
     device.wake = refuse
     item = Item()
-    gate.add(FakeLane(device), 1, 1, item)
+    gate.add(FakeLane(device), 1, item)
     assert item.wait() == [device.error]
 
 
@@ -199,11 +199,11 @@ def test_an_item_may_add_another(gate, device):
 
     class First:
         def passed(self, error):
-            gate.add(lane, 2, 2, second)
+            gate.add(lane, 2, second)
 
     device.passed_events.update((1, 2))
     gate.hurry()
-    gate.add(lane, 1, 1, First())
+    gate.add(lane, 1, First())
     device.fire()
     for _ in range(200):
         if second.told.wait(0.01):

@@ -1,0 +1,84 @@
+"""CUDA events without timing, used again and again: to make and to destroy one costs twice as much as to record it.
+
+An event may be recorded anew as soon as nobody refers to it: a wait that a stream has been given stands for what the
+event meant at that time.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from cupy.cuda import runtime as cuda
+
+_DISABLE_TIMING = 2  # cudaEventDisableTiming
+
+
+class EventPool:
+    """The events of one device."""
+
+    __slots__ = ("_free", "_index", "_is_closed")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._free: list[int] = []
+        self._is_closed = False
+
+    def record(self, stream: int) -> PooledEvent:
+        """Record and return an event at the tail of a stream of the device, given by its address."""
+        try:
+            ptr = self._free.pop()
+        except IndexError:
+            ptr = self._new()
+        event = PooledEvent(self, ptr)
+        cuda.eventRecord(ptr, stream)
+        return event
+
+    def _new(self) -> int:
+        current = cuda.getDevice()
+        try:
+            if current != self._index:
+                cuda.setDevice(self._index)
+            return int(cuda.eventCreateWithFlags(_DISABLE_TIMING))
+        finally:
+            if current != self._index:
+                cuda.setDevice(current)
+
+    def take_back(self, ptr: int) -> None:
+        """Keep an event that nobody refers to any more."""
+        if self._is_closed:
+            _destroy(ptr)
+        else:
+            self._free.append(ptr)
+
+    def close(self) -> None:
+        """Destroy the events; one that somebody refers to goes when nobody does."""
+        self._is_closed = True
+        while self._free:
+            _destroy(self._free.pop())
+
+
+class PooledEvent:
+    """A point in a stream; `cupy.cuda.Stream.wait_event` takes it as it takes CuPy's own."""
+
+    __slots__ = ("_pool", "ptr")
+
+    def __init__(self, pool: EventPool, ptr: int) -> None:
+        self._pool = pool
+        self.ptr = ptr
+
+    def __del__(self) -> None:
+        self._pool.take_back(self.ptr)
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has passed it."""
+        return bool(cuda.eventQuery(self.ptr) == 0)
+
+    def synchronize(self) -> None:
+        """Block until the stream has passed it."""
+        cuda.eventSynchronize(self.ptr)
+
+
+def _destroy(ptr: int) -> None:
+    with suppress(cuda.CUDARuntimeError):  # a lost device, or a driver that has shut down, has no events left
+        cuda.eventDestroy(ptr)
