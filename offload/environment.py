@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from offload.data.entries import Origin
 from offload.data.leaving import LeavingIndex
 from offload.data.maptypes import MapType
 from offload.data.present import MapItem, PresentTable, correspond
-from offload.errors import DeviceMemoryError, MapError
+from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 from offload.items import array_section, label
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class DataEnvironment:
                 self.copy(self.view(entry, item.host), item.host, lane, staged)
             is_settled = len(staged) == n_before
         except BaseException:
+            wait_for(lane)  # the buffers go with this frame
             with self._lock:
                 self.table.undo(plan)
             raise
@@ -178,7 +180,7 @@ class DataEnvironment:
         if failures:
             for copy in mine:
                 copy.run()
-            lane.stream.synchronize()  # the buffers go with this frame
+            wait_for(lane)  # the buffers go with this frame
             first, *others = failures
             for other in others:
                 first.add_note(f"and: {other}")
@@ -186,21 +188,20 @@ class DataEnvironment:
         staged += mine
         return [*(entry.buffer for entry in removed), *(item.host for item in items)]
 
-    def leave(self, items: Sequence[MapItem], lane: Lane) -> Point | None:
-        """Unmap items where that only counts: nothing to copy, and all stay present.
+    def leave(self, plan: EnterPlan, lane: Lane) -> Point | None:
+        """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
 
         Returns
         -------
         Point or None
-            The place on the lane up to which the items are in use; None where there is more to do, and nothing has
+            The place on the lane up to which the entries are in use; None where there is more to do, and nothing has
             changed.
         """
         with self._lock:
-            entries = self.table.recount(items)
-            if entries is None:
+            if not self.table.leave(plan):
                 return None
             point = lane.mark()
-            for entry in entries:
+            for entry in plan.counted:
                 entry.users[lane] = point
             return point
 
@@ -222,10 +223,13 @@ class DataEnvironment:
             raise PutOffError
         return points
 
+    @property
+    def has_leaving(self) -> bool:
+        """Whether copies back are under way that `arrived` is to hear of."""
+        return bool(self._leaving_on)
+
     def arrived(self, end: Point) -> None:
         """Forget the copies back that a lane has done."""
-        if not self._leaving_on:
-            return
         with self._lock:
             copies = self._leaving_on.get(end.lane)
             while copies and copies[0].point.sequence <= end.sequence:
@@ -267,7 +271,8 @@ class DataEnvironment:
             lane.wait_for(earlier)
             for item, entry in copies:
                 array = self.view(entry, item.host)
-                self.copy(*((array, item.host) if item.map_type.copies_in else (item.host, array)), lane, staged)
+                dst, src = (array, item.host) if item.map_type.copies_in else (item.host, array)
+                self.copy(dst, src, lane, staged)
             is_settled = len(staged) == n_before
         finally:
             with self._lock:
@@ -413,6 +418,12 @@ class DataEnvironment:
             point = lane.mark()
             for entry in entries:
                 entry.users[lane] = point
+
+
+def wait_for(lane: Lane) -> None:
+    """Block until a lane has nothing left to do: what it used is given back without a task that could wait for it."""
+    with suppress(DeviceLostError):  # which has nothing left to do either
+        lane.stream.synchronize()
 
 
 def _check_writeable(item: MapItem) -> None:

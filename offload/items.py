@@ -139,6 +139,19 @@ def label(item: Any) -> str:
     return repr(item)
 
 
+class Label:
+    """What `label` says of an array, put together when somebody reads it: no task that succeeds needs it."""
+
+    __slots__ = ("_array", "_name")
+
+    def __init__(self, array: Any, name: str = "") -> None:
+        self._array = array
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"{self._name}: {label(self._array)}" if self._name else label(self._array)
+
+
 def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     """Return the array section of ``a`` that OpenMP writes ``a[lower:length:stride]…``.
 

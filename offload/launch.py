@@ -63,9 +63,9 @@ class DevicePlace(DataEnvironment):
 
     def close(self) -> None:
         """Close the device; what is still mapped goes with it."""
+        self.device.close()
         self.forget()
         self._adopted.clear()
-        self.device.close()
 
     # -- launches that wait for something ------------------------------------------------------------
     def put_off(self, task: DeviceTask) -> bool:
@@ -124,12 +124,19 @@ class DeviceTask(Task):
         self.work = work
         self.lane: Lane | None = None
         self.end: Point | None = None
-        self.after = self.held = None
+        self.after: Any = None
+        self.held: Any = None
 
     @classmethod
-    def of(cls, site: Site, frame: Frame, place: DevicePlace, work: Any) -> DeviceTask:
+    def of(
+        cls, site: Site, frame: Frame, place: DevicePlace, work: Any, label: str | None = None, priority: int = 0
+    ) -> DeviceTask:
         """Make the task of a work."""
         task = cls(site, frame, place, work, work.run, ())
+        if label is not None:
+            task.label = label
+        if priority:
+            task.priority = priority
         if work.takes_device_arrays:
             task.after = place.device.caller_event()
         if work.ends_region:
@@ -158,8 +165,8 @@ class DeviceTask(Task):
 
     def watch(self) -> None:
         self._is_watched = True
-        if self.launched:
-            self.construct.runtime.gate.watch(self)
+        if self.launched and self.end is not None:
+            self.construct.runtime.gate.watch(self.end)
 
     # -- launching -----------------------------------------------------------------------------------
     def advance(self, engine: Engine, scope: Scope) -> Task | None:
@@ -196,7 +203,6 @@ class DeviceTask(Task):
             return
         place.in_flight.add(self)
         self.lane = lane
-        failure = None
         outer = scope.task, scope.region
         scope.task, scope.region, scope.device, scope.lane = self, None, place.device, lane
         try:
@@ -210,12 +216,10 @@ class DeviceTask(Task):
                 scope.in_body = False
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             scope.in_body = False
-            failure = self._noted(error)
+            self.failure = self._noted(error)
+            self.value = None
         scope.task, scope.region = outer
         scope.device = scope.lane = None
-        if failure is not None:
-            self.value, self.failure = None, failure
-            del failure
         following = self._mark(engine)
         if following is not None:
             engine.launch(following, scope)
@@ -254,7 +258,7 @@ class DeviceTask(Task):
             self._stage(staged, has_run=False)
             return False
         if self.body is not None and device.bodies_block and not _is_idle(lane):
-            self.construct.runtime.gate.add(lane, lane.mark().event, _Reached(self), watched=True)
+            self.construct.runtime.gate.add(lane.mark(), _Reached(self), watched=True)
             return False
         return True
 
@@ -344,12 +348,10 @@ class DeviceTask(Task):
             return None
         self.launched = True
         gate = self.construct.runtime.gate
-        if self._is_watched or self.successors or self.owner is not None:
-            gate.add(lane, end.event, self, watched=True)
-        else:
-            gate.add(lane, end.event, self)
-            if self._is_watched:
-                gate.watch(self)  # `watch` came before the gate knew this task
+        watched = self._is_watched or bool(self.successors) or self.owner is not None
+        gate.add(end, self, watched=watched)
+        if self._is_watched and not watched:
+            gate.watch(end)  # `watch` came before the gate knew the point
         place.pool.release(lane)  # not before: the gate has the items of a lane in the lane's order
         return engine.release_early(self) if self.early else None
 
@@ -361,7 +363,7 @@ class DeviceTask(Task):
         if _is_idle(lane):
             staging.passed(None)
         else:
-            self.construct.runtime.gate.add(lane, lane.mark().event, staging, watched=True)
+            self.construct.runtime.gate.add(lane.mark(), staging, watched=True)
 
     def _settle(self) -> bool:
         """Take note that staged copies have been carried out, or failed; return whether a body or an end follows."""
@@ -397,7 +399,7 @@ class DeviceTask(Task):
         self.args = ()
         place = self.place
         engine = self.construct.runtime.engine
-        if self.end is not None:
+        if self.end is not None and place.has_leaving:
             place.arrived(self.end)
         place.ended += 1
         place.in_flight.discard(self)
@@ -445,12 +447,7 @@ def device_maker(
     """
 
     def make(frame: Frame) -> DeviceTask:
-        task = DeviceTask.of(site, frame, place, work if once else work.again())
-        if label is not None:
-            task.label = label
-        if priority:
-            task.priority = priority
-        return task
+        return DeviceTask.of(site, frame, place, work if once else work.again(), label, priority)
 
     return make
 

@@ -1,10 +1,10 @@
 """List items, evaluated, and what device tasks do on their lane: data constructs and copies.
 
 Each kind of work has ``begin``, which enqueues what comes before the body, ``run``, the body (or None), and ``end``,
-which enqueues what comes after it and returns what must live until the lane gets there (``point`` is then the place on
-the lane, if it has been marked); ``abort`` is in its place where the body failed. Copies that only threads can make, of pageable memory, `begin` and `end` put into a list; the launch
-goes on when those are done, after ``settle``. A work is used once; `again` makes a fresh one, for a recorded graph that
-runs again.
+which enqueues what comes after it and returns what must live until the lane gets there; if it has marked that place,
+``point`` is it. ``abort`` stands in for ``end`` where the body failed. Copies that only threads can make, of pageable
+memory, `begin` and `end` put into a list; the launch goes on when those are done, after ``settle``. A work is used
+once; `again` makes a fresh one, for a recorded graph that runs again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offload.clauses import MapClause
 from offload.data.maptypes import Construct, MapType, resolve
 from offload.data.present import MapItem
 from offload.errors import MapError
-from offload.items import array_section, is_device_array, label, mapper_of, parse_item
+from offload.items import Label, array_section, is_device_array, mapper_of, parse_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def map_item(
     array: np.ndarray[Any, Any],
     map_type: MapType,
-    text: str,
+    text: str | Label,
     *,
     always: bool = False,
     present: bool = False,
@@ -47,9 +47,10 @@ def map_item(
     MapError
         The device's values would have to be copied to an array that cannot be written.
     """
+    section = array_section(array)
     item = MapItem(
-        section=array_section(array),
-        address=array.__array_interface__["data"][0],
+        section=section,
+        address=section.address if array.flags.c_contiguous else array.__array_interface__["data"][0],
         shape=array.shape,
         strides=array.strides,
         itemsize=array.itemsize,
@@ -69,8 +70,8 @@ def check_writeable(items: Iterable[MapItem]) -> None:
     for item in items:
         if item.map_type.copies_out and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
             raise MapError(
-                f"map({item.map_type.word}: {item.label}): the array is read-only, so nothing can be copied back to it; "
-                "map it `to`"
+                f"map({item.map_type.word}: {item.label}): the array is read-only, so nothing can be copied back to "
+                "it; map it `to`"
             )
 
 
@@ -96,7 +97,7 @@ def map_items(
         given = clause if isinstance(clause, MapClause) else None
         listed = given.items if given is not None else (clause,)
         for item in listed:
-            text = label(item)
+            text = item if isinstance(item, str) else Label(item)
             array = parse_item(item).resolve(names or {}) if isinstance(item, str) else item
             map_type = resolve(construct, given.map_type if given is not None else None, text)
             if not isinstance(array, np.ndarray) or (given is not None and given.mapper is not None):
@@ -118,7 +119,7 @@ def map_items(
 
 
 def expansion_of(
-    value: Any, map_type: MapType, text: str, clause: MapClause | None = None, *, present: bool = False
+    value: Any, map_type: MapType, text: object, clause: MapClause | None = None, *, present: bool = False
 ) -> Expansion:
     """Return what the mapper of a list item that is no array makes of it."""
     mapper = clause.mapper if clause is not None else None
@@ -146,7 +147,7 @@ def object_items(expansion: Expansion) -> list[MapItem]:
         map_item(
             leaf.array,
             leaf.map_type,
-            f"{owner}: {label(leaf.array)}",
+            Label(leaf.array, owner),
             always=leaf.modifiers.always,
             present=leaf.modifiers.present,
         )
@@ -158,12 +159,12 @@ def implicit_item(
     array: np.ndarray[Any, Any], name: str, map_type: MapType = MapType.TOFROM, *, present: bool = False
 ) -> MapItem:
     """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
-    text = f"{name}: {label(array)}"
-    section = array_section(array)
-    repeats = array.size * array.itemsize > section.nbytes
-    if map_type is MapType.TOFROM and (repeats or not array.flags.writeable):
-        map_type = MapType.TO
-    return map_item(array, map_type, text, present=present, implicit=True)
+    item = map_item(array, MapType.TO, Label(array, name), present=present, implicit=True)
+    repeats = array.size * array.itemsize > item.section.nbytes
+    if not (map_type is MapType.TOFROM and (repeats or not array.flags.writeable)):
+        item.map_type = map_type
+        check_writeable((item,))
+    return item
 
 
 # -- works -----------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ special task takes part (on a stream, or with an event), the engine wires, as it
 *Events* serve one task at a time, so that a replay first waits until no task is left of the run before it, and then
 arms them again. Without events any number of replays may be in flight.
 
+*Graphs.* Where all tasks are work of one device, a replay is one task that launches them as a graph
+(`offload.capture`).
+
 Rejected: tasks kept from one replay to the next (they are what a user holds, and two replays would need two sets);
 counting down without tasks (a failure, a cancellation and a hang are told by tasks).
 """
@@ -19,12 +22,15 @@ import gc
 import threading
 from contextlib import nullcontext
 from operator import itemgetter
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from offload.compiling import Plan
-from offload.errors import RuntimeClosedError, UsageError
+from offload.capture import Capture, obstacle
+from offload.compiling import Plan, tasks_of
+from offload.errors import DeviceLostError, RuntimeClosedError, UsageError
 from offload.interrupts import Shield
+from offload.launch import DeviceTask
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.region import Group, Inherited
 from offload.tasks.task import Task, TaskState
@@ -36,9 +42,12 @@ if TYPE_CHECKING:
     from offload.graphs import TaskGraph
     from offload.runtime import Runtime
     from offload.tasks.engine import Engine
-    from offload.tasks.region import Frame
+    from offload.tasks.region import Frame, Site
     from offload.tasks.scope import Scope
 
+
+_ATTENDED_S = 2e-3
+"""How long a thread attends to a graph that it waits for: some ten times what it takes to wake it after a sleep."""
 
 _MANY = 1024
 """Tasks from which on the cyclic collector is held while they are made."""
@@ -53,14 +62,20 @@ class Replay:
         What was recorded; not kept.
     group : Group or None
         The taskgroup that the region was in.
+    site : Site
+        The construct.
+    name : str or None
+        Its label.
 
     Attributes
     ----------
     is_broken : bool
         Whether a task of the recording failed, so that the region has to be recorded again.
+    capture : Capture
+        The device's graph of the region, or why there is none.
     """
 
-    def __init__(self, graph: TaskGraph, group: Group | None) -> None:
+    def __init__(self, graph: TaskGraph, group: Group | None, site: Site, name: str | None) -> None:
         self.runtime: Runtime = graph.runtime
         self.is_broken = False
         self._events: list[Event] = graph.events
@@ -75,6 +90,10 @@ class Replay:
         self._special = plan.special
         self._sources = plan.sources
         self._regions_of = plan.regions_of if len(self._regions) > 1 else None
+        self._site = site
+        self._name = name
+        why_not = obstacle(tasks_of(graph), has_events=bool(graph.events))
+        self.capture = Capture(() if why_not else _predecessors(plan), why_not, self._steps)
 
     @property
     def n_tasks(self) -> int:
@@ -109,6 +128,8 @@ class Replay:
             raise RuntimeClosedError(engine.closed)
         if not waits:
             self._throttle(scope, frame)
+        if not self.capture.why_not and self._start_graph(scope, frame, waits=waits):
+            return
         is_started = False
         while not is_started:
             if self._events and (running := self._running()):
@@ -123,6 +144,40 @@ class Replay:
                         made = self._generate_armed(frame, engine)
                 self._hand_out(scope, *made, helps=waits)
                 is_started = True
+
+    def _start_graph(self, scope: Scope, frame: Frame, *, waits: bool) -> bool:
+        """Launch the region as a graph of its device; return false if there is none."""
+        runtime = self.runtime
+        with Shield(scope) as shield:
+            work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
+            if work is None:
+                return False
+            task = DeviceTask.of(self._site, frame, self.capture.place, work)  # type: ignore[arg-type]  # it is known then
+            if self._name is not None:
+                task.label = self._name
+            if runtime.engine.submit(task, ()):
+                runtime.begin(scope, task)
+            if waits:
+                self._attend(task, shield.signs)
+            return True
+
+    def _attend(self, task: DeviceTask, signs: Any) -> None:
+        """Look after a task that has been launched until it is complete: for a while, and unless there is other work.
+
+        To be woken takes longer than a short graph.
+        """
+        engine, end = self.runtime.engine, task.end
+        until_s = perf_counter() + _ATTENDED_S
+        while end is not None and not task.finished and not engine.ready and not signs.is_struck:
+            try:
+                has_passed = task.place.device.passed(end.event)
+            except DeviceLostError:
+                has_passed = True  # in a way: nothing comes after it
+            if has_passed:
+                self.runtime.gate._look()  # noqa: SLF001  # as the completer does
+                return
+            if perf_counter() > until_s:
+                return
 
     def _throttle(self, scope: Scope, frame: Frame) -> None:
         """Let tasks get on while very many are live, as long as any does: who waits for nothing may replay for ever."""
@@ -163,10 +218,7 @@ class Replay:
 
     def _generate(self, frame: Frame, engine: Engine) -> tuple[list[Task], list[Task]]:
         """Return the tasks that are ready, of the plain ones and of the others; all of them exist then."""
-        groups: list[Group | None] = [frame.inherited.group]
-        for outer in self._outer_groups:
-            groups.append(Group(groups[outer]))
-        frames = [frame.part(Inherited(default_device, groups[number])) for number, default_device in self._regions]
+        frames, groups = self._regions_in(frame)
         with _no_collection if len(self._steps) >= _MANY else nullcontext():
             tasks = self._make(frames, groups)
         special = [tasks[at] for at, before in self._special if engine.follow(tasks[at], [tasks[i] for i in before])]
@@ -182,6 +234,13 @@ class Replay:
                 if task.inherited.group is not None:
                     task.inherited.group.live.add(task)
         return [tasks[at] for at in self._sources], special
+
+    def _regions_in(self, frame: Frame) -> tuple[list[Frame], list[Group | None]]:
+        """Return what the tasks inherit that are generated in a region, and the taskgroups that end there."""
+        groups: list[Group | None] = [frame.inherited.group]
+        for outer in self._outer_groups:
+            groups.append(Group(groups[outer]))
+        return [frame.part(Inherited(default, groups[number])) for number, default in self._regions], groups
 
     def _hand_out(self, scope: Scope, plain: list[Task], special: list[Task], *, helps: bool) -> None:
         self.runtime.engine.make_all_ready(plain, helps=helps)
@@ -220,6 +279,17 @@ class Replay:
         for at, successors in self._several:
             tasks[at].successors = [*successors(tasks)]
         return tasks
+
+
+def _predecessors(plan: Plan) -> list[tuple[int, ...]]:
+    """Return the predecessors of each task, whoever wires it."""
+    found: list[tuple[int, ...]] = [()] * len(plan.steps)
+    for at, after in enumerate(plan.after):
+        for other in after:
+            found[other] += (at,)
+    for at, before in plan.special:
+        found[at] = before
+    return found
 
 
 class _NoCollection:

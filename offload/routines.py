@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from offload.tasks.region import Inherited
 
 if TYPE_CHECKING:
     from offload.devices.base import Device
+    from offload.devices.streams import Lane
+    from offload.launch import DevicePlace
     from offload.tasks.task import Task
 
 
@@ -178,21 +181,68 @@ def current_stream() -> Any:
     return scope.lane.stream
 
 
+_queues: WeakKeyDictionary[DevicePlace, dict[int, tuple[Lane, Any]]] = WeakKeyDictionary()
+"""The queues of each device that are streams of users, with the stream as it was given, which has to live as long."""
+
+
 def stream(queue: int = 0, device: int | None = None) -> Any:
-    """Return the native stream behind an async queue number; queues share the streams of a device.
+    """Return the native stream behind an async queue number: one of `set_stream`, or of those that queues share.
 
     Raises
     ------
     ClauseError
         A negative queue, or a device that does not exist.
     """
+    place = _place_of_queue("stream", queue, device)
+    own = _queues.get(place, {}).get(queue)
+    return place.user_pool.numbered(queue).stream if own is None else own[0].stream
+
+
+def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
+    """Make a stream of the program's own the one behind an async queue number, until the runtime ends.
+
+    Parameters
+    ----------
+    queue : int
+        At least 0. Other queues stay as they are.
+    stream : stream or None
+        A `cupy.cuda.Stream`, an object with ``__cuda_stream__`` or a simulated stream, which is kept alive. None gives
+        the queue back its stream of the runtime.
+    device : int, optional
+        The device of the stream; None is the default device.
+
+    Raises
+    ------
+    ClauseError
+        A negative queue, a device that does not exist, or a stream that is none of the device's.
+
+    Notes
+    -----
+    *Blocks* never. What the queue held before is not waited for. An extension of OpenMP, after OpenACC's
+    ``acc_set_cuda_stream``.
+    """
+    place = _place_of_queue("set_stream", queue, device)
+    own = _queues.setdefault(place, {})
+    if stream is None:
+        own.pop(queue, None)
+        return
+    if not place.device.owns_stream(stream):
+        raise ClauseError(
+            f"set_stream: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
+            f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
+        )
+    own[queue] = (place.lane_of(stream), stream)
+
+
+def _place_of_queue(what: str, queue: Any, device: Any) -> DevicePlace:
+    """Return the device of a queue number."""
     if type(queue) is not int or queue < 0:
-        raise ClauseError(f"stream: queue {queue!r} is not a number of at least 0")
+        raise ClauseError(f"{what}: queue {queue!r} is not a number of at least 0")
     scope = here()
-    place = scope.runtime.place(scope.frame("stream"), check_device(device))
+    place: DevicePlace | None = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
-        raise ClauseError("stream: the host has no streams; name a device")
-    return place.user_pool.numbered(queue).stream
+        raise ClauseError(f"{what}: the host has no streams; name a device")
+    return place
 
 
 def current_task() -> Task | None:

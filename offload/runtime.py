@@ -34,7 +34,7 @@ from offload.interrupts import Shield
 from offload.launch import DevicePlace, DeviceTask
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import raise_failures
-from offload.tasks.loops import running_loop
+from offload.tasks.loops import is_entered
 from offload.tasks.region import Frame, Inherited
 from offload.tasks.scope import Parker, Scope, current_scope
 from offload.tasks.task import Task, TaskState
@@ -329,14 +329,19 @@ class Runtime:
             return task
 
     def defer(self, scope: Scope, frame: Frame, task: DeviceTask, dependences: Sequence[Any]) -> None:
-        """Generate a deferred device task without a work, in a region where nothing but its own clauses matters."""
+        """Generate a deferred device task in a region where nothing but its own clauses matters."""
         engine = self.engine
-        if self._rng is not None or engine.can_cancel or task.place.device.bodies_block or running_loop() is not None:
-            self._ensure_open()
-            with Shield(scope):
-                self.submit(scope, frame, task, dependences)
-            return
+        is_usual = (
+            task.work is None
+            and self._rng is None
+            and not engine.can_cancel
+            and not task.place.device.bodies_block
+            and is_entered(scope)
+        )
         with Shield(scope):
+            if not is_usual:
+                self.submit(scope, frame, task, dependences)
+                return
             if engine.submit(task, dependences):
                 if task.poison is None and not task.mutexes:
                     engine.activity += 1

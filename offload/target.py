@@ -154,10 +154,14 @@ class TargetFunction(DirectiveFunction):
                 return task
         else:
             work = TargetWork(self._function, args, kwargs, items, sections, place, objects, privates)
+            if self._is_deferred and frame.is_plain:
+                task = DeviceTask.of(site, frame, place, work, self._label, priority)
+                runtime.defer(scope, frame, task, depend)
+                return task
             make = device_maker(site, self._label, place, work, priority, once=frame.recorder is None)
 
-        task: Task = runtime.encounter(scope, frame, make, depend, deferred=self._is_deferred)
-        return task if self._is_deferred else task.value
+        encountered = runtime.encounter(scope, frame, make, depend, deferred=self._is_deferred)
+        return encountered if self._is_deferred else encountered.value
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion]) -> list[MapItem]:
         """Return the evaluated list items of the ``map`` clause, which are the same at every call if all are arrays."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.data.maptypes import MapType
+from offload.environment import wait_for
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.items import MAPPERS, SCALARS, array_section, holder, is_device_array, is_foreign, label, mapper_of
 from offload.regions import expansion_of, implicit_item, object_items
@@ -105,6 +106,9 @@ class TargetWork:
 
     def _find(self, host: np.ndarray[Any, Any]) -> int | None:
         """Return the number of the item that holds an array."""
+        for number, item in enumerate(self._items):
+            if item.host is host:
+                return number
         section = array_section(host)
         for number, item in enumerate(self._items):
             if item.section == section or (section.run_nbytes and covers(item.section, section)):
@@ -154,9 +158,10 @@ class TargetWork:
                     copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(place, lane, host))
                 _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
-            place.settle(lane)
             with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
+                place.settle(lane)
                 place.undo(plan, lane)
+            wait_for(lane)  # the buffers go with this frame
             raise
         self._bound = (args, kwargs)
 
@@ -202,10 +207,9 @@ class TargetWork:
     def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
         if self._plan is None:
             return [self._bound]
-        if not self._plan.created:
-            self.point = place.leave(self._items, lane)
-            if self.point is not None:
-                return [self._bound]
+        self.point = place.leave(self._plan, lane)
+        if self.point is not None:
+            return [self._bound]
         return [*place.exit(self._items, lane, staged, ends_region=True), self._bound]
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:

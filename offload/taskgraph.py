@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from offload.current import here
 from offload.errors import ClauseError
 from offload.functions import DirectiveFunction, decorate
 from offload.graphs import Recorder, TaskGraph
-from offload.items import array_section, is_device_array, mapper_of
+from offload.items import SCALARS, array_section, is_device_array, mapper_of
 from offload.replay import Replay
 from offload.synchronization import Taskgroup
 
@@ -67,17 +68,23 @@ class TaskgraphFunction(DirectiveFunction):
         clauses = self._clauses
         scope = here()
         frame = scope.frame("taskgraph")
-        key = _Key(scope.runtime, clauses.get("graph_id"), *self._positional(args, kwargs))
-        if clauses.get("graph_reset"):
-            self._records.forget(key)
+        graph_id = clauses.get("graph_id")
+        resets = clauses.get("graph_reset")
         group: Any = nullcontext() if clauses.get("nogroup") else Taskgroup(directive=self._directive)
+        is_kept = frame.recorder is None and clauses.get("if_", True) and not frame.inherited.is_final
+        found: Replay | _Key | None = None
+        if is_kept and not (resets or kwargs):
+            found = self._records.last(scope.runtime, graph_id, args)
+        if found is None and (is_kept or resets):
+            key = _Key(scope.runtime, graph_id, *self._positional(args, kwargs))
+            if resets:
+                self._records.forget(key)
+            if is_kept:
+                found = self._records.find_or_claim(key)
         if frame.recorder is not None:  # the outer graph has these tasks
             with group:
                 self._function(*args, **kwargs)
             return
-        found: Replay | _Key | None = None
-        if clauses.get("if_", True) and not frame.inherited.is_final:
-            found = self._records.find_or_claim(key)
         if isinstance(found, Replay):
             with group:
                 found.start(scope, frame, waits=not clauses.get("nogroup"))
@@ -90,7 +97,12 @@ class TaskgraphFunction(DirectiveFunction):
         try:
             record = self._record(scope, frame, group, args, kwargs)
         finally:
-            self._records.settle(key, record)
+            self._records.settle(found, record)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What is kept of the calls so far, in all runtimes; the most recently used last."""
+        return self._records.shown()
 
     def _record(
         self, scope: Scope, frame: Frame, group: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -105,7 +117,7 @@ class TaskgraphFunction(DirectiveFunction):
                 self._function(*args, **kwargs)
             is_complete = True
         if is_complete and is_replayable(graph, outer):
-            record = Replay(graph, outer)
+            record = Replay(graph, outer, self._site_in(scope.runtime), self._label)
             record.follow(tasks_of(graph))
         return record
 
@@ -140,6 +152,14 @@ class _Records:
         self._found: list[tuple[_Key, Replay]] = []
         self._claimed: list[_Key] = []  # what some thread is recording
 
+    def last(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> Replay | None:
+        """Return the record that was used last if it is plainly the one for these arguments."""
+        with self._lock:
+            key, record = self._found[-1] if self._found else (None, None)
+        if key is None or record is None or record.is_broken or not key.is_plainly(runtime, graph_id, args):
+            return None
+        return record
+
     def find_or_claim(self, key: _Key) -> Replay | _Key | None:
         """Return the record for a key; the key, if the caller is to record; None while another thread does."""
         with self._lock:
@@ -161,6 +181,20 @@ class _Records:
                 self._found = [*self._found, (key, record)][-_MOST_RECORDS:]
                 record.runtime.records.add(self)
 
+    def shown(self) -> tuple[Record, ...]:
+        with self._lock:
+            return tuple(
+                Record(
+                    key.graph_id,
+                    record.n_tasks,
+                    (work := record.capture.work) is not None,
+                    record.capture.why_not,
+                    record.capture.n_captured,
+                    work.graph.nbytes if work is not None else 0,
+                )
+                for key, record in self._found
+            )
+
     def forget(self, key: _Key) -> None:
         with self._lock:
             self._found = [(other, record) for other, record in self._found if other != key]
@@ -171,23 +205,75 @@ class _Records:
             self._found = [(key, record) for key, record in self._found if record.runtime is not runtime]
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a task graph keeps of a call.
+
+    Attributes
+    ----------
+    graph_id : hashable
+    n_tasks : int
+        Tasks of a replay, where they go to streams and workers one by one.
+    is_captured : bool
+        Whether the last replay was one graph of the device.
+    why_not : str
+        Why replays are none; empty where they are, and before the first.
+    n_captured : int
+        How often the region has been captured: once, and again when what it uses was elsewhere.
+    nbytes : int
+        Bytes of device memory that belong to the graph.
+    """
+
+    graph_id: Hashable
+    n_tasks: int
+    is_captured: bool
+    why_not: str
+    n_captured: int
+    nbytes: int
+
+
 class _Key:
     """What a record is kept under; it keeps the arguments, so that no storage of theirs names something new."""
 
-    __slots__ = ("_args", "_graph_id", "_runtime", "_signed")
+    __slots__ = ("_args", "_layouts", "_runtime", "_signed", "graph_id")
 
     def __init__(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._runtime = runtime
-        self._graph_id = graph_id
+        self.graph_id = graph_id
         self._args = args, kwargs
         self._signed = _signed(args), _signed(kwargs)
+        self._layouts = [_layout(value) for value in args]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Key):
             return NotImplemented
-        return self._runtime is other._runtime and self._graph_id == other._graph_id and self._signed == other._signed
+        return self._runtime is other._runtime and self.graph_id == other.graph_id and self._signed == other._signed
 
     __hash__ = None  # type: ignore[assignment]  # arguments need not be hashable
+
+    def is_plainly(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> bool:
+        """Tell whether positional arguments are those of the key, where that can be told without signing them.
+
+        Arrays have to be the same objects. Their memory is the same then: this refers to them, so that they cannot be
+        resized.
+        """
+        mine, named = self._args
+        if runtime is not self._runtime or named or len(args) != len(mine) or graph_id != self.graph_id:
+            return False
+        for value, kept, layout in zip(args, mine, self._layouts, strict=True):
+            if value.__class__ in SCALARS:
+                if value.__class__ is not kept.__class__ or value != kept:
+                    return False
+            elif value is not kept or layout is None or layout != _layout(value):
+                return False
+        return True
+
+
+def _layout(value: Any) -> tuple[Any, ...] | None:
+    """Return what may change of an array that stays where it is; None for anything else."""
+    if value.__class__ is not np.ndarray:
+        return None
+    return value.shape, value.strides, value.dtype, value.flags.writeable
 
 
 class _Value:
@@ -259,7 +345,8 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     Returns
     -------
     TaskgraphFunction
-        Calling it returns None; ``.options(…)`` returns a copy with clauses replaced, which shares the records.
+        Calling it returns None; ``.options(…)`` returns a copy with clauses replaced, which shares the records;
+        ``.records`` tells of each whether it is a graph of the device, and why not.
 
     Raises
     ------
@@ -284,6 +371,17 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     others may be in flight at the same time (``nogroup``). List items, device numbers and sections are those that were
     recorded, as are device arrays that the body looked up, and the contents of ``firstprivate`` arrays: what varies has
     to be mapped. A task combines a reduction when it is complete.
+
+    Where all tasks are work of one CUDA device, the first replay captures what they enqueue as a CUDA graph, and from
+    then on a replay is one launch: no body is run again. Scalars, arrays that a body reaches by its closure, and the
+    addresses of storage that is present are those of the capture; storage that is elsewhere at a later replay has the
+    region captured again. What the region maps and what its bodies allocate is memory of the graph. Pinned host memory
+    is read and written by each replay. In errors the region is one task then.
+
+    Not captured are host tasks and events, copies of pageable memory, a region that leaves mappings or ends those of
+    others, and bodies that wait for the device, read from it, or call what CuPy does not capture (cuBLAS, cuSOLVER,
+    cuRAND). Such a region is replayed task by task; ``records`` of the function says why. A body may have run once more
+    by then.
 
     *Blocks*, without ``nogroup``, until the tasks of the call are complete; the waiting thread may run some.
     *Costs* a replay 1 to 2 µs a task, a recording some 50. A record keeps the arguments of the call and of its tasks

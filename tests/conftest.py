@@ -1,10 +1,13 @@
-"""Configuration of the whole suite: Hypothesis profiles, tracebacks of crashes, the count of GPU tests, runtimes."""
+"""Configuration of the whole suite: Hypothesis profiles, tracebacks of crashes, GPU tests, leaks, runtimes."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import gc
+import importlib.util
+import os
 import threading
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 import offload as omp
+from offload import current
 from offload.devices.sim import SimEvent
 
 # `pytest --hypothesis-profile=soak` takes the other one.
@@ -23,49 +27,136 @@ if not faulthandler.is_enabled():  # pytest's own plugin may be off
     faulthandler.enable()
 
 
-class GpuCount:
-    """Counts the GPU tests that ran and those that were skipped, for a line at the end."""
+# -- GPU tests ------------------------------------------------------------------------------------
+MAY_SKIP = {
+    "PyTorch is not installed",  # its arrays are tested where it is
+    "CuPy has no structured dtypes",
+    "needs two GPUs",
+}
+"""Why a GPU test may be skipped where there is a GPU."""
 
-    def __init__(self) -> None:
-        self.selected: set[str] = set()
-        self.n_skipped = 0
-        self.n_files_skipped = 0
+DIED = pytest.StashKey[bool]()
+GPUS = sorted(str(path) for path in Path("/dev").glob("nvidia[0-9]*"))
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        # A module-level importorskip("cupy") leaves no test to count.
+
+@functools.cache
+def no_gpu():
+    """Return why there is nothing here that GPU tests could run on; None where there is a GPU.
+
+    A GPU that CuPy does not see, or a CuPy that cannot be imported, is an error: it would hide every GPU test.
+    """
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed"
+    import cupy
+
+    if cupy.cuda.is_available():
+        return None
+    if GPUS:
+        raise RuntimeError(f"there is {', '.join(GPUS)}, but CuPy sees no GPU; see cupy.show_config()")
+    return "CuPy sees no GPU"
+
+
+class GpuTests:
+    """Lets a GPU test be skipped where there is no GPU, and counts them for a line at the end."""
+
+    def __init__(self):
+        self.n_run = self.n_files = 0
+        self.skipped = []
+
+    def judge(self, report):
+        """Turn a skip into a failure unless it is for one of the reasons that are allowed."""
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason != no_gpu() and (no_gpu() or reason not in MAY_SKIP):
+            report.outcome = "failed"
+            report.longrepr = f"a GPU test is skipped because: {reason}; tests/conftest.py does not allow that"
+        return reason
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector):
+        report = yield
         if report.skipped and "gpu" in Path(report.nodeid).parts:
-            self.n_files_skipped += 1
+            self.judge(report)
+            self.n_files += 1  # skipped as a whole, so that there is no test to count
+        return report
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.selected = {item.nodeid for item in session.items if item.get_closest_marker("gpu")}
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item, call):
+        report = yield
+        item.stash[DIED] = item.stash.get(DIED, False) or call.excinfo is not None
+        if not item.get_closest_marker("gpu"):
+            return report
+        if report.skipped and not hasattr(report, "wasxfail"):
+            reason = self.judge(report)
+            if report.skipped:
+                self.skipped.append(reason)
+        elif call.when == "call":
+            self.n_run += 1
+        return report
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped and report.nodeid in self.selected and not hasattr(report, "wasxfail"):
-            self.n_skipped += 1
+    def pytest_terminal_summary(self, terminalreporter):
+        n_skipped = len(self.skipped)
+        files = f", and {self.n_files} whole files" if self.n_files else ""
+        if no_gpu() and (n_skipped or self.n_files):
+            why = f"{', '.join(GPUS)} is not used" if GPUS else "no GPU here"
+            terminalreporter.write_line(f"{n_skipped} GPU tests skipped{files}: {why} ({no_gpu()})")
+        elif self.n_run or n_skipped:
+            why = f": {', '.join(sorted(set(self.skipped)))}" if n_skipped else ""
+            terminalreporter.write_line(f"GPU tests: {self.n_run} run, {n_skipped} skipped{why}")
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.selected or self.n_files_skipped:
-            n_run = len(self.selected) - self.n_skipped
-            files = f", {self.n_files_skipped} whole file(s) skipped" if self.n_files_skipped else ""
-            why = "" if n_run or not (self.n_skipped or files) else " (no GPU here)"
-            terminalreporter.write_line(f"GPU tests: {n_run} run, {self.n_skipped} skipped{files}{why}")
+
+def pytest_configure(config):
+    """Have the GPU tests judged and counted, and the books kept of what they take from CUDA."""
+    config.pluginmanager.register(GpuTests(), "offload-gpu-tests")
+    if no_gpu() is None:
+        from tests.gpu.ledger import open_ledger
+
+        open_ledger()  # before anything of the library has CuPy's functions in its hands
+        if os.environ.get("OFFLOAD_TESTS_UNPOOLED"):  # tests/gpu/sanitize.sh says why
+            import cupy
+
+            from offload.devices.cuda import memory
+
+            cupy.cuda.set_allocator(None)
+            memory._SMALL_NBYTES = -1  # blocks are of the size asked for, and none is kept
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Attach the count to this run."""
-    config.pluginmanager.register(GpuCount(), "offload-gpu-count")
+def pytest_runtest_setup(item):
+    """Skip a GPU test where there is no GPU."""
+    if item.get_closest_marker("gpu") and no_gpu():
+        pytest.skip(no_gpu())
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks(request):
+    """Fail a test that leaves a thread behind; a GPU test also for a stream, an event, a graph or memory."""
+    ledger = mark = None
+    if request.node.get_closest_marker("gpu"):
+        from tests.gpu.ledger import open_ledger
+
+        ledger = open_ledger()
+        mark = ledger.mark()
+    before = our_threads()
+    yield
+    if request.node.stash.get(DIED, False):
+        return  # its traceback holds what the frames held
+    request.node.funcargs.clear()  # what the fixtures gave, which have ended
+    left = ledger.left_since(mark) if ledger is not None else []
+    if our_threads() - before and not current._open:
+        gc.collect()  # a stream's thread ends when nobody refers to the stream
+        threads = our_threads() - before
+        for thread in threads:
+            thread.join(1)
+        left += [f"the thread {thread.name}" for thread in threads if thread.is_alive()]
+    if left:
+        pytest.fail("leaked " + "; ".join(left), pytrace=False)
+
+
+def our_threads():
+    """Return the threads of the library that are alive."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("offload-")}
 
 
 # -- runtimes -------------------------------------------------------------------------------------
-def count_gpus():
-    """Return how many GPUs CuPy sees; 0 without CuPy."""
-    try:
-        from offload.devices.cuda import device_count
-    except ImportError:
-        return 0
-    return device_count()
-
-
 def check_nothing_left(runtime):
     """Check a closed runtime: counts zero, no device memory, no task unfinished, no thread."""
     if any(place.device.live_nbytes() for place in runtime.places):
@@ -76,7 +167,7 @@ def check_nothing_left(runtime):
         assert not place.in_flight
     unfinished = [task for frame in (*runtime._roots, *runtime.engine.frames) for task in frame.children.live]
     assert not unfinished, unfinished
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offload-")]
+    assert not our_threads()
 
 
 @contextlib.contextmanager
@@ -90,8 +181,6 @@ def checked(devices, **kwargs):
 @pytest.fixture(params=["sim:1", "sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
 def devices(request):
     """The devices of a runtime, as it takes them."""
-    if request.param == "cuda" and not count_gpus():
-        pytest.skip("CuPy sees no GPU")
     return request.param
 
 

@@ -81,7 +81,7 @@ EFFECTIVE: Final[dict[Construct, dict[MapType | None, MapType]]] = {
 """For each construct, what is written (None: no type given) and what it means there. What is missing is not allowed."""
 
 
-def resolve(construct: Construct, map_type: MapType | None, label: str = "…") -> MapType:
+def resolve(construct: Construct, map_type: MapType | None, label: object = "…") -> MapType:
     """Return the type that ``map_type`` means on ``construct``; ``label`` names the item in an error.
 
     Raises

@@ -30,6 +30,8 @@ class EnterPlan:
         Entries whose count goes up by 1, the new ones included, each once.
     copies : list of (MapItem, Entry)
         Copies host to device of the items' own bytes, each once.
+    only_counts : bool
+        Everything was present, and nothing is copied.
     """
 
     items: tuple[MapItem, ...]
@@ -40,6 +42,7 @@ class EnterPlan:
     counted: list[Entry] = field(default_factory=list)
     copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
     is_committed: bool = False
+    only_counts: bool = False
 
 
 @dataclass(slots=True, eq=False)

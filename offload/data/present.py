@@ -124,7 +124,7 @@ class PresentTable:
         plan.copies = _distinct_copies(plan.copies)
         return plan
 
-    def reenter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan | None:
+    def reenter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan | None:
         """Carry out the entry of a construct that finds everything present and copies nothing: it only counts.
 
         Returns
@@ -132,45 +132,37 @@ class PresentTable:
         EnterPlan or None
             As committed; None where there is more to do, and nothing has changed.
         """
-        entries = self._present(items)
-        if entries is None:
-            return None
-        counted = _distinct(entries)  # type: ignore[arg-type]  # a list of entries is one of optional entries
+        index = self._index
+        entries: list[Entry | None] = []
+        for item in items:
+            section = item.section
+            entry = index.exact.get(section) or index.search(section, item)[0]
+            if entry is None or item.always or item.map_type is MapType.DELETE or not section.run_nbytes:
+                return None
+            entries.append(entry)
+        counted = _distinct(entries)
         self._version += 1
         for entry in counted:
             entry.increment(counter)
-        return EnterPlan(tuple(items), self._version, counter, entries, [], counted, [], True)  # type: ignore[arg-type]
+        return EnterPlan(tuple(items), self._version, counter, entries, [], counted, [], True, only_counts=True)
 
-    def recount(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> list[Entry] | None:
-        """Carry out the exit of a construct that copies nothing and removes nothing: it only counts.
+    def leave(self, plan: EnterPlan) -> bool:
+        """Carry out the exit of the construct whose entry `reenter` was, if that only counts as well.
 
         Returns
         -------
-        list of Entry or None
-            The entries concerned; None where there is more to do, and nothing has changed.
+        bool
+            False where an entry goes with it, or is gone; then nothing has changed.
         """
-        entries = self._present(items)
-        if entries is None:
-            return None
-        counted = _distinct(entries)  # type: ignore[arg-type]  # the same
-        if any(sum(entry.counts_after(counter)) == 0 for entry in counted):
-            return None
+        if not plan.only_counts:
+            return False
+        counts = [entry.counts_after(plan.counter) for entry in plan.counted]
+        if any(not (dynamic or structured) for dynamic, structured in counts):
+            return False
         self._version += 1
-        for entry in counted:
-            entry.dynamic, entry.structured = entry.counts_after(counter)
-        return counted
-
-    def _present(self, items: Iterable[MapItem]) -> list[Entry] | None:
-        """Return the entry of each item; None if one is absent, empty, or copied or deleted in any case."""
-        exact = self._index.exact
-        found = []
-        for item in items:
-            section = item.section
-            entry = exact.get(section) or self._index.search(section, item)[0]
-            if entry is None or item.always or item.map_type is MapType.DELETE or not section.run_nbytes:
-                return None
-            found.append(entry)
-        return found
+        for entry, (dynamic, structured) in zip(plan.counted, counts, strict=True):
+            entry.dynamic, entry.structured = dynamic, structured
+        return True
 
     def commit(self, plan: EnterPlan, buffers: Sequence[object]) -> None:
         """Insert the plan's new entries and count.
@@ -281,9 +273,9 @@ class PresentTable:
                 "must share no byte with other mappings; end that one first"
             )
         if not item.section.is_nested:
-            raise MapError(_interleaves(item.label, item))
+            raise MapError(_interleaves(str(item.label), item))
         self._version += 1
-        entry = Entry(item.section, item.host, item.label, origin)
+        entry = Entry(item.section, item.host, str(item.label), origin)
         self._add(entry, buffer)
         return entry
 
@@ -329,7 +321,7 @@ class PresentTable:
             if entry is None:
                 if not item.section.is_nested:
                     raise MapError(_interleaves(_clause(item), item))
-                entry = Entry(item.section, item.host, item.label)
+                entry = Entry(item.section, item.host, str(item.label))
                 fresh.add(entry)
                 plan.created.append(entry)
             plan.entries[k] = entry
@@ -390,8 +382,8 @@ class MapItem:
         The modifiers.
     host : object
         What keeps the host memory alive; opaque here.
-    label : str
-        For messages: ``"x[0:50]"``.
+    label : object
+        For messages; as a string ``"x[0:50]"``.
     implicit : bool
         The item is in no clause.
     """
@@ -405,7 +397,7 @@ class MapItem:
     always: bool = False
     present: bool = False
     host: object = None
-    label: str = "the item"
+    label: object = "the item"
     implicit: bool = False
 
 
@@ -443,8 +435,6 @@ def correspond(
 
 
 def _distinct(entries: list[Entry | None]) -> list[Entry]:
-    if len(entries) == 1 and entries[0] is not None:
-        return [entries[0]]
     return list(dict.fromkeys([entry for entry in entries if entry is not None]))
 
 

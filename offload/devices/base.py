@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import ModuleType
 
@@ -45,6 +46,59 @@ class Stream(Protocol):
     def record(self, event: Any = None) -> Any: ...
     def wait_event(self, event: Any) -> None: ...
     def launch_host_func(self, callback: Any, arg: Any) -> None: ...
+
+
+class Graph(Protocol):
+    """Work that has been captured, to be carried out any number of times. Its memory goes with it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that belong to the graph."""
+
+    def launch(self, stream: Any) -> None:
+        """Enqueue all of the work; launches of a graph, on whatever streams, follow each other.
+
+        One thread at a time. Raises `DeviceLostError`.
+        """
+
+
+class GraphCapture(Protocol):
+    """Makes a graph of what the calling thread enqueues on some streams, instead of carrying it out.
+
+    Between `begin` and the end nothing may wait for, or ask about, these streams and the events recorded there.
+    """
+
+    def begin(self, n_streams: int) -> list[Any]:
+        """Return new streams, all captured from now on, and let what libraries allocate belong to the graph.
+
+        Raises `DeviceError`.
+        """
+
+    def record(self, stream: Any) -> Any:
+        """Record and return an event at the tail of one of them, for the others to wait for."""
+
+    def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return an array as `Device.alloc` does, in memory of the graph, used again in the order of ``stream``."""
+
+    def end(self) -> Graph:
+        """Return the graph; raise `DeviceError` if there is none, since something was done that cannot be captured."""
+
+    def cancel(self) -> None:
+        """End the capture without a graph. Idempotent, and allowed after `end` has raised."""
+
+
+class StagedCopy(Protocol):
+    """A copy that a stream alone cannot carry out, such as one of pageable memory on CUDA: threads of the device do."""
+
+    def start(self, done: Callable[[BaseException | None], None]) -> None:
+        """Begin, now that the stream has got to the copy; do not block.
+
+        ``done`` is called once, from any thread, with the failure if there is one: when the host memory has been read
+        and the rest is in the order of the stream, or when the host memory has been written.
+        """
+
+    def run(self) -> None:
+        """Carry it out and wait for what ``done`` would be called for; raise the failure."""
 
 
 class Device(Protocol):
@@ -123,11 +177,16 @@ class Device(Protocol):
         Element 0 lies ``offset_nbytes`` from its first byte; ``strides`` are in bytes, of any sign.
         """
 
-    def copy(self, dst: Any, src: Any, stream: Any) -> None:
+    def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
         """Enqueue an element-wise copy between two arrays of the same shape and dtype, any strides.
 
         Each is a host array or a device array of this kind of device; at least one is on this device.
         The host array must stay alive until the copy is done; the caller sees to it.
+
+        Returns
+        -------
+        StagedCopy or None
+            None if it is enqueued; else nothing has been enqueued yet, and the caller starts it.
         """
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
@@ -157,6 +216,10 @@ class Device(Protocol):
 
     def check(self, stream: Any) -> None:
         """Raise `DeviceLostError` if work on the device is known to have failed; wait for nothing."""
+
+    # -- graphs ----------------------------------------------------------------------------------
+    def graph_capture(self) -> GraphCapture | None:
+        """Return what captures work of this device, once; None if the device cannot repeat work by itself."""
 
     # -- life ------------------------------------------------------------------------------------
     def synchronize(self) -> None:

@@ -150,6 +150,10 @@ class NullDevice:
         stream = NullStream(self)
         return types.SimpleNamespace(empty=lambda shape, dtype: self.alloc(shape, dtype, stream))
 
+    # -- graphs ----------------------------------------------------------------------------------
+    def graph_capture(self) -> None:
+        """Return None: it repeats nothing by itself."""
+
     # -- life ------------------------------------------------------------------------------------
     def check(self, stream: Any) -> None:
         """Do nothing: nothing fails here."""

@@ -243,6 +243,10 @@ class SimDevice:
         """Return the namespace whose functions make arrays on this device."""
         return self._namespace
 
+    # -- graphs ----------------------------------------------------------------------------------
+    def graph_capture(self) -> None:
+        """Return None: its array operations take the thread of the body, each time."""
+
     # -- life ------------------------------------------------------------------------------------
     def check(self, stream: SimStream) -> None:  # any stream of a lost device tells
         """Raise `DeviceLostError` if work on the device has failed."""

@@ -36,15 +36,18 @@ class Point:
     ----------
     is_followed : bool
         Whether a task has been launched on the lane because of this point.
+    item : object
+        The gate's.
     """
 
-    __slots__ = ("event", "is_followed", "lane", "sequence")
+    __slots__ = ("event", "is_followed", "item", "lane", "sequence")
 
     def __init__(self, lane: Lane, sequence: int, event: Any) -> None:
         self.lane = lane
         self.sequence = sequence
         self.event = event
         self.is_followed = False
+        self.item: Any = None
 
 
 class Lane:

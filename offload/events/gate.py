@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-Whoever wants to know about a point in a stream adds an item with the event recorded there. Items of one
-*lane* (a stream and what the runtime knows of it) pass in order. A stream callback posts one wake-up, with
+Whoever wants to know about a point in a stream adds it with an item to be told. The points of one *lane* (a stream and
+what the runtime knows of it) pass in order. A stream callback posts one wake-up, with
 no Python in it, and the one completer thread then asks the events how far each stream has got. At most one
 callback is outstanding on a lane: it is enqueued at the tail and covers every item before it; when it has
 fired and there are more items, the next is enqueued at what is then the tail. A stream that is kept busy so
@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offload.events.wakeup import Wakeup
 
 _ERROR_CHECK_S = 0.05
@@ -50,14 +51,18 @@ class Item(Protocol):
         """Take note; ``error`` says that the point will never pass."""
 
 
-class Ticket:
-    """An item at its point in a lane."""
+class Point(Protocol):
+    """A place on a lane, with the event recorded there.
 
-    __slots__ = ("event", "item")
+    Attributes
+    ----------
+    item : Item or None
+        What the gate tells that it has passed; None before and after.
+    """
 
-    def __init__(self, event: Any, item: Item) -> None:
-        self.event = event
-        self.item = item
+    event: Any
+    item: Any
+    lane: Any
 
 
 class Gate:
@@ -65,10 +70,9 @@ class Gate:
 
     def __init__(self, wakeup: Wakeup) -> None:
         self._wakeup = wakeup
-        self._lanes: dict[Any, deque[Ticket]] = {}
-        self._armed: dict[Any, Ticket] = {}
-        self._waiting: set[Item] = set()
-        self._watched: set[Item] = set()
+        self._lanes: dict[Any, deque[Point]] = {}
+        self._armed: dict[Any, Point] = {}
+        self._watched: set[Point] = set()
         self._hurried = 0
         self._idle_looks = 0
         self._sleeps = False  # until it is called
@@ -76,52 +80,53 @@ class Gate:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def add(self, lane: Any, event: Any, item: Item, *, watched: bool = False) -> None:
-        """Tell ``item`` when ``event``, just recorded on the lane, has passed."""
-        ticket = Ticket(event, item)
+    def add(self, point: Point, item: Item, *, watched: bool = False) -> None:
+        """Tell ``item`` when the point, just marked on its lane, has passed."""
+        point.item = item
+        lane = point.lane
         with self._lock:
-            tickets = self._lanes.get(lane)
-            if tickets is None:
-                tickets = self._lanes[lane] = deque()
+            points = self._lanes.get(lane)
+            if points is None:
+                points = self._lanes[lane] = deque()
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._complete, name="offload-completer", daemon=True)
                     self._thread.start()
-            tickets.append(ticket)
-            self._waiting.add(item)
-            armed = True
-            if watched or self._hurried:
-                if watched:
-                    self._watched.add(item)
-                armed = lane in self._armed
-                if not armed:
-                    self._arm(lane, ticket)
-            calls = (watched and armed) or self._sleeps
+            points.append(point)
+            if not (watched or self._hurried or self._sleeps):
+                return
+            if watched:
+                self._watched.add(point)
+            is_armed = lane in self._armed
+            if not is_armed and (watched or self._hurried):
+                self._arm(point)
+            calls = (watched and is_armed) or self._sleeps
             self._sleeps = False
         if calls:
             self._wakeup.post()
 
-    def watch(self, item: Item) -> None:
-        """Notice soon when the item passes: somebody on the host waits for it."""
+    def watch(self, point: Point) -> None:
+        """Notice soon when the point passes: somebody on the host waits for it."""
         with self._lock:
-            if item not in self._waiting:
+            if point.item is None:
                 return  # it has passed
-            self._watched.add(item)
+            self._watched.add(point)
         self._wakeup.post()
 
     def hurry(self) -> None:
         """Notice everything soon, until `relax`: somebody on the host waits for all that there is."""
         with self._lock:
             self._hurried += 1
-            for lane, tickets in self._lanes.items():
+            for lane, points in self._lanes.items():
                 if lane not in self._armed:
-                    self._arm(lane, tickets[-1])
+                    self._arm(points[-1])
 
     def relax(self) -> None:
         """Take back one `hurry`."""
         with self._lock:
             self._hurried -= 1
 
-    def _arm(self, lane: Any, last: Ticket) -> None:
+    def _arm(self, last: Point) -> None:
+        lane = last.lane
         self._armed[lane] = last
         try:
             lane.device.wake(lane.stream, self._wakeup)
@@ -141,11 +146,10 @@ class Gate:
         """
         passed: list[tuple[Item, BaseException | None]] = []
         with self._lock:
-            for lane, tickets in list(self._lanes.items()):
-                self._advance(lane, tickets, passed)
-            for item, _ in passed:
-                self._waiting.discard(item)
-                self._watched.discard(item)
+            for lane, points in list(self._lanes.items()):
+                self._advance(lane, points, passed)
+            if passed:
+                self._idle_looks = 0
             finished = self._closed and not self._lanes
         for item, error in passed:
             try:
@@ -156,47 +160,40 @@ class Gate:
                 )
         return finished
 
-    def _advance(self, lane: Any, tickets: deque[Ticket], passed: list[tuple[Item, BaseException | None]]) -> None:
+    def _advance(self, lane: Any, points: deque[Point], passed: list[tuple[Item, BaseException | None]]) -> None:
         """Take from the lane what has passed, and see that a callback is outstanding for the rest."""
         armed = self._armed.get(lane)
-        has_passed = lane.device.passed
         error: BaseException | None = None
-        n_passed = 0
-        with suppress(Exception):  # a failed device: what had passed before is found below
-            if len(tickets) > 1 and has_passed(tickets[-1].event):
-                n_passed = len(tickets)  # nobody else takes from the lane, or adds to it meanwhile
-        while tickets:
-            ticket = tickets[0]
-            if n_passed:
-                n_passed -= 1
-            else:
-                try:
-                    if error is None and not has_passed(ticket.event):
-                        break
-                except Exception as failure:  # noqa: BLE001  # goes to the item
-                    error = failure
-            passed.append((ticket.item, error))
-            tickets.popleft()
-            if ticket is armed:
+        try:
+            n_passed = _count_passed(lane.device.passed, points)
+        except Exception as failure:  # noqa: BLE001  # goes to the items
+            error, n_passed = failure, len(points)
+        watched = self._watched
+        for _ in range(n_passed):
+            point = points.popleft()
+            failed = error is not None and not _had_passed(lane.device.passed, point)
+            passed.append((point.item, error if failed else None))
+            point.item = None
+            if watched:
+                watched.discard(point)
+            if point is armed:
                 armed = None
                 del self._armed[lane]
-        if not tickets:
+        if not points:
             del self._lanes[lane]
             self._armed.pop(lane, None)
-        elif armed is None and (self._hurried or any(ticket.item in self._watched for ticket in tickets)):
-            self._arm(lane, tickets[-1])
+        elif armed is None and (self._hurried or not watched.isdisjoint(points)):
+            self._arm(points[-1])
 
     def _patience_s(self) -> float | None:
         with self._lock:
             if self._watched:
-                covered = {ticket.item for ticket in self._armed.values()}
-                if not self._watched <= covered:
+                if not self._watched.issubset(self._armed.values()):
                     return _WATCH_S
             if not self._lanes:
                 self._idle_looks += 1
                 self._sleeps = self._idle_looks > _IDLE_LOOKS
                 return None if self._sleeps else _IDLE_S
-            self._idle_looks = 0
             return _ERROR_CHECK_S if self._hurried or self._watched else _IDLE_S
 
     def close(self) -> list[str]:
@@ -220,3 +217,26 @@ class Gate:
         self._wakeup.post()
         thread.join()
         return stuck
+
+
+def _count_passed(has_passed: Callable[[Any], bool], points: deque[Point]) -> int:
+    """Return how many of the first points have passed, or somewhat less: few questions, which other threads wait for.
+
+    A lane is mostly as far as its last points or not at all, so these are asked first.
+    """
+    if not has_passed(points[0].event):
+        return 0
+    behind = 1
+    while behind < len(points):
+        if has_passed(points[-behind].event):
+            return len(points) - behind + 1
+        behind *= 2
+    return 1
+
+
+def _had_passed(has_passed: Callable[[Any], bool], point: Point) -> bool:
+    """Tell whether a point had passed before its device failed."""
+    try:
+        return has_passed(point.event)
+    except Exception:  # noqa: BLE001  # the failure
+        return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.errors import EventError, InternalError, OffloadError, UnsupportedError
+from offload.errors import DeviceLostError, EventError, InternalError, OffloadError, UnsupportedError
 
 if TYPE_CHECKING:
     from offload.events.event import Promise
@@ -59,6 +59,7 @@ def find_source(task: Any, source: Any) -> Source:
     error = _refusal(source)
     if error is not None:
         raise error
+    _check_protocol(source)
     runtime = current_runtime() if task is None else task.construct.runtime
     try:
         return Stream(runtime.gate, runtime.lane_of(source))
@@ -76,9 +77,36 @@ class Stream:
         self._lane = lane
 
     def subscribe(self, promise: Promise) -> None:
-        with self._lane.lock:  # its items come to the gate in the order of their marks
-            promise.point = point = self._lane.mark()
-            self._gate.add(self._lane, point.sequence, point.event, promise, watched=True)
+        lane = self._lane
+        is_capturing = getattr(lane.stream, "is_capturing", None)
+        if is_capturing is not None and is_capturing():
+            raise EventError(
+                f"fulfill_on(…): {self} is capturing a CUDA graph, so that nothing enqueued there runs; "
+                "name the stream that the graph is launched on, after the launch"
+            )
+        with lane.lock:  # its items come to the gate in the order of their marks
+            promise.point = point = self._mark()
+            self._gate.add(point, promise, watched=True)
+
+    def _mark(self) -> Any:
+        """Return the tail of the stream.
+
+        Raises
+        ------
+        DeviceLostError
+            Work on the device has failed.
+        EventError
+            The device is sound, so it is the stream that is none of it: a handle does not say whose it is.
+        """
+        lane = self._lane
+        try:
+            return lane.mark()
+        except DeviceLostError as error:
+            lane.device.check(lane.device.new_stream())
+            raise EventError(
+                f"fulfill_on(…): {self} takes no event ({error}); it may be a stream of another device; "
+                "name one of a device of the runtime"
+            ) from error
 
     def __str__(self) -> str:
         return f"stream {self._lane.number} of {self._lane.device.name}"
@@ -165,6 +193,24 @@ class DistributedFuture:
 def current_runtime() -> Any:
     """Return the current runtime; `offload.current`, which builds on events, puts its own in this place."""
     raise InternalError("events are used before offload.current was imported")
+
+
+def _check_protocol(source: Any) -> None:
+    """Raise `EventError` for an object whose ``__cuda_stream__`` does not give (0, handle)."""
+    protocol = getattr(source, "__cuda_stream__", None)
+    if protocol is None:
+        return
+    found = protocol() if callable(protocol) else None
+    if not (isinstance(found, tuple) and len(found) == 2 and all(isinstance(part, int) for part in found)):
+        raise EventError(
+            f"fulfill_on(…): __cuda_stream__ of {type(source).__name__} gives {found!r:.60}; "
+            "the protocol asks for a method that returns (version, handle), two ints"
+        )
+    if found[0] != 0:
+        raise EventError(
+            f"fulfill_on(…): {type(source).__name__} has version {found[0]} of the __cuda_stream__ protocol; "
+            "only version 0 is known"
+        )
 
 
 def _is_a(source: object, module: str, name: str) -> bool:

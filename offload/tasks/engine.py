@@ -42,13 +42,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.errors import RuntimeClosedError, UnsupportedError
 from offload.interrupts import Shield
 from offload.tasks.failures import poisoned
-from offload.tasks.loops import Entered
+from offload.tasks.loops import Entered, is_entered
 from offload.tasks.ready import ByPriority
 from offload.tasks.scope import current_scope
 from offload.tasks.task import LeaveRegion, Task, TaskState, discarded, run_callbacks
@@ -174,6 +175,8 @@ class Engine:
 
     def _follow(self, task: Task, found: list[Any]) -> bool:
         """Have a task counted down by its predecessors, given by weak references; return whether it is ready."""
+        if task.waits_in_stream_order and self._follows_launched(task, found):
+            return True
         n = len(found)
         counters = task.counters = bytearray(_COUNTERS[n] if n < _FEW else b"\1" + bytes(n))
         for reference in found:
@@ -198,6 +201,19 @@ class Engine:
                 self._release_all(other.successors, other)
         return counters.pop() == 1
 
+    def _follows_launched(self, task: Task, found: list[Any]) -> bool:
+        """Tell whether all that a device task follows is on a stream that it can wait for, or complete."""
+        predecessors: tuple[Task, ...] = ()
+        for reference in found:
+            other = reference()
+            if other is None or other is task:
+                continue
+            if other.failure is not None or not (other.finished or (other.launched and other.orders(task))):
+                return False
+            predecessors += (other,)
+        task.predecessors = predecessors
+        return True
+
     def _follow_special(self, task: Task, other: Task) -> None:
         """Have a task counted down by a predecessor that may be on a stream, or have its event promised there."""
         if task.waits_in_stream_order:
@@ -208,12 +224,11 @@ class Engine:
                         task.poison = other.poison or other
                     task.counters.pop()
                     return
-                early = other.early
-                if early is None:
-                    early = other.early = []
-                early.append(task)
-                if other.launched or other.finished:
-                    self._release_all(early, other)
+                if other.early is None:
+                    other.early = []
+                other.early.append(task)
+                if _is_on_its_way(other):
+                    self._release_all(other.early, other)
                 return
         if other.waits_in_stream_order or other.event is not None:
             other.watch()
@@ -430,7 +445,7 @@ class Engine:
 
         A body that blocks never runs here.
         """
-        with Entered(scope):
+        with nullcontext() if is_entered(scope) else Entered(scope):
             while task is not None:
                 self.activity += 1
                 task = task.advance(self, scope)
@@ -649,6 +664,11 @@ class Engine:
             self.wake_one()
         if self.coroutines is not None:
             self.coroutines.stop()
+
+
+def _is_on_its_way(task: Task) -> bool:
+    """Tell whether a task's work has been put on a stream: another thread may have done so a moment ago."""
+    return task.launched or task.finished
 
 
 def _take_mutexes(task: Task) -> bool:

@@ -18,6 +18,11 @@ def running_loop() -> Any:
     return None if look is None else look()
 
 
+def is_entered(scope: Scope) -> bool:
+    """Tell whether `Entered` would change nothing."""
+    return current_scope.get() is scope and running_loop() is None
+
+
 class Entered:
     """The calling thread works for a scope's runtime: that is current, and no event loop is to be seen.
 

@@ -84,9 +84,6 @@ class Task:
     waits_in_stream_order = False
     """Whether it may start once its predecessors are launched, as device tasks may."""
 
-    launches_inline = False
-    """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
-
     callbacks: list[Callable[[Task], Any]] | None = None
     cut_short: BaseException | None = None
     """What ended the engine's own steps for the task, which is to end all the same."""
@@ -230,6 +227,35 @@ class Task:
 
         return future_of(self)
 
+    def wait_on(self, stream: Any) -> None:
+        """Hold what is enqueued on a stream from now on until the task's work is done.
+
+        Parameters
+        ----------
+        stream : stream
+            A `cupy.cuda.Stream`, an object with ``__cuda_stream__`` or a simulated stream, of a device of the task's
+            runtime.
+
+        Raises
+        ------
+        EventError
+            It is no such stream.
+        BaseException
+            As `result`, where the task has failed and that is known; a device that is lost later cannot be told here.
+
+        Notes
+        -----
+        *Blocks* not at all for device work that has been launched, which is one event wait on ``stream``. For a task
+        that has not, for one of the host, and for a stream of another kind of device, until the task is complete; as
+        `result` does, it may run other tasks meanwhile. Copies back to the host are part of the task.
+        """
+        lane = self.construct.runtime.lane_of(stream)
+        point = self.point if self.launched and self.failure is None else None
+        if point is None or point.lane.device.kind != lane.device.kind:
+            self.result()
+        else:
+            lane.device.wait_event(lane.stream, point.event)
+
     def __await__(self) -> Generator[Any, None, Any]:
         from offload.tasks.awaiting import outcome  # asyncio is a third of the time of `import offload`
 
@@ -270,6 +296,11 @@ class Task:
         if self.special:
             return self.body_ended(engine, None)
         return engine.finish(self)
+
+    @property
+    def launches_inline(self) -> bool:
+        """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
+        return False
 
     def hand_over(self) -> bool:
         """Have something else than the engine's threads begin the task, which is ready; return whether there is."""

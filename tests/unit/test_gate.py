@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from offload.devices.streams import Point
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 
@@ -71,7 +72,7 @@ def gate(request, device):
 def test_an_item_passes_after_the_callback(gate, device):
     """An item that somebody waits for is told once its event has passed and the callback has fired."""
     lane, item = FakeLane(device), Item()
-    gate.add(lane, "e", item, watched=True)
+    gate.add(Point(lane, 0, "e"), item, watched=True)
     assert len(device.callbacks) == 1
     assert not item.told.is_set()
     device.passed_events.add("e")
@@ -84,7 +85,7 @@ def test_one_callback_a_lane(gate, device):
     lane, items = FakeLane(device), [Item() for _ in range(10)]
     gate.hurry()
     for number, item in enumerate(items):
-        gate.add(lane, number, item)
+        gate.add(Point(lane, 0, number), item)
     assert len(device.callbacks) == 1
     device.passed_events.update(range(4))
     device.fire()
@@ -102,7 +103,7 @@ def test_nobody_waits(gate, device):
     """While nobody waits there is no callback, and items are told all the same."""
     lane, items = FakeLane(device), [Item(), Item()]
     for number, item in enumerate(items):
-        gate.add(lane, number, item)
+        gate.add(Point(lane, 0, number), item)
     device.passed_events.update((0, 1))
     for item in items:
         assert item.wait() == [None]
@@ -113,7 +114,7 @@ def test_hurry(gate, device):
     """Somebody who waits for everything puts a callback on each lane that has none."""
     items = [Item(), Item()]
     for number, item in enumerate(items):
-        gate.add(FakeLane(device), number, item)
+        gate.add(Point(FakeLane(device), 0, number), item)
     assert device.callbacks == []
     gate.hurry()
     gate.hurry()
@@ -125,7 +126,7 @@ def test_hurry(gate, device):
     gate.relax()
     gate.relax()
     later = Item()
-    gate.add(FakeLane(device), 0, later)
+    gate.add(Point(FakeLane(device), 0, 0), later)
     assert later.wait() == [None]
     assert len(device.callbacks) == 1
 
@@ -134,8 +135,8 @@ def test_lanes_are_independent(gate, device):
     """An item of one lane does not wait for another lane."""
     held, free = Item(), Item()
     gate.hurry()
-    gate.add(FakeLane(device), "held", held)
-    gate.add(FakeLane(device), "free", free)
+    gate.add(Point(FakeLane(device), 0, "held"), held)
+    gate.add(Point(FakeLane(device), 0, "free"), free)
     device.passed_events.add("free")
     device.callbacks.pop().post()
     assert free.wait() == [None]
@@ -148,9 +149,10 @@ def test_lanes_are_independent(gate, device):
 def test_watched_items_are_noticed_without_a_callback(gate, device):
     """An item far ahead of the callback is asked for while somebody waits for it."""
     lane, first, second = FakeLane(device), Item(), Item()
-    gate.add(lane, 1, first)
-    gate.add(lane, 2, second)
-    gate.watch(second)
+    point = Point(lane, 2, 2)
+    gate.add(Point(lane, 1, 1), first)
+    gate.add(point, second)
+    gate.watch(point)
     device.passed_events.update((1, 2))
     assert first.wait() == [None]
     assert second.wait() == [None]
@@ -159,21 +161,43 @@ def test_watched_items_are_noticed_without_a_callback(gate, device):
 def test_watching_what_has_passed_watches_nothing(gate, device):
     """An item that has passed is not watched: the completer would ask for ever."""
     item = Item()
-    gate.watch(item)
-    gate.add(FakeLane(device), 1, item, watched=True)
+    point = Point(FakeLane(device), 0, 1)
+    gate.watch(point)
+    gate.add(point, item, watched=True)
     device.passed_events.add(1)
     device.fire()
     item.wait()
-    gate.watch(item)
+    gate.watch(point)
     assert not gate._watched
-    assert not gate._waiting
+    assert point.item is None
+
+
+def test_a_lane_behind_and_a_lane_ahead(gate, device):
+    """Few questions find how far a lane has got, wherever that is."""
+    for n_passed in (0, 1, 2, 3, 7, 50, 98, 99, 100):
+        lane, items = FakeLane(device), [Item() for _ in range(100)]
+        gate.hurry()
+        for number, item in enumerate(items):
+            gate.add(Point(lane, number, (n_passed, number)), item)
+        device.passed_events.update((n_passed, number) for number in range(n_passed))
+        for _ in range(200):  # each look finds a part; a callback follows while something is left
+            while device.callbacks:
+                device.fire()
+            if not n_passed or items[n_passed - 1].told.wait(0.01):
+                break
+        assert [bool(item.errors) for item in items] == [number < n_passed for number in range(100)]
+        device.passed_events.update((n_passed, number) for number in range(100))
+        for item in items:
+            while not item.told.wait(0.01) and device.callbacks:
+                device.fire()
+        gate.relax()
 
 
 def test_a_failed_device_fails_its_items(gate, device):
     """No callback comes after an error; the items are failed all the same, those that had passed are not."""
     lane, before, after = FakeLane(device), Item(), Item()
-    gate.add(lane, "before", before)
-    gate.add(lane, "after", after)
+    gate.add(Point(lane, 0, "before"), before)
+    gate.add(Point(lane, 0, "after"), after)
     device.passed_events.add("before")
     device.error = OSError("lost")
     assert before.wait() == [None]
@@ -189,7 +213,7 @@ def test_a_device_that_takes_no_callback(gate, device):
 
     device.wake = refuse
     item = Item()
-    gate.add(FakeLane(device), 1, item)
+    gate.add(Point(FakeLane(device), 0, 1), item)
     assert item.wait() == [device.error]
 
 
@@ -199,11 +223,11 @@ def test_an_item_may_add_another(gate, device):
 
     class First:
         def passed(self, error):
-            gate.add(lane, 2, second)
+            gate.add(Point(lane, 0, 2), second)
 
     device.passed_events.update((1, 2))
     gate.hurry()
-    gate.add(lane, 1, First())
+    gate.add(Point(lane, 0, 1), First())
     device.fire()
     for _ in range(200):
         if second.told.wait(0.01):

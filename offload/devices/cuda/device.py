@@ -3,25 +3,23 @@
 Streams and events are CuPy's own, non-blocking, so that a body's ``current_stream()`` fits any library. A stream
 wakes the host by libc's ``sem_post`` as host function, given to the driver through ctypes: no Python runs in a
 thread of the driver, where it would dead-lock between the GIL and the driver's lock.
-
-Copies between host and device go through ``cudaMemcpyAsync``, ``2DAsync`` and ``3DAsync``, one call for a box wherever
-its strides allow; inside of a device, strided copies are CuPy's, of elements as wide as the alignment allows, which is
-two to forty times faster than ``cudaMemcpy2DAsync`` there.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
-import weakref
-from contextlib import contextmanager
+import math
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import cupy
-import numpy as np
 from cupy.cuda import runtime as cuda
 
-from offload.data.rect import Box, collapse
+from offload.devices.cuda.copies import Copies
+from offload.devices.cuda.events import EventPool
+from offload.devices.cuda.graphs import CudaGraphCapture
+from offload.devices.cuda.memory import DeviceMemory
+from offload.devices.cuda.pinning import PinnedHost, is_pinned, pin, unpin
 from offload.errors import DeviceLostError, DeviceMemoryError, UnsupportedError
 from offload.storage import Section, section_of
 
@@ -29,12 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
+    import numpy as np
+
+    from offload.devices.cuda.staging import StagedCopy
+
 _NOT_READY = 600  # cudaErrorNotReady
-_PAGEABLE = 0  # cudaMemoryTypeUnregistered
 _PAGEABLE_MEMORY_ACCESS = 88  # cudaDevAttrPageableMemoryAccess
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
-_WIDTHS = {16: np.dtype("c16"), 8: np.dtype("u8"), 4: np.dtype("u4"), 2: np.dtype("u2"), 1: np.dtype("u1")}
 
 
 def device_count() -> int:
@@ -64,8 +63,11 @@ class CudaDevice:
         self.index = index
         self.space: object = ("cuda", index)
         self._device = cupy.cuda.Device(index)
+        self._events = EventPool(index)
         self.name = f"cuda:{index} ({cuda.getDeviceProperties(index)['name'].decode()})"
-        self._live: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._memory = DeviceMemory(index)
+        self._copies = Copies(index, self.name, self._events, self._memory.reaches)
+        self._dtypes: set[np.dtype[Any]] = set()  # those that CuPy is known to have arrays of
         launch = ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc
         launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         self._launch_host_func = launch
@@ -77,6 +79,7 @@ class CudaDevice:
     def new_stream(self) -> Any:
         """Make a stream that is not ordered with any other."""
         with self._on():
+            self._copies.load()
             return cupy.cuda.Stream(non_blocking=True)
 
     def owns_stream(self, stream: object) -> bool:
@@ -95,17 +98,14 @@ class CudaDevice:
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
         try:
-            if cuda.getDevice() == self.index:  # the usual case, without the cost of a context manager
-                return stream.record(cupy.cuda.Event(disable_timing=True))
-            with self._on():
-                return stream.record(cupy.cuda.Event(disable_timing=True))
+            return self._events.record(stream.ptr)
         except cuda.CUDARuntimeError as error:
             raise self._lost(error) from error
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Hold what is enqueued on ``stream`` from now on until ``event``, of any CUDA device, has passed."""
         try:
-            stream.wait_event(event)
+            cuda.streamWaitEvent(stream.ptr, event.ptr)
         except cuda.CUDARuntimeError as error:
             raise self._lost(error) from error
 
@@ -123,59 +123,56 @@ class CudaDevice:
         if status:
             raise DeviceLostError(f"{self.name}: cuLaunchHostFunc failed with CUDA error {status}")
 
-    @contextmanager
-    def using(self, stream: Any) -> Iterator[None]:
+    def using(self, stream: Any) -> _Using:
         """Make ``stream`` the one that CuPy's operations of this thread go to."""
-        with self._on(), stream:
-            yield
+        return _Using(self.index, stream)
 
     def caller_event(self) -> Any:
         """Record an event on the calling thread's current stream of this device, unless it is idle."""
-        with self._on():
-            stream = cupy.cuda.get_current_stream()
-            return None if cuda.streamQuery(stream.ptr) == 0 else self.record(stream)
+        if cuda.getDevice() != self.index:
+            with self._on():
+                return self.caller_event()
+        stream = cupy.cuda.get_current_stream()
+        return None if cuda.streamQuery(stream.ptr) == 0 else self.record(stream)
 
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:
         """Return (free, total) memory in bytes, under the limit of CuPy's pool if it has one."""
-        with self._on():
-            pool = cupy.get_default_memory_pool()
-            free_nbytes, total_nbytes = cuda.memGetInfo()
-            free_nbytes += pool.free_bytes()
-            limit_nbytes = pool.get_limit()
-            if limit_nbytes:
-                return min(free_nbytes, limit_nbytes - pool.used_bytes()), min(total_nbytes, limit_nbytes)
-            return free_nbytes, total_nbytes
+        with self._errors():
+            return self._memory.info()
 
-    def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
-        """Return an uninitialised C-ordered array from CuPy's pool, in the order of ``stream``.
+    def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:  # no order needed
+        """Return an uninitialised C-ordered array, which any stream may use; see `offload.devices.cuda.memory`.
 
         Raises
         ------
         DeviceMemoryError
-            There is not enough memory, also after the pool's unused blocks were given back.
+            There is not enough memory, also after the unused blocks of CuPy's pool were given back.
         UnsupportedError
             CuPy has no arrays of this dtype.
         """
-        with self.using(stream), self._errors():
-            try:
-                array = cupy.ndarray(shape, dtype)
-            except cupy.cuda.memory.OutOfMemoryError:
-                cupy.get_default_memory_pool().free_all_blocks()
-                try:
-                    array = cupy.ndarray(shape, dtype)
-                except cupy.cuda.memory.OutOfMemoryError:
-                    raise self._out_of_memory(shape, dtype) from None
-            except ValueError as error:
-                raise UnsupportedError(
-                    f"{self.name}: CuPy makes no arrays of {dtype}; allocate the bytes, as dtype 'u1'"
-                ) from error
-        key = id(array)  # arrays cannot be hashed, nor can weak references to them
-        self._live[key] = (weakref.ref(array, lambda _: self._live.pop(key, None)), array.nbytes)
-        return array
+        if dtype not in self._dtypes:
+            self._check_dtype(dtype)
+        try:
+            memory = self._memory.alloc(math.prod(shape) * dtype.itemsize)
+        except MemoryError:
+            raise self._out_of_memory(shape, dtype) from None
+        except cuda.CUDARuntimeError as error:
+            raise self._lost(error) from error
+        return cupy.ndarray(shape, dtype, memory)
+
+    def _check_dtype(self, dtype: np.dtype[Any]) -> None:
+        try:
+            with self._on():
+                cupy.ndarray((0,), dtype)
+        except ValueError as error:
+            raise UnsupportedError(
+                f"{self.name}: CuPy makes no arrays of {dtype}; allocate the bytes, as dtype 'u1'"
+            ) from error
+        self._dtypes.add(dtype)
 
     def _out_of_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceMemoryError:
-        asked_nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        asked_nbytes = math.prod(shape) * dtype.itemsize
         free_nbytes, total_nbytes = self.memory_info()
         return DeviceMemoryError(
             f"{self.name} has no room for {asked_nbytes:,} bytes: {free_nbytes:,} of {total_nbytes:,} are free",
@@ -187,39 +184,21 @@ class CudaDevice:
         self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Any:
         """Return an array over part of ``buffer``; see the contract."""
-        return cupy.ndarray(shape, dtype, memptr=buffer.data + offset_nbytes, strides=strides)
+        return cupy.ndarray(shape, dtype, buffer.data + offset_nbytes, strides)  # by position: by name costs 0.4 µs
 
-    def copy(self, dst: Any, src: Any, stream: Any) -> None:
-        """Enqueue an element-wise copy between two arrays of one shape and dtype; see the contract."""
-        box = collapse(dst.shape, dst.strides, src.strides, dst.dtype.itemsize)
-        if not box.row_nbytes:
-            return
-        to_host, from_host = isinstance(dst, np.ndarray), isinstance(src, np.ndarray)
-        with self._errors():  # each copy names its stream, so that the thread's device does not matter
-            if not to_host and not from_host and box.dims and dst.device.id == src.device.id:
-                self._copy_inside(dst, src, box, stream)
-                return
-            kind = _DEVICE_TO_HOST if to_host else _HOST_TO_DEVICE if from_host else _DEFAULT
-            _copy_box(
-                _address(dst) + box.dst_offset_nbytes,
-                _address(src) + box.src_offset_nbytes,
-                box.row_nbytes,
-                box.dims,
-                kind,
-                stream.ptr,
-            )
+    def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
+        """Enqueue an element-wise copy between two arrays of one shape and dtype, or return it to be staged."""
+        with self._on(), self._errors():
+            return self._copies.copy(dst, src, stream)
 
-    def _copy_inside(self, dst: Any, src: Any, box: Box, stream: Any) -> None:
-        """Copy between strided arrays of this device by a kernel, in elements as wide as alignment allows."""
-        steps = [box.row_nbytes, _address(dst) + box.dst_offset_nbytes, _address(src) + box.src_offset_nbytes]
-        steps += [abs(stride) for _, dst_stride, src_stride in box.dims for stride in (dst_stride, src_stride)]
-        width = next(width for width in _WIDTHS if not any(step % width for step in steps))
-        shape = (*(count for count, _, _ in box.dims), box.row_nbytes // width)
-        wide = _WIDTHS[width]
-        with self._on(), stream:
-            target = cupy.ndarray(shape, wide, dst.data + box.dst_offset_nbytes, (*(dim[1] for dim in box.dims), width))
-            source = cupy.ndarray(shape, wide, src.data + box.src_offset_nbytes, (*(dim[2] for dim in box.dims), width))
-            cupy.copyto(target, source)
+    def pin(self, host: np.ndarray[Any, Any]) -> PinnedHost | None:
+        """Pin the memory of a host array where it lies, until `unpin`; None where it cannot be, or is already."""
+        with self._on(), self._errors():
+            return pin(host)
+
+    def unpin(self, pinned: PinnedHost) -> None:
+        """Undo `pin`; no copy to or from that memory may be in progress."""
+        unpin(pinned)
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
         """Enqueue setting every element of an array of bytes to ``value``."""
@@ -229,18 +208,17 @@ class CudaDevice:
 
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Tell whether ``host`` lies in pinned or managed memory, so that copies return at once."""
-        return not host.size or cuda.pointerGetAttributes(host.__array_interface__["data"][0]).type != _PAGEABLE
+        return not host.size or is_pinned(host)
 
     def can_access(self, host: np.ndarray[Any, Any]) -> bool:
         """Tell whether ``host`` lies in pinned or managed memory, or the device reaches all memory (HMM, ATS)."""
         if cuda.deviceGetAttribute(_PAGEABLE_MEMORY_ACCESS, self.index):
             return True
-        first, end = np.lib.array_utils.byte_bounds(host)
-        return all(cuda.pointerGetAttributes(address).type != _PAGEABLE for address in (first, end - 1))
+        return is_pinned(host)
 
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a CuPy array on this device."""
-        return isinstance(value, cupy.ndarray) and value.device.id == self.index
+        return isinstance(value, cupy.ndarray) and value.data.device_id == self.index
 
     def as_array(self, value: Any) -> Any | None:
         """Return ``value`` as a CuPy array on this device: itself or a view; None if it is not on this device."""
@@ -267,6 +245,11 @@ class CudaDevice:
         """Return CuPy."""
         return cupy  # type: ignore[no-any-return]  # CuPy is not typed
 
+    # -- graphs ----------------------------------------------------------------------------------
+    def graph_capture(self) -> CudaGraphCapture:
+        """Return what captures work of this device into a CUDA graph."""
+        return CudaGraphCapture(self)
+
     # -- life ------------------------------------------------------------------------------------
     def check(self, stream: Any) -> None:
         """Raise `DeviceLostError` if work on the device is known to have failed; such an error sticks to every call."""
@@ -282,14 +265,15 @@ class CudaDevice:
 
     def live_nbytes(self) -> int:
         """Return the bytes of arrays made by `alloc` that are alive."""
-        return sum(nbytes for _, nbytes in list(self._live.values()))
+        return self._memory.live_nbytes()
 
     def close(self) -> None:
         """Wait for the device; a lost one has nothing to wait for."""
-        try:
+        self._copies.close()
+        with suppress(DeviceLostError):
             self.synchronize()
-        except DeviceLostError:
-            return
+        self._events.close()
+        self._memory.trim()
 
     # -- inside ----------------------------------------------------------------------------------
     @contextmanager
@@ -316,63 +300,25 @@ class CudaDevice:
         return DeviceLostError(f"{self.name}: {error}")
 
 
-class _Pitched(ctypes.Structure):  # cudaPitchedPtr
-    _fields_ = (
-        ("ptr", ctypes.c_void_p),
-        ("pitch", ctypes.c_size_t),
-        ("xsize", ctypes.c_size_t),
-        ("ysize", ctypes.c_size_t),
-    )
+class _Using:
+    """Makes a stream, and its device, the calling thread's current one for a block."""
 
+    __slots__ = ("_device", "_index", "_outer", "_stream")
 
-class _Copy3D(ctypes.Structure):  # cudaMemcpy3DParms
-    _fields_ = (
-        ("src_array", ctypes.c_void_p),
-        ("src_pos", ctypes.c_size_t * 3),
-        ("src", _Pitched),
-        ("dst_array", ctypes.c_void_p),
-        ("dst_pos", ctypes.c_size_t * 3),
-        ("dst", _Pitched),
-        ("extent", ctypes.c_size_t * 3),
-        ("kind", ctypes.c_int),
-    )
+    def __init__(self, index: int, stream: Any) -> None:
+        self._index = index
+        self._stream = stream
 
+    def __enter__(self) -> None:
+        self._device = cuda.getDevice()
+        if self._device != self._index:
+            cuda.setDevice(self._index)
+        self._outer = cupy.cuda.get_current_stream()
+        self._stream.use()
 
-def _address(array: Any) -> int:
-    return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
-
-
-def _copy_box(
-    dst: int, src: int, row_nbytes: int, dims: tuple[tuple[int, int, int], ...], kind: int, stream: int
-) -> None:
-    """Enqueue the copy of a box in as few calls as CUDA's copies allow: rows, planes of rows, stacks of planes."""
-    if not dims:
-        cuda.memcpyAsync(dst, src, row_nbytes, kind, stream)
-        return
-    inner = dims[-1]
-    if min(inner[1:]) < row_nbytes:  # rows in descending or interleaved order: one by one
-        inner_count = 0
-    elif len(dims) > 1 and all(
-        outer > 0 and outer % pitch == 0 and outer >= pitch * inner[0]
-        for outer, pitch in zip(dims[-2][1:], inner[1:], strict=True)
-    ):
-        inner_count = 2
-    else:
-        inner_count = 1
-    outer_dims = dims[: len(dims) - inner_count]
-    for index in itertools.product(*(range(count) for count, _, _ in outer_dims)):
-        to = dst + sum(i * dim[1] for i, dim in zip(index, outer_dims, strict=True))
-        at = src + sum(i * dim[2] for i, dim in zip(index, outer_dims, strict=True))
-        if inner_count == 0:
-            cuda.memcpyAsync(to, at, row_nbytes, kind, stream)
-        elif inner_count == 1:
-            cuda.memcpy2DAsync(to, inner[1], at, inner[2], row_nbytes, inner[0], kind, stream)
-        else:
-            planes = dims[-2]
-            parameters = _Copy3D(
-                src=_Pitched(at, inner[2], row_nbytes, planes[2] // inner[2]),
-                dst=_Pitched(to, inner[1], row_nbytes, planes[1] // inner[1]),
-                extent=(row_nbytes, inner[0], planes[0]),
-                kind=kind,
-            )
-            cuda.memcpy3DAsync(ctypes.addressof(parameters), stream)
+    def __exit__(self, *_: object) -> None:
+        if cuda.getDevice() != self._index:  # the block has left another one
+            cuda.setDevice(self._index)
+        self._outer.use()
+        if self._device != self._index:
+            cuda.setDevice(self._device)

@@ -1,0 +1,60 @@
+"""Copies of boxes by hand: the calls of CUDA's runtime on a CuPy stream, no `offload`.
+
+`offload bench gpu` times them in turn with the routines that copy rectangles. A box has rows of bytes that lie
+together, and one distance between the rows of a plane; arrays are NumPy's and CuPy's.
+"""
+
+import time
+
+import cupy
+from cupy.cuda import runtime
+from cupyx import empty_pinned
+
+__all__ = ["contiguous", "empty_pinned", "enable_access", "rows", "stream_on", "timed"]
+
+
+def stream_on(array):
+    """Return a stream of the device that has the array."""
+    with array.device:
+        return cupy.cuda.Stream(non_blocking=True)
+
+
+def enable_access(devices):
+    """Let each of the devices reach the memory of the others."""
+    for one in devices:
+        for other in devices:
+            if one != other and runtime.deviceCanAccessPeer(one, other):
+                with cupy.cuda.Device(one):
+                    try:
+                        runtime.deviceEnablePeerAccess(other)
+                    except runtime.CUDARuntimeError as error:
+                        if "PeerAccessAlreadyEnabled" not in str(error):
+                            raise
+
+
+def address(array):
+    return array.data.ptr if isinstance(array, cupy.ndarray) else array.ctypes.data
+
+
+def contiguous(dst, src, stream):
+    """Enqueue a copy of bytes that lie together, also from one device to another."""
+    runtime.memcpyAsync(address(dst), address(src), src.nbytes, runtime.memcpyDefault, stream.ptr)
+
+
+def rows(dst, src, stream):
+    """Enqueue a copy of a box of rows: `cudaMemcpy2DAsync` once a plane."""
+    count, nbytes = src.shape[-2:]
+    planes = zip(dst, src, strict=True) if src.ndim == 3 else [(dst, src)]
+    for to, at in planes:
+        runtime.memcpy2DAsync(
+            address(to), to.strides[-2], address(at), at.strides[-2], nbytes, count, runtime.memcpyDefault, stream.ptr
+        )
+
+
+def timed(copy, dst, src, stream, times):
+    """Enqueue a copy so many times, wait, and return the bytes copied a second."""
+    began_s = time.perf_counter()
+    for _ in range(times):
+        copy(dst, src, stream)
+    stream.synchronize()
+    return times * src.nbytes / (time.perf_counter() - began_s)

@@ -1,0 +1,366 @@
+"""Capture: a recorded region whose tasks are all work of one device, as one graph of that device.
+
+Theory of operation
+-------------------
+*Once the bodies run.* At the first replay each task is begun, run and ended as on a lane, in the order of generation,
+while its stream is being captured: what it enqueues becomes nodes. A few streams stand for the branches of the region
+(`offload.tasks.branches`), dependences between them are event waits, which become edges.
+
+*The data environment* of a capture is one of its own (`offload.data.shadow`). Storage that was mapped outside is used
+where it is, its addresses are in the nodes. Each replay looks whether it is still there, and the region is captured
+again if not. What the region maps itself, and what bodies allocate, is the graph's own memory.
+
+*From then on* a replay is one task, which launches the graph. It follows on its stream the last writes of the storage
+that it uses, and is a user and writer of that for those who come later, as the tasks would be. It belongs to its region
+as any task does, so that waits, failures and cancellations are the same.
+
+*What cannot be captured* is carried out on streams as before, and `Capture.why_not` says why. A capture that fails has
+enqueued nothing: bodies that ran have left no work.
+
+Rejected: capture while recording (the region would not have run, and its waits would have had nothing to wait for);
+updating the nodes of a graph whose addresses changed (the nodes of a body are unknown).
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.data.shadow import NotCapturableError, ShadowTable
+from offload.devices.streams import Lane, Point
+from offload.environment import DataEnvironment, PutOffError
+from offload.errors import DeviceError, UsageError
+from offload.items import is_device_array, label
+from offload.launch import DeviceTask
+from offload.tasks.branches import branches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.data.entries import Entry
+    from offload.data.shadow import Noted
+    from offload.devices.base import Device, Graph, GraphCapture
+    from offload.launch import DevicePlace
+    from offload.storage import Section
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+MOST_STREAMS = 64
+"""Branches of a graph that run at the same time at most. To launch a graph costs 1.6 µs for each on an H200."""
+
+_IN_VAIN = 3
+"""Captures in a row that served one replay each, after which a region is carried out on streams."""
+
+
+def obstacle(tasks: Sequence[Task], *, has_events: bool) -> str:
+    """Return why the tasks of a recorded region can never be one graph; nothing if they may be.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Those that were recorded.
+    has_events : bool
+        Whether one of them has a detach event.
+    """
+    if has_events:
+        return "an event is in it"
+    place: DevicePlace | None = None
+    for task in tasks:
+        if isinstance(task, DeviceTask):
+            if place is None:
+                place = task.place
+            elif task.place is not place:
+                return f"it is on several devices, {place.device.number} and {task.place.device.number}"
+        elif task.construct.directive != "taskwait":  # else an empty task, for its edges
+            return f"{task.name} runs on the host"
+    if place is None:
+        return "no device work is in it"
+    if place.device.graph_capture() is None:
+        return f"{place.device.name} has no graphs"
+    return ""
+
+
+class Capture:
+    """The graph of a record: made at the first replay, and again when what it uses is elsewhere.
+
+    Parameters
+    ----------
+    before : sequence of sequences of int
+        For each task of the record the positions of its predecessors.
+    why_not : str
+        What `obstacle` says.
+    steps : object
+        What the tasks are made of, whose host arrays a graph in flight needs.
+
+    Attributes
+    ----------
+    why_not : str
+        Why replays are no graph; empty while nothing is known against it.
+    n_captured : int
+        How often the region has been captured.
+    """
+
+    __slots__ = ("_before", "_lock", "_n_in_vain", "_n_launched", "_steps", "n_captured", "place", "why_not", "work")
+
+    def __init__(self, before: Sequence[Sequence[int]], why_not: str, steps: object) -> None:
+        self._before = before
+        self._lock = threading.Lock()
+        self._n_in_vain = 0
+        self._n_launched = 0  # replays that the present graph has served
+        self._steps = steps
+        self.n_captured = 0
+        self.place: DevicePlace | None = None
+        self.why_not = why_not
+        self.work: GraphWork | None = None
+
+    def ready(self, scope: Scope, make: Callable[[], Sequence[Task]]) -> GraphWork | None:
+        """Return what a replay launches; None where the tasks go to streams one by one.
+
+        Parameters
+        ----------
+        make : callable
+            Returns the tasks, which will never be entered; it is called where the region is captured.
+        """
+        with self._lock:
+            if self.work is not None and not self.work.is_current(self.place):  # type: ignore[arg-type]  # it is known then
+                self._discard()
+            if self.work is None and not self.why_not:
+                self._capture(scope, make())
+            self._n_launched += 1
+            return self.work
+
+    def _discard(self) -> None:
+        """Let go of a graph for which something has changed, and perhaps of all."""
+        self.work = None
+        self._n_in_vain = self._n_in_vain + 1 if self._n_launched == 1 else 0
+        if self._n_in_vain == _IN_VAIN:
+            self.why_not = "what it uses was mapped elsewhere for each replay; map that around them"
+
+    def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
+        self.place = next(task.place for task in tasks if isinstance(task, DeviceTask))
+        try:
+            self.work = _captured(scope, self.place, tasks, self._before, self._steps)
+        except NotCapturableError as error:
+            self.why_not = str(error)
+        else:
+            self.n_captured += 1
+            self._n_launched = 0
+
+
+class GraphWork:
+    """Launch a graph on a lane; a work as those of `offload.regions`, which any number of tasks share."""
+
+    __slots__ = ("_kept", "_noted", "graph", "takes_device_arrays")
+
+    run = None
+    ends_region = False
+    point = None
+
+    def __init__(self, graph: Graph, noted: Noted, kept: object, *, takes_device_arrays: bool) -> None:
+        self.graph = graph
+        self._noted = noted
+        self._kept = kept  # arrays whose addresses are in the graph
+        self.takes_device_arrays = takes_device_arrays
+
+    def is_current(self, place: DevicePlace) -> bool:
+        """Tell whether all that the graph uses is where it was."""
+        with place._lock:  # noqa: SLF001  # as a construct of the data environment
+            return self._noted.holds(place.table, _place_of(place.device))
+
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue the graph behind what the tasks of the region would follow.
+
+        Raises
+        ------
+        PutOffError
+            Another thread is just enqueuing a copy to storage that the graph uses.
+        UsageError
+            Another thread has ended a mapping since the replay began.
+        DeviceLostError
+            The launch failed.
+        """
+        with place._lock:  # noqa: SLF001  # the same; also, a graph is launched by one thread at a time
+            if not self._noted.holds(place.table, _place_of(place.device)):
+                raise UsageError(
+                    "a mapping that a taskgraph uses was ended by another thread while it was being replayed; "
+                    "end it after the replay"
+                )
+            at: Any = place.table.at  # it holds, so that there is an entry for each use
+            used = [(use, at(use.section)) for use in self._noted.uses]
+            before = {entry.last_write for _, entry in used}
+            for use, entry in used:
+                if use.follows_users:
+                    before.update(entry.users.values())
+            before.discard(None)
+            if not all(isinstance(point, Point) for point in before):
+                raise PutOffError
+            lane.wait_for(before)
+            self.graph.launch(lane.stream)
+            if used:
+                point = lane.mark()
+                for use, entry in used:
+                    entry.users[lane] = point
+                    if use.writes:
+                        entry.last_write = point
+
+    def settle(self, place: DevicePlace, lane: Lane) -> None:  # the contract of a work
+        """Do nothing: no copy of a graph is staged."""
+
+    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:  # the contract of a work
+        return [self]
+
+    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
+        return [self]
+
+
+# -- capturing -------------------------------------------------------------------------------------
+
+
+def _captured(
+    scope: Scope, place: DevicePlace, tasks: Sequence[Task], before: Sequence[Sequence[int]], made_of: object
+) -> GraphWork:
+    """Carry tasks out under capture, and return what launches the graph.
+
+    Raises
+    ------
+    NotCapturableError
+        Why there is none.
+    """
+    launched = [task for task in tasks if isinstance(task, DeviceTask)]
+    kept = [made_of, *(array for task in launched for array in _reached(task))]
+    takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
+    steps = branches(_with_exclusions(tasks, before), MOST_STREAMS)
+    capture = place.device.graph_capture()
+    device: Any = _CapturedDevice(place.device, capture)  # the methods of a device
+    with place._lock:  # noqa: SLF001  # as a construct of the data environment
+        table = ShadowTable(place.table, _place_of(place.device))
+    environment: Any = _CapturedEnvironment(device, table)  # what a work needs of a place
+    awaited = {other for step in steps for other in step.waits}
+    points: dict[int, Point] = {}
+    held: list[object] = []  # what must not be allocated again on another branch
+    try:
+        streams = capture.begin(1 + max(step.stream for step in steps))  # type: ignore[union-attr]  # `obstacle` looked
+        lanes = [Lane(device, stream, number) for number, stream in enumerate(streams)]
+        for at, (task, step) in enumerate(zip(tasks, steps, strict=True)):
+            lane = lanes[step.stream]
+            lane.wait_for([points[other] for other in step.waits])
+            if isinstance(task, DeviceTask):
+                held.append((task.work, _carry_out(scope, task, environment, lane)))
+                task.work = task.body = None
+                if len(lanes) == 1:
+                    held.clear()
+            if at in awaited:
+                points[at] = lane.mark()
+        noted = table.noted()
+        graph = capture.end()  # type: ignore[union-attr]  # the same
+    except BaseException as error:
+        capture.cancel()  # type: ignore[union-attr]  # the same
+        if isinstance(error, DeviceError):
+            raise NotCapturableError(f"the device made no graph of it: {error}") from None
+        raise
+    return GraphWork(graph, noted, kept, takes_device_arrays=takes_device_arrays)
+
+
+def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """Return the predecessors with those that a task only excludes: in a graph they follow each other as generated."""
+    last: dict[Any, int] = {}
+    found = []
+    for at, task in enumerate(tasks):
+        excluded = [last[mutex] for mutex in task.mutexes if mutex in last]
+        found.append([*before[at], *excluded])
+        last.update(dict.fromkeys(task.mutexes, at))
+    return found
+
+
+def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[object]:
+    """Enqueue the work of a task, and return what that uses.
+
+    Raises
+    ------
+    NotCapturableError
+        It cannot be captured, or has failed: on streams it will fail for whoever waits.
+    """
+    work = task.work
+    staged: list[Any] = []  # which the captured device refuses
+    outer = scope.task, scope.region, scope.device, scope.lane
+    scope.task, scope.region, scope.device, scope.lane = task, None, task.place.device, lane
+    try:
+        if work is not None:
+            work.begin(place, lane, staged)
+        if task.body is not None:
+            with place.device.using(lane.stream):
+                try:
+                    scope.in_body = True
+                    task.body(*task.args)
+                finally:
+                    scope.in_body = False
+        return work.end(place, lane, staged) if work is not None else []
+    except NotCapturableError as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001  # whatever the body, or a library under capture, raises
+        why = f"it raised {type(error).__name__} under capture: {error}"
+    finally:
+        scope.task, scope.region, scope.device, scope.lane = outer
+    raise NotCapturableError(f"{task.name}: {why}")  # without the other, whose frames hold arrays
+
+
+class _CapturedDevice:
+    """A device while its work is captured."""
+
+    def __init__(self, device: Device, capture: GraphCapture | None) -> None:
+        self._device = device
+        self._capture: Any = capture
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def record(self, stream: Any) -> Any:
+        """Record an event inside of the capture, which nobody may ever query."""
+        return self._capture.record(stream)
+
+    def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return an array in memory of the graph."""
+        return self._capture.alloc(shape, dtype, stream)
+
+    def copy(self, dst: Any, src: Any, stream: Any) -> Any:
+        """Copy what a graph can copy again and again.
+
+        Raises
+        ------
+        NotCapturableError
+            One side is in pageable memory, or on another device.
+        """
+        for array in (dst, src):
+            if not isinstance(array, np.ndarray):
+                if not self._device.is_array(array):
+                    raise NotCapturableError(f"it copies {label(array)}, which is on another device")
+            elif not self._device.copies_async(array):
+                raise NotCapturableError(
+                    f"it copies {label(array)}, which is in pageable memory; pin it, or map it around"
+                )
+        return self._device.copy(dst, src, stream)
+
+
+class _CapturedEnvironment(DataEnvironment):
+    """The data environment of a capture."""
+
+    def __init__(self, device: Any, table: ShadowTable) -> None:
+        super().__init__(device)
+        self.table = table
+
+
+def _place_of(device: Device) -> Callable[[Entry], Section]:
+    return lambda entry: device.section(entry.buffer)
+
+
+def _reached(task: DeviceTask) -> list[Any]:
+    """Return the device arrays that a body reaches by itself, whose addresses are in what it has enqueued."""
+    try:
+        found = inspect.getclosurevars(getattr(task.work, "_function", task.body))  # type: ignore[arg-type]  # it raises
+    except TypeError:  # no body, or one that is not Python's
+        return []
+    values = (*found.nonlocals.values(), *found.globals.values())
+    return [value for value in values if is_device_array(value) and not isinstance(value, type)]

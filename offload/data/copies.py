@@ -1,0 +1,418 @@
+"""How a strided copy is carried out: kernels, calls of the driver, chunks.
+
+Theory of operation
+-------------------
+A `Box` says which rows of bytes go where. Four things can move it, and each is a function from the geometry to numbers:
+
+* `units` gives a *kernel* its work. Counting units, each thread finds its place by dividing the number of
+  its unit by the count of each axis. 32-bit numbers and division by multiplication (Granlund and Montgomery,
+  PLDI 1994) make that cheaper than the memory traffic, whatever the strides. Rows that are short become single elements
+  as wide as the alignment allows (`Kernel.FLAT`); longer ones are cut into segments, each for a group of lanes, which
+  align themselves on the destination (`Kernel.ROWS`), so that odd offsets cost next to nothing.
+* `calls` gives the *driver* as few 1-D, 2-D and 3-D copies as its rules allow.
+* `chunks` cuts a box into boxes of bounded size, for buffers that are smaller than it.
+* `choose` picks a method for a copy between pinned memory and a device, from measurements.
+
+Rejected: kernels specialised for each number of axes (no faster: the loop over axes is uniform), and 64-bit indices
+(a 64-bit division takes longer than the copy of its element).
+"""
+
+from __future__ import annotations
+
+import itertools
+from enum import Enum
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from offload.data.rect import Box, collapse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WIDTHS = (16, 8, 4, 2, 1)
+"""Bytes that one load or store of a thread moves."""
+
+TILE = 32
+"""Elements of a side of a tile."""
+
+TILE_LANES = 256
+"""Threads of a tile."""
+
+MAX_UNITS = 1 << 31
+"""Units of one launch: what division by multiplication allows."""
+
+MAX_AXES = 12
+"""Axes of one launch."""
+
+_MAX_UNITS_NBYTES = 1 << 30
+"""Bytes that are never more than `MAX_UNITS`, in any units."""
+
+_MAX_PITCH = (1 << 31) - 1  # cudaDevAttrMaxPitch of every device since Fermi
+
+
+class Kernel(Enum):
+    """What a unit of a kernel is."""
+
+    FLAT = "flat"
+    """An element of `Units.width` bytes, to which every address and stride is aligned."""
+    ROWS = "rows"
+    """A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment."""
+    TILES = "tiles"
+    """`TILE` x `TILE` elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
+
+
+class Axis(NamedTuple):
+    """An axis of a kernel's work: ``q = (mulhi(n, multiplier) + n) >> shift`` is ``n // count`` for ``n < 2**31``."""
+
+    count: int  # type: ignore[assignment]  # the tuple's method is not used
+    multiplier: int
+    shift: int
+    dst_stride_nbytes: int
+    src_stride_nbytes: int
+
+
+class Units(NamedTuple):
+    """The work of a kernel.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        What a unit is.
+    count : int
+        Number of units, 1 to `MAX_UNITS`.
+    width : int
+        Bytes of an element; 0 for `Kernel.ROWS`.
+    lanes, segment_nbytes, row_nbytes : int
+        Threads of a unit; bytes of a unit and of a row, 0 unless for `Kernel.ROWS`.
+    extents : (int, int)
+        For `Kernel.TILES`, elements along the axis that is contiguous in the destination, and the one in the source.
+    axes : tuple of Axis
+        Innermost first. For `Kernel.ROWS` the first counts the segments of a row and moves nothing; for
+        `Kernel.TILES` the first two count tiles along ``extents``.
+    """
+
+    kernel: Kernel
+    count: int  # type: ignore[assignment]  # same
+    width: int
+    lanes: int
+    segment_nbytes: int
+    row_nbytes: int
+    extents: tuple[int, int]
+    axes: tuple[Axis, ...]
+
+
+class Method(Enum):
+    """How a copy between pinned memory of the host and a device is done."""
+
+    CALLS = "calls"
+    """Copies of the driver, between the two layouts."""
+    PACKED = "packed"
+    """One copy of the host's bytes, which are dense, and a kernel between a temporary and the device's layout."""
+    MAPPED = "mapped"
+    """A kernel that reads or writes the host's memory itself."""
+
+
+class Call(NamedTuple):
+    """A copy of the driver: ``planes`` of ``rows`` of ``row_nbytes``, from the box's first row on.
+
+    Offsets, pitches (of rows) and heights (of planes, in rows) are of destination and source.
+    """
+
+    dst_offset_nbytes: int
+    src_offset_nbytes: int
+    row_nbytes: int
+    rows: int
+    planes: int
+    dst_pitch_nbytes: int
+    src_pitch_nbytes: int
+    dst_height: int
+    src_height: int
+
+
+def divisor(count: int) -> tuple[int, int]:
+    """Return ``(multiplier, shift)`` that divide by ``count``, 1 to ``2**31``; see `Axis`."""
+    shift = (count - 1).bit_length()
+    return ((1 << 32) * ((1 << shift) - count)) // count + 1, shift
+
+
+def width_of(*numbers: int) -> int:
+    """Return the widest element, 16 bytes at most, that divides all of some addresses, strides and lengths."""
+    bits = 0
+    for number in numbers:
+        bits |= number
+    return min(16, bits & -bits) if bits else 16
+
+
+def units(box: Box, dst: int, src: int) -> Units | None:
+    """Return a kernel's work for a box with something in it, or None where it needs more than one launch.
+
+    Parameters
+    ----------
+    box : Box
+        The copy.
+    dst, src : int
+        Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them.
+    """
+    row = box.row_nbytes
+    width = width_of(
+        row,
+        dst + box.dst_offset_nbytes,
+        src + box.src_offset_nbytes,
+        *itertools.chain.from_iterable([dim[1:] for dim in box.dims]),
+    )
+    if len(box.dims) >= MAX_AXES:
+        return None
+    outer = [_axis(*dim) for dim in reversed(box.dims)]
+    lanes, segment, extents, turned = _lanes(row, width), 0, (0, 0), _turned(box, width)
+    if turned:
+        kernel, lanes, row = Kernel.TILES, TILE_LANES, 0
+        extents = (box.dims[turned[0]][0], box.dims[turned[1]][0])
+        tiles = [_axis(-(-count // TILE), TILE * dst, TILE * src) for count, dst, src in (box.dims[i] for i in turned)]
+        axes = [*tiles, *[_axis(*dim) for i, dim in reversed(list(enumerate(box.dims))) if i not in turned]]
+    elif lanes == 1:
+        kernel, row = Kernel.FLAT, 0
+        axes = [_axis(box.row_nbytes // width, width, width), *outer]
+        axes = [axis for axis in axes if axis.count > 1]
+    else:
+        kernel, width, segment = Kernel.ROWS, 0, lanes * 64
+        axes = [_axis(-(-row // segment), 0, 0), *outer]
+    count = prod([axis.count for axis in axes])
+    if count * lanes > MAX_UNITS:
+        return None
+    return Units(kernel, count, width, lanes, segment, row, extents, tuple(axes))
+
+
+def launches(box: Box, dst: int, src: int) -> Iterator[tuple[Box, Units]]:
+    """Yield boxes, which together are ``box``, each with its work; one, unless there are too many axes or units."""
+    work = units(box, dst, src)
+    if work is not None:
+        yield box, work
+        return
+    n_outer = max(0, len(box.dims) - MAX_AXES + 1)
+    for dst_offset, src_offset in _offsets(box, box.dims[:n_outer]):
+        for part in chunks(Box(dst_offset, src_offset, box.row_nbytes, box.dims[n_outer:]), _MAX_UNITS_NBYTES):
+            work = units(part, dst, src)
+            assert work is not None, part
+            yield part, work
+
+
+def calls(box: Box) -> Iterator[Call]:
+    """Yield the driver's copies of a box, as few as its rules allow.
+
+    A 2-D copy needs rows that do not overlap, in ascending order on both sides; a 3-D copy also planes that are
+    a whole number of rows apart. Any two axes will do.
+    """
+    dims, row = box.dims, box.row_nbytes
+    rows = [i for i, dim in enumerate(dims) if all(row <= stride <= _MAX_PITCH for stride in dim[1:])]
+    pairs = [(i, j) for i in range(len(dims)) for j in rows if i != j and _is_plane(dims[i], dims[j])]
+    inner: tuple[int, ...] = ()
+    if pairs:
+        inner = max(pairs, key=lambda pair: (dims[pair[0]][0] * dims[pair[1]][0], pair[1]))
+    if rows and (not pairs or max(dims[i][0] for i in rows) > dims[inner[0]][0] * dims[inner[1]][0]):
+        inner = (max(rows, key=lambda i: (dims[i][0], i)),)
+    planes, dst_plane, src_plane = dims[inner[0]] if len(inner) > 1 else (1, 0, 0)
+    count, dst_pitch, src_pitch = dims[inner[-1]] if inner else (1, row, row)
+    dst_height = dst_plane // dst_pitch if planes > 1 else count
+    src_height = src_plane // src_pitch if planes > 1 else count
+    for dst, src in _offsets(box, [dim for i, dim in enumerate(dims) if i not in inner]):
+        yield Call(dst, src, row, count, planes, dst_pitch, src_pitch, dst_height, src_height)
+
+
+def n_calls(box: Box) -> int:
+    """Return the number of `calls`."""
+    first = next(calls(box))
+    return prod([dim[0] for dim in box.dims]) // (first.rows * first.planes)
+
+
+def chunks(box: Box, limit_nbytes: int) -> Iterator[Box]:
+    """Yield boxes of at most ``limit_nbytes`` each, which together are ``box``, in the order of its axes.
+
+    An axis, or the row, is cut where what lies inside of it fits; the parts are of nearly equal size. A row is cut
+    at multiples of 64 bytes.
+    """
+    inner, level = box.row_nbytes, len(box.dims)
+    while level and inner * box.dims[level - 1][0] <= limit_nbytes:
+        level -= 1
+        inner *= box.dims[level][0]
+    if inner > limit_nbytes:  # the row alone is too long
+        parts = -(-inner // max(64, limit_nbytes - limit_nbytes % 64))
+        step = -(-inner // parts)
+        step += -step % 64
+        for dst, src in _offsets(box, box.dims):
+            for at in range(0, inner, step):
+                yield Box(dst + at, src + at, min(step, inner - at), ())
+        return
+    if not level:
+        yield box
+        return
+    cut, rest = box.dims[level - 1], box.dims[level:]
+    step = -(-cut[0] // -(-cut[0] // (limit_nbytes // inner)))
+    for dst, src in _offsets(box, box.dims[: level - 1]):
+        for at in range(0, cut[0], step):
+            count = min(step, cut[0] - at)
+            dims = ((count, *cut[1:]), *rest) if count > 1 else rest
+            yield Box(dst + at * cut[1], src + at * cut[2], box.row_nbytes, dims)
+
+
+def ordered_by(box: Box, side: int) -> Box:
+    """Return ``box`` with its axes in the order of the destination's (1) or the source's (2) strides."""
+    return box._replace(dims=tuple(sorted(box.dims, key=lambda dim: abs(dim[side]), reverse=True)))
+
+
+def packed(box: Box, side: int) -> Box:
+    """Return the copy between packed bytes, instead of the destination (1) or the source (2), and the other side.
+
+    The bytes of the box lie one after the other there, in the order of its axes. Axes are merged where that allows it.
+    """
+    strides, step = [], box.row_nbytes
+    for count, _, _ in reversed(box.dims):
+        strides.append(step)
+        step *= count
+    strides.reverse()
+    counts, others = [dim[0] for dim in box.dims], [dim[3 - side] for dim in box.dims]
+    if side == 1:
+        merged = collapse(counts, strides, others, box.row_nbytes)
+        return merged._replace(src_offset_nbytes=merged.src_offset_nbytes + box.src_offset_nbytes)
+    merged = collapse(counts, others, strides, box.row_nbytes)
+    return merged._replace(dst_offset_nbytes=merged.dst_offset_nbytes + box.dst_offset_nbytes)
+
+
+def is_packed(box: Box, side: int) -> bool:
+    """Tell whether the bytes of the destination (1) or the source (2) lie one after the other, in the axes' order."""
+    step = box.row_nbytes
+    for dim in reversed(box.dims):
+        if dim[side] != step:
+            return False
+        step *= dim[0]
+    return True
+
+
+def offset(box: Box, side: int) -> int:
+    """Return where the first row of the destination (1) or the source (2) begins."""
+    return box.dst_offset_nbytes if side == 1 else box.src_offset_nbytes
+
+
+def hull(box: Box, side: int) -> tuple[int, int]:
+    """Return offset and length, in bytes, of the destination (1) or the source (2) with all that lies between."""
+    low = offset(box, side)
+    high = low + box.row_nbytes
+    for dim in box.dims:
+        reach = (dim[0] - 1) * dim[side]
+        low, high = min(low, low + reach), max(high, high + reach)
+    return low, high - low
+
+
+def within_hull(box: Box, side: int) -> Box:
+    """Return the box with the offset of one side counted from the beginning of its `hull`."""
+    inside = offset(box, side) - hull(box, side)[0]
+    return box._replace(dst_offset_nbytes=inside) if side == 1 else box._replace(src_offset_nbytes=inside)
+
+
+def run_of(box: Box, side: int) -> tuple[int, int]:
+    """Return the bytes that lie together on one side, and the bytes from one such run to the next one."""
+    run = box.row_nbytes
+    for dim in sorted(box.dims, key=lambda dim: abs(dim[side])):
+        if abs(dim[side]) > run:
+            return run, abs(dim[side])
+        run = max(run, (dim[0] - 1) * abs(dim[side]) + run)
+    return run, run
+
+
+def choose(box: Box, *, to_host: bool) -> Method:
+    """Return the fastest method for a copy between pinned memory of the host and a device."""
+    if not box.dims:
+        return Method.CALLS
+    n = n_calls(box)
+    if n == 1 and box.row_nbytes >= 256:
+        return Method.CALLS
+    side = 1 if to_host else 2
+    nbytes, (run, pitch) = box.nbytes, run_of(box, side)
+    seconds = {
+        Method.CALLS: n * _CALL_S + nbytes / _rate(_CALLS_RATES[to_host], box.row_nbytes),
+        # A kernel takes part of the device from others, for as long as it runs: it has to be worth it.
+        Method.MAPPED: 1.1 * (_LAUNCH_S + nbytes / _mapped_rate(run, pitch, to_host=to_host)),
+    }
+    hull_nbytes = hull(box, side)[1]
+    if hull_nbytes == nbytes or not to_host:  # what lies between is not to be written
+        seconds[Method.PACKED] = 1.02 * (2 * _LAUNCH_S + hull_nbytes / _LINK_RATE)
+    return min(seconds, key=seconds.__getitem__)
+
+
+# Measured on an H200 with PCIe 5.0 x16 (CUDA 13.0): bytes a second for rows of so many bytes, half of the pitch.
+_LINK_RATE = 54e9
+_CALLS_RATES = (
+    {8: 4.2e9, 16: 9.5e9, 32: 21e9, 64: 37e9, 128: 49e9, 256: 54e9},  # to the device
+    {8: 6.2e9, 16: 12e9, 32: 19.7e9, 64: 43.6e9, 128: 51.5e9, 256: 54.5e9},  # to the host
+)
+_MAPPED_RATES = (
+    {32: 28e9, 64: 39e9, 128: 50e9},
+    {8: 4e9, 16: 8e9, 32: 18.4e9, 64: 45e9, 128: 52e9},
+)
+_CALL_S = 4e-6
+_LAUNCH_S = 8e-6
+
+
+def _rate(rates: dict[int, float], row_nbytes: int) -> float:
+    """Return the rate of the longest measured row that is not longer; below the shortest one, in proportion."""
+    best = [rate for row, rate in rates.items() if row <= row_nbytes]
+    shortest = min(rates)
+    return best[-1] if best else rates[shortest] * row_nbytes / shortest
+
+
+def _mapped_rate(run: int, pitch: int, *, to_host: bool) -> float:
+    """Return the rate of a kernel on the host's memory; reads of less than 64 bytes fetch 64, which may be of use."""
+    if not to_host and run <= 32:
+        return 50e9 * run / min(pitch, 64)
+    return _rate(_MAPPED_RATES[to_host], run)
+
+
+_EIGHT_LANES_NBYTES = {16: 256, 8: 512, 4: 512, 2: 128, 1: 48}
+"""Rows from which 8 threads a row are faster than elements of this width."""
+
+
+def _lanes(row_nbytes: int, width: int) -> int:
+    """Return how many threads share a row: 1 where elements of ``width`` do as well."""
+    if row_nbytes >= (1024 if width == 16 else 512):
+        return 32
+    return 8 if row_nbytes >= _EIGHT_LANES_NBYTES[width] else 1
+
+
+def _turned(box: Box, width: int) -> tuple[int, int] | None:
+    """Return the axes that are contiguous in the destination and in the source, if single elements are turned round."""
+    if box.row_nbytes != width:
+        return None
+    found = []
+    for side in (1, 2):
+        along = [i for i, dim in enumerate(box.dims) if abs(dim[side]) == width and dim[0] >= _LEAST_EXTENT]
+        if not along:
+            return None
+        found.append(along[0])
+    return (found[0], found[1]) if found[0] != found[1] else None
+
+
+_LEAST_EXTENT = 8
+"""Elements from which tiles are worth it."""
+
+
+def _axis(count: int, dst: int, src: int) -> Axis:
+    return Axis(count, *divisor(count), dst, src)
+
+
+def _is_plane(outer: tuple[int, int, int], inner: tuple[int, int, int]) -> bool:
+    return all(
+        stride > 0 and stride % pitch == 0 and stride >= pitch * inner[0]
+        for stride, pitch in zip(outer[1:], inner[1:], strict=True)
+    )
+
+
+def _offsets(
+    box: Box, dims: tuple[tuple[int, int, int], ...] | list[tuple[int, int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of both sides for every index of some axes, in order."""
+    dims = tuple(dims)
+    for index in itertools.product(*[range(dim[0]) for dim in dims]):
+        dst, src = box.dst_offset_nbytes, box.src_offset_nbytes
+        for i, dim in zip(index, dims, strict=True):
+            dst += i * dim[1]
+            src += i * dim[2]
+        yield dst, src

@@ -1,0 +1,237 @@
+"""Copies to, from and inside of a CUDA device.
+
+Inside of a device, boxes are copied by kernels of ours, which reach what a contiguous copy reaches;
+``cudaMemcpy2DAsync`` is slower there, forty times at worst. Between pinned memory and a device,
+`offload.data.copies.choose` picks the driver's copies, a kernel on the host's memory, or one copy and a kernel.
+Pageable memory is never given to the driver where it would wait: it is staged (`offload.devices.cuda.staging`), except
+for a few bytes, which the driver takes at the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime as cuda
+
+from offload.data.copies import (
+    Method,
+    calls,
+    choose,
+    chunks,
+    hull,
+    launches,
+    ordered_by,
+    packed,
+    within_hull,
+)
+from offload.data.rect import Box, collapse
+from offload.devices.cuda.copy_kernels import CopyKernels
+from offload.devices.cuda.pinning import is_pinned
+from offload.devices.cuda.staging import StagedCopy, Staging
+from offload.devices.cuda.staging_worker import HostMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.devices.cuda.events import EventPool
+
+_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
+_NOT_READY = 600  # cudaErrorNotReady
+
+_TEMPORARY_NBYTES = 32 << 20
+"""Largest temporary on the device of a copy that goes through one."""
+
+_AT_CALL_NBYTES = 64 << 10
+"""Up to here the driver takes the bytes of pageable memory at the call, without waiting for the stream."""
+
+_MAPPED_BLOCKS = 32
+"""Blocks of a kernel on the host's memory: they fill the link, and leave most of the device to others."""
+
+_UNCOUNTED_NBYTES = 4 << 10
+"""Copies up to here are not counted: a stream's queue is full, and holds up any call, before that buffer is."""
+
+_AT_CALL_TOTAL_NBYTES = 1 << 20
+"""Bytes that it may hold so at a time. On an H200 it blocks when it holds some 4 MB (CUDA 13.0)."""
+
+
+class Copies:
+    """The copies of a device.
+
+    Parameters
+    ----------
+    index : int
+        CUDA's device ordinal.
+    name : str
+        The device's, for errors.
+    events : EventPool
+        The device's.
+    reaches : callable
+        Tells whether kernels on this device may read and write arrays on the device with another ordinal.
+    """
+
+    def __init__(
+        self, index: int, name: str, events: EventPool, reaches: Callable[[int], bool] = lambda _: False
+    ) -> None:
+        self.staging = Staging(index, name, self._transfer)
+        self._index = index
+        self._events = events
+        self._reaches = reaches
+        self._kernels: CopyKernels | None = None
+        self._lock = threading.Lock()
+        self._at_call: deque[tuple[Any, int]] = deque()
+        self._at_call_nbytes = 0
+
+    def load(self) -> CopyKernels:
+        """Return the kernels, compiled and loaded; the device must be the calling thread's."""
+        if self._kernels is None:
+            with self._lock:
+                if self._kernels is None:
+                    self._kernels = CopyKernels()
+        return self._kernels
+
+    def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
+        """Enqueue an element-wise copy between two arrays of one shape and dtype, or return it to be staged.
+
+        The device must be the calling thread's.
+        """
+        box = collapse(dst.shape, dst.strides, src.strides, dst.dtype.itemsize)
+        if not box.row_nbytes:
+            return None
+        to, at = address_of(dst), address_of(src)
+        to_host = isinstance(dst, np.ndarray)
+        if not to_host and not isinstance(src, np.ndarray):
+            self.enqueue_inside(to, at, box, stream, dst.data.device_id, src.data.device_id)
+            return None
+        if is_pinned(dst if to_host else src):
+            self.enqueue_pinned(to, at, box, stream, to_host=to_host)
+            return None
+        if not to_host and self._copied_at_call(to, at, box, stream):
+            return None
+        return StagedCopy(self.staging, to, at, box, stream, to_host=to_host, keep=(dst, src))
+
+    def enqueue_inside(self, dst: int, src: int, box: Box, stream: Any, to_index: int, from_index: int) -> None:
+        """Enqueue a copy between device arrays, on one device or two."""
+        if not box.dims:
+            to, at = dst + box.dst_offset_nbytes, src + box.src_offset_nbytes
+            cuda.memcpyAsync(to, at, box.row_nbytes, _DEFAULT, stream.ptr)
+        elif all(index == self._index or self._reaches(index) for index in (to_index, from_index)):
+            self._launch(dst, src, box, stream)
+        else:
+            enqueue_calls(dst, src, box, _DEFAULT, stream)
+
+    def enqueue_pinned(
+        self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, method: Method | None = None
+    ) -> None:
+        """Enqueue a copy between pinned memory and the device, by the method that is fastest unless one is given."""
+        method = method or choose(box, to_host=to_host)
+        if method is Method.PACKED:
+            try:
+                self._through_temporary(dst, src, box, stream, to_host=to_host)
+            except cupy.cuda.memory.OutOfMemoryError:
+                method = Method.CALLS  # what was enqueued before is enqueued again
+        if method is Method.MAPPED:
+            self._launch(dst, src, ordered_by(box, 1 if to_host else 2), stream, _MAPPED_BLOCKS)
+        elif method is Method.CALLS:
+            enqueue_calls(dst, src, box, _DEVICE_TO_HOST if to_host else _HOST_TO_DEVICE, stream)
+
+    def close(self) -> None:
+        """Stop the staging threads; see `Staging.close`."""
+        self.staging.close()
+        self._at_call.clear()
+
+    def _launch(self, dst: int, src: int, box: Box, stream: Any, max_blocks: int = 0) -> None:
+        kernels = self.load()
+        for part, work in launches(box, dst, src):
+            kernels.launch(work, dst + part.dst_offset_nbytes, src + part.src_offset_nbytes, stream, max_blocks)
+
+    def _through_temporary(self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool) -> None:
+        """Copy all of the host's bytes at once, and by a kernel between the temporary and the device's layout."""
+        side = 1 if to_host else 2
+        for part in chunks(ordered_by(box, side), _TEMPORARY_NBYTES):
+            low, nbytes = hull(part, side)
+            with stream:
+                temporary = cupy.cuda.alloc(nbytes)  # goes back in the order of this stream
+            if to_host:
+                self._launch(temporary.ptr, src, within_hull(part, side), stream)
+                cuda.memcpyAsync(dst + low, temporary.ptr, nbytes, _DEVICE_TO_HOST, stream.ptr)
+            else:
+                cuda.memcpyAsync(temporary.ptr, src + low, nbytes, _HOST_TO_DEVICE, stream.ptr)
+                self._launch(dst, temporary.ptr, within_hull(part, side), stream)
+
+    def _transfer(self, device: int, near: int, part: Box, stream: Any, *, to_host: bool, is_pinned: bool) -> None:
+        """Enqueue the copy between part of a device array and its bytes, one after the other, in the host's memory."""
+        box = packed(part, 1 if to_host else 2)
+        dst, src = (near, device) if to_host else (device, near)
+        method = None if is_pinned or not box.dims else Method.PACKED
+        self.enqueue_pinned(dst, src, box, stream, to_host=to_host, method=method)
+
+    def _copied_at_call(self, dst: int, src: int, box: Box, stream: Any) -> bool:
+        """Give a few bytes of pageable memory to the driver, which takes them now; return False if it might wait."""
+        nbytes = box.nbytes
+        if nbytes > _AT_CALL_NBYTES or cuda.streamIsCapturing(stream.ptr):  # a graph would read the bytes later
+            return False
+        is_counted = nbytes > _UNCOUNTED_NBYTES
+        if is_counted:
+            with self._lock:
+                while self._at_call and cuda.eventQuery(self._at_call[0][0].ptr) != _NOT_READY:
+                    self._at_call_nbytes -= self._at_call.popleft()[1]
+                if self._at_call_nbytes + nbytes > _AT_CALL_TOTAL_NBYTES:
+                    return False
+                self._at_call_nbytes += nbytes
+        order = ordered_by(box, 2)
+        buffer = np.empty(nbytes, np.uint8)
+        HostMemory(src, box, 2).pack(buffer, order)
+        self._transfer(dst, buffer.ctypes.data, order, stream, to_host=False, is_pinned=False)
+        if is_counted:
+            self._at_call.append((self._events.record(stream.ptr), nbytes))
+        return True
+
+
+def address_of(array: Any) -> int:
+    """Return the address of element ``(0, …, 0)`` of a NumPy or CuPy array."""
+    return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+def enqueue_calls(dst: int, src: int, box: Box, kind: int, stream: Any) -> None:
+    """Enqueue a box as copies of the driver."""
+    for call in calls(box):
+        to, at, row = dst + call.dst_offset_nbytes, src + call.src_offset_nbytes, call.row_nbytes
+        if call.planes > 1:
+            parameters = _Copy3D(
+                src=_Pitched(at, call.src_pitch_nbytes, row, call.src_height),
+                dst=_Pitched(to, call.dst_pitch_nbytes, row, call.dst_height),
+                extent=(row, call.rows, call.planes),
+                kind=kind,
+            )
+            cuda.memcpy3DAsync(ctypes.addressof(parameters), stream.ptr)
+        elif call.rows > 1:
+            cuda.memcpy2DAsync(to, call.dst_pitch_nbytes, at, call.src_pitch_nbytes, row, call.rows, kind, stream.ptr)
+        else:
+            cuda.memcpyAsync(to, at, row, kind, stream.ptr)
+
+
+class _Pitched(ctypes.Structure):  # cudaPitchedPtr
+    _fields_ = (
+        ("ptr", ctypes.c_void_p),
+        ("pitch", ctypes.c_size_t),
+        ("xsize", ctypes.c_size_t),
+        ("ysize", ctypes.c_size_t),
+    )
+
+
+class _Copy3D(ctypes.Structure):  # cudaMemcpy3DParms
+    _fields_ = (
+        ("src_array", ctypes.c_void_p),
+        ("src_pos", ctypes.c_size_t * 3),
+        ("src", _Pitched),
+        ("dst_array", ctypes.c_void_p),
+        ("dst_pos", ctypes.c_size_t * 3),
+        ("dst", _Pitched),
+        ("extent", ctypes.c_size_t * 3),
+        ("kind", ctypes.c_int),
+    )

@@ -1,0 +1,173 @@
+"""CUDA graphs: work captured from streams by the thread that enqueues it.
+
+The capture is a relaxed one. CuPy's allocator may ask the driver for memory then, and what other threads do meanwhile
+(events that the completer queries, allocations, launches) neither breaks the capture nor becomes part of it. Only an
+event that was recorded inside must not be queried: that ends the capture.
+
+What is allocated meanwhile belongs to the graph: its blocks are used again within the capture, in the order of their
+stream, and by nobody after it. They go back to the device without a wait when nobody refers to the graph, or to an
+array in them. FFT plans have work areas and tables of their own, which the graph keeps by keeping the plans.
+
+Rejected: a pool of CuPy's for each graph. What such a pool holds unused when it goes is lost.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import cupy
+import numpy as np
+from cupy.cuda import MemoryPointer, UnownedMemory
+from cupy.cuda import runtime as cuda
+
+from offload.errors import DeviceError, DeviceLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offload.devices.cuda.device import CudaDevice
+
+_BYTE = np.dtype("u1")
+_GRANULE_NBYTES = 512  # that of CuPy's pools
+
+
+class CudaGraphCapture:
+    """A capture on a CUDA device; see `offload.devices.base.GraphCapture`."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+        self._memory = _GraphMemory(device)
+        self._streams: list[Any] = []
+        self._allocator = ExitStack()
+
+    def begin(self, n_streams: int) -> list[Any]:
+        """Capture what is enqueued on new streams from now on; see the contract."""
+        with self._errors():
+            self._streams = [self._device.new_stream() for _ in range(n_streams)]
+            origin = self._streams[0]
+            with self._device.using(origin):
+                cuda.streamBeginCapture(origin.ptr, cuda.streamCaptureModeRelaxed)
+                fork = self.record(origin)
+                for stream in self._streams[1:]:
+                    stream.wait_event(fork)
+        self._allocator.enter_context(cupy.cuda.using_allocator(self._memory.alloc))
+        return self._streams
+
+    def record(self, stream: Any) -> Any:
+        """Record and return an event inside of the capture."""
+        return stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return an array in the memory of the graph; see the contract."""
+        with self._device.using(stream):
+            return cupy.ndarray(shape, dtype)
+
+    def end(self) -> CudaGraph:
+        """End the capture and return the graph; see the contract."""
+        self._allocator.close()
+        origin, *others = self._streams
+        with self._errors(), self._device.using(origin):
+            for stream in others:
+                origin.wait_event(self.record(stream))
+            address, self._streams = cuda.streamEndCapture(origin.ptr), []
+            try:
+                executable = cuda.graphInstantiate(address)
+            finally:
+                cuda.graphDestroy(address)
+            plans = [node.plan for _, node in cupy.fft.config.get_plan_cache()]
+        return CudaGraph(self._device, executable, self._memory, plans)
+
+    def cancel(self) -> None:
+        """End the capture, whatever state it is in, and forget what was captured."""
+        self._allocator.close()
+        streams, self._streams = self._streams, []
+        if streams:
+            with suppress(RuntimeError):  # CUDA's: it was invalid, or branches of it are open
+                cuda.graphDestroy(cuda.streamEndCapture(streams[0].ptr))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:  # CUDA's, or CuPy's of a capture that is invalid
+            raise DeviceError(f"{self._device.name}: {error}") from error
+
+
+class CudaGraph:
+    """A CUDA graph, ready to be launched, with what it uses; see `offload.devices.base.Graph`."""
+
+    __slots__ = ("_device", "_executable", "_memory", "_plans")
+
+    def __init__(self, device: CudaDevice, executable: int, memory: _GraphMemory, plans: list[Any]) -> None:
+        self._device = device
+        self._executable = executable
+        self._memory = memory
+        self._plans = plans
+
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        if not is_finalizing():  # else the driver may be gone
+            with suppress(cuda.CUDARuntimeError):  # of a lost device nothing is left
+                cuda.graphExecDestroy(self._executable)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the graph's own memory."""
+        return self._memory.nbytes
+
+    def launch(self, stream: Any) -> None:
+        """Enqueue the graph; CUDA orders its launches among each other."""
+        device = self._device
+        try:
+            if cuda.getDevice() == device.index:
+                cuda.graphLaunch(self._executable, stream.ptr)
+                return
+            with device.using(stream):
+                cuda.graphLaunch(self._executable, stream.ptr)
+        except cuda.CUDARuntimeError as error:
+            raise DeviceLostError(f"{device.name}: {error}") from error
+
+
+class _GraphMemory:
+    """The memory of one graph, in blocks of a few sizes.
+
+    Attributes
+    ----------
+    nbytes : int
+        All that has been taken from the device.
+    """
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+        self._blocks: list[Any] = []
+        self._free: dict[tuple[int, int], list[Any]] = {}  # by stream and size
+        self.nbytes = 0
+
+    def alloc(self, nbytes: int) -> Any:
+        """Return memory for the calling thread's current stream: an allocator, as CuPy asks for it."""
+        index = self._device.index
+        if not nbytes:
+            return MemoryPointer(UnownedMemory(0, 0, None, index), 0)
+        rounded_nbytes = -(-nbytes // _GRANULE_NBYTES) * _GRANULE_NBYTES
+        free = self._free.setdefault((cupy.cuda.get_current_stream().ptr, rounded_nbytes), [])
+        if free:
+            block = free.pop()
+        else:
+            block = self._device.alloc((rounded_nbytes,), _BYTE, None)
+            self._blocks.append(block)
+            self.nbytes += rounded_nbytes
+        return MemoryPointer(UnownedMemory(block.data.ptr, rounded_nbytes, _Lease(block, free), index), 0)
+
+
+class _Lease:
+    """Owns a block while an array lies in it."""
+
+    __slots__ = ("_block", "_free")
+
+    def __init__(self, block: Any, free: list[Any]) -> None:
+        self._block = block
+        self._free = free
+
+    def __del__(self) -> None:
+        self._free.append(self._block)

@@ -1,0 +1,271 @@
+"""Copies between pageable memory and a CUDA device, through pinned slots, by threads of ours.
+
+The driver copies pageable memory on the calling thread, after it has waited for the stream; that is slow, and no call
+of ours may wait. Here threads pack chunks of the host's memory into pinned slots, whence the driver copies them
+asynchronously, or the other way round. NumPy and the driver release the GIL; a chunk costs some 20 µs of it.
+
+A thread has slots of its own and pipelines by itself: while the driver copies one slot it packs or unpacks another.
+Chunks of all copies in progress are taken in turn, so that both directions of the link are busy. A copy is started when
+its stream has got to it, so that no slot is held by what waits for something else, and every slot comes back.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime as cuda
+
+from offload.data.copies import chunks, ordered_by
+from offload.devices.cuda.staging_worker import SLOT_NBYTES, Driver, HostMemory, Worker
+from offload.errors import DeviceError, DeviceLostError, DeviceMemoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.data.rect import Box
+
+_MOST_THREADS = 16
+_LEAST_CHUNK_NBYTES = 512 << 10
+"""Below, waking another thread takes longer than packing."""
+
+_AT_ONCE_NBYTES = 256 << 10
+"""Up to here a thread that waits anyway copies by itself."""
+
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+
+
+class Transfer(Protocol):
+    """Enqueues the copy between part of a device array and its bytes, one after the other, in the host's memory."""
+
+    def __call__(self, device: int, near: int, part: Box, stream: Any, *, to_host: bool, is_pinned: bool) -> None: ...
+
+
+class StagedCopy:
+    """A copy between pageable memory and a device that has not begun.
+
+    Parameters
+    ----------
+    staging : Staging
+        Whose threads do it.
+    dst, src : int
+        Addresses of element ``(0, …, 0)``.
+    box : Box
+        The copy.
+    stream : stream
+        Where the device's part is enqueued.
+    to_host : bool
+        Its direction.
+    keep : object
+        What owns the memory of both sides; kept until the copy is done.
+    """
+
+    __slots__ = (
+        "_done",
+        "_keep",
+        "_staging",
+        "ahead",
+        "box",
+        "device",
+        "error",
+        "host",
+        "n_out",
+        "parts",
+        "stream",
+        "to_host",
+    )
+
+    def __init__(
+        self, staging: Staging, dst: int, src: int, box: Box, stream: Any, *, to_host: bool, keep: object
+    ) -> None:
+        self._staging = staging
+        self._keep = keep
+        side = 1 if to_host else 2
+        self.box = ordered_by(box, side)
+        self.host = HostMemory(dst if to_host else src, box, side)
+        self.device = src if to_host else dst
+        self.stream = stream
+        self.to_host = to_host
+        self.error: BaseException | None = None
+        self.n_out = 0  # chunks that threads are at
+        self._done: Callable[[BaseException | None], None] | None = None
+
+    def start(self, done: Callable[[BaseException | None], None]) -> None:
+        """Hand the copy to the staging threads; its stream must have got to the place of the copy. Never blocks.
+
+        Parameters
+        ----------
+        done : callable
+            Called once with None or the error, on a staging thread (on this one, if the staging is closed); it must
+            neither block nor raise. To the device: when the host's memory has been read and everything is on the
+            stream. To the host: when the host's memory has been written.
+        """
+        self._done = done
+        self._staging.start(self)
+
+    def run(self) -> None:
+        """Copy, and block until what `start` calls done; the stream need not have got there.
+
+        Raises
+        ------
+        DeviceError
+            The device failed, or the staging was closed.
+        """
+        if self.to_host and self.box.nbytes <= _AT_ONCE_NBYTES:
+            self._staging.fetch(self)
+            return
+        self._staging.reach(self.stream)
+        finished = threading.Event()
+        self.start(lambda _: finished.set())
+        finished.wait()
+        if self.error is not None:
+            raise self.error
+
+    def cut(self, limit_nbytes: int) -> None:
+        """Begin to cut the copy into chunks; ``ahead`` is the next one, None where there is no more."""
+        self.parts = chunks(self.box, limit_nbytes)
+        self.ahead: Box | None = next(self.parts)
+
+    def drop(self, error: BaseException) -> None:
+        """Let the chunks that no thread has taken be."""
+        self.error = self.error or error
+        self.ahead = None
+
+    def finish(self) -> None:
+        """Say that the copy is done, and let go of its memory."""
+        done, self._done, self._keep = self._done, None, None
+        if done is not None:
+            done(self.error)
+
+
+class Staging:
+    """The threads that stage the copies of a device; they start as they are needed.
+
+    Parameters
+    ----------
+    index : int
+        CUDA's device ordinal.
+    name : str
+        The device's, for errors.
+    transfer : Transfer
+        The device's part of a chunk.
+    """
+
+    def __init__(self, index: int, name: str, transfer: Transfer) -> None:
+        self.index = index
+        self.driver = Driver()
+        self.transfer = transfer
+        self._name = name
+        self._pid = os.getpid()
+        self._most_threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+        self._threads: list[threading.Thread] = []
+        self._changed = threading.Condition(threading.Lock())
+        self._n_idle = 0
+        self._copies: deque[StagedCopy] = deque()  # those with chunks that no thread has taken
+        self._is_closed = False
+
+    def start(self, copy: StagedCopy) -> None:
+        """Have a copy done; see `StagedCopy.start`."""
+        share_nbytes = copy.box.nbytes // (2 * self._most_threads)
+        limit_nbytes = min(SLOT_NBYTES, max(_LEAST_CHUNK_NBYTES, share_nbytes))
+        copy.cut(limit_nbytes)
+        n_wanted = -(-copy.box.nbytes // limit_nbytes)
+        with self._changed:
+            is_closed = self._is_closed
+            if is_closed:
+                copy.drop(self._closed())
+            else:
+                self._copies.append(copy)
+                self._changed.notify(n_wanted)
+                n_new = min(n_wanted - self._n_idle, self._most_threads - len(self._threads))
+                self._add_threads(n_new)
+        if is_closed:
+            copy.finish()
+
+    def fetch(self, copy: StagedCopy) -> None:
+        """Copy to the host on the calling thread."""
+        buffer = np.empty(copy.box.nbytes, np.uint8)
+        try:
+            with cupy.cuda.Device(self.index):
+                self.transfer(copy.device, buffer.ctypes.data, copy.box, copy.stream, to_host=True, is_pinned=False)
+        except cuda.CUDARuntimeError as error:
+            raise self.failure(error) from error
+        copy.host.unpack(buffer, copy.box)
+
+    def reach(self, stream: Any) -> None:
+        """Block until a stream is idle."""
+        try:
+            stream.synchronize()
+        except cuda.CUDARuntimeError as error:
+            raise self.failure(error) from error
+
+    def take(self, *, wait: bool) -> tuple[StagedCopy, Box] | None:
+        """Return a chunk, of each copy in turn; None if there is none and ``wait`` is false, or after `close`."""
+        with self._changed:
+            while not self._copies:
+                if self._is_closed or not wait:
+                    return None
+                self._n_idle += 1
+                self._changed.wait()
+                self._n_idle -= 1
+            copy = self._copies.popleft()
+            part = copy.ahead
+            assert part is not None
+            copy.ahead = next(copy.parts, None)
+            copy.n_out += 1
+            if copy.ahead is not None:
+                self._copies.append(copy)
+            return copy, part
+
+    def give_back(self, copy: StagedCopy, error: BaseException | None) -> None:
+        """Note that a chunk is done, or has failed and its copy with it."""
+        with self._changed:
+            if error is not None:
+                copy.drop(error)
+                with suppress(ValueError):
+                    self._copies.remove(copy)
+            copy.n_out -= 1
+            is_done = not copy.n_out and copy.ahead is None
+        if is_done:
+            copy.finish()
+
+    def failure(self, error: BaseException) -> BaseException:
+        """Return the error of this library for one of CUDA."""
+        if not isinstance(error, cuda.CUDARuntimeError):
+            return error
+        if error.status == _OUT_OF_MEMORY:
+            return DeviceMemoryError(f"{self._name}: no pinned memory to stage a copy: {error}")
+        return DeviceLostError(f"{self._name}: {error}")
+
+    def close(self) -> None:
+        """Fail the copies that are left, and end the threads. Idempotent."""
+        if os.getpid() != self._pid:
+            return  # a fork has no threads
+        with self._changed:
+            self._is_closed = True
+            left = list(self._copies)
+            self._copies.clear()
+            for copy in left:
+                copy.drop(self._closed())
+            idle = [copy for copy in left if not copy.n_out]
+            self._changed.notify_all()
+        for copy in idle:
+            copy.finish()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _closed(self) -> DeviceError:
+        return DeviceError(f"{self._name} was closed during a copy")
+
+    def _add_threads(self, n_new: int) -> None:
+        for _ in range(n_new):
+            worker = Worker(self)
+            thread = threading.Thread(target=worker.run, name=f"offload-staging-{self.index}", daemon=True)
+            self._threads.append(thread)
+            thread.start()

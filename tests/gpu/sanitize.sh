@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Run the tests of kernels, copies and maps under NVIDIA's compute-sanitizer, and fail on what it finds: accesses out of
+# bounds, misaligned or after a free, and leaked device memory with --leak-check in SANITIZER_FLAGS.
+#
+#   tests/gpu/sanitize.sh [pytest arguments in place of the usual choice of tests]
+#
+# TOOL chooses another tool than memcheck (racecheck, initcheck, synccheck), PYTHON another interpreter than python3.
+# Each array is an allocation of its own meanwhile (OFFLOAD_TESTS_UNPOOLED), so that the tool knows its bounds.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+export PATH=$PATH:/usr/local/cuda/bin OFFLOAD_TESTS_UNPOOLED=1
+python=${PYTHON:-python3} tool=${TOOL:-memcheck}
+readonly found=97
+
+command -v compute-sanitizer >/dev/null || {
+    echo "sanitize.sh: no compute-sanitizer; it is in the CUDA toolkit, and in the wheel nvidia-cuda-sanitizer-api" >&2
+    exit 2
+}
+
+# sanitized COMMAND…: run it under the tool; the status is $found if the tool has found something.
+sanitized() {
+    # shellcheck disable=SC2086  # flags are words
+    compute-sanitizer --tool "$tool" --error-exitcode "$found" --report-api-errors no --print-limit 20 \
+        ${SANITIZER_FLAGS:-} "$@"
+}
+
+if [[ $tool == memcheck ]]; then # a tool that finds nothing proves nothing: it has to find this
+    rc=0
+    sanitized "$python" -c '
+import cupy
+cupy.cuda.set_allocator(None)
+beyond = cupy.RawKernel("extern \"C\" __global__ void beyond(float* x) { x[10] = 1; }", "beyond")
+beyond((1,), (1,), (cupy.zeros(10, "f4"),))
+cupy.cuda.Device().synchronize()' >/dev/null 2>&1 || rc=$?
+    if ((rc != found)); then
+        echo "sanitize.sh: $tool did not find a write out of bounds (status $rc); does it support this GPU here?" >&2
+        exit 2
+    fi
+    echo "sanitize.sh: $tool finds a write out of bounds"
+fi
+
+tests=("$@")
+if ((!$#)); then
+    tests=(
+        tests/gpu tests/conformance/test_{data,mappers,memcpy,target,update,use_device}.py
+        -m "gpu and not soak" -k "not lost and not exit and not leak and not ordering and not stress and not memory"
+    )
+fi
+rc=0
+sanitized "$python" -m pytest -q -p no:cacheprovider --timeout=300 "${tests[@]}" || rc=$?
+if ((rc == found)); then
+    echo "sanitize.sh: $tool has found errors, see above" >&2
+fi
+exit "$rc"

@@ -1,0 +1,345 @@
+"""Copies of the CUDA device: every way of moving a box moves it, and none waits where it must not."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from offload.data import copies
+from offload.data.copies import Method
+from offload.data.rect import collapse
+from offload.errors import DeviceError
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+cupyx = pytest.importorskip("cupyx", reason="CuPy is not installed")
+
+if not cupy.cuda.is_available():
+    pytest.skip("CuPy sees no GPU", allow_module_level=True)
+
+from offload.devices.cuda import CudaDevice, staging  # noqa: E402  # these import CuPy
+from offload.devices.cuda.copies import address_of  # noqa: E402  # same
+from offload.devices.cuda.staging import StagedCopy  # noqa: E402  # same
+
+N_CASES = 60
+DTYPES = ("u1", "u2", "u4", "u8", "c16")
+
+
+class Side:
+    """An array that lies anyhow in its memory, with spare bytes around it."""
+
+    def __init__(self, rng: random.Random, shape: tuple[int, ...], dtype: str, *, may_repeat: bool = False) -> None:
+        strides, step = [0] * len(shape), np.dtype(dtype).itemsize
+        for axis in rng.sample(range(len(shape)), len(shape)) if rng.random() < 0.3 else reversed(range(len(shape))):
+            step += rng.choice((0, 0, 0, 1, 4, 16, 48))
+            strides[axis] = step
+            step *= shape[axis]
+        if may_repeat and shape and rng.random() < 0.1:
+            strides[rng.randrange(len(shape))] = 0
+        self.strides = tuple(-s if rng.random() < 0.15 else s for s in strides)
+        low = sum(min(0, (n - 1) * s) for n, s in zip(shape, self.strides, strict=True))
+        high = sum(max(0, (n - 1) * s) for n, s in zip(shape, self.strides, strict=True))
+        self.offset = 64 + rng.choice((0, 0, 1, 4, 16)) - low
+        self.shape, self.dtype = shape, dtype
+        nbytes = -(-(self.offset + high + 80) // 16) * 16
+        self.bytes = np.frombuffer(rng.randbytes(nbytes), "u1").copy()
+
+    def host(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
+
+    def device(self, memory: Any) -> Any:
+        return cupy.ndarray(self.shape, self.dtype, memory.data + self.offset, self.strides)
+
+
+def cases(seed: int, most: int = 1 << 16) -> Any:
+    """Yield pairs of sides of one random shape, of 1 to 8 axes, and what the destination's memory must become."""
+    rng = random.Random(seed)
+    for index in range(N_CASES):
+        ndim = index % 8 + 1
+        shape = tuple(rng.randint(1, max(2, int(most ** (1 / ndim)))) for _ in range(ndim))
+        dtype = rng.choice(DTYPES)
+        dst, src = Side(rng, shape, dtype), Side(rng, shape, dtype, may_repeat=True)
+        wanted = dst.bytes.copy()
+        dst.host(wanted)[...] = src.host(src.bytes)
+        yield dst, src, wanted
+
+
+def pinned(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array = cupyx.empty_pinned(data.shape, data.dtype)
+    array[...] = data
+    return array
+
+
+def finish(copy: StagedCopy | None) -> None:
+    if copy is not None:
+        copy.run()
+
+
+@pytest.fixture
+def device():
+    device = CudaDevice(0, 0)
+    yield device
+    device.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("offload-staging")]
+
+
+@pytest.mark.parametrize("lanes", [None, 1, 8, 32])
+def test_boxes_inside_of_the_device(device, lanes):
+    """Each kernel moves exactly the bytes of a box, whatever its axes, strides and alignment."""
+    stream = device.new_stream()
+    choice = copies._lanes if lanes is None else lambda *_: lanes
+    with mock.patch.object(copies, "_lanes", choice):
+        for dst, src, wanted in cases(1 + (lanes or 0)):
+            to, at = cupy.asarray(dst.bytes), cupy.asarray(src.bytes)
+            cupy.cuda.Device().synchronize()
+            assert device.copy(dst.device(to), src.device(at), stream) is None
+            stream.synchronize()
+            assert (to.get() == wanted).all(), (dst.shape, dst.strides, src.strides, dst.dtype)
+
+
+@pytest.mark.parametrize("method", [None, *Method])
+@pytest.mark.parametrize("to_host", [False, True])
+def test_boxes_of_pinned_memory(device, method, to_host):
+    """Each method moves exactly the bytes of a box between pinned memory and the device."""
+    stream = device.new_stream()
+    n_done = 0
+    for dst, src, wanted in cases(10 + to_host):
+        box = collapse(dst.shape, dst.strides, src.strides, np.dtype(dst.dtype).itemsize)
+        if method is Method.PACKED and to_host and copies.hull(box, 1)[1] != box.nbytes:
+            continue  # what lies between is not to be written
+        to = pinned(dst.bytes) if to_host else cupy.asarray(dst.bytes)
+        at = cupy.asarray(src.bytes) if to_host else pinned(src.bytes)
+        cupy.cuda.Device().synchronize()
+        target, source = (dst.host(to), src.device(at)) if to_host else (dst.device(to), src.host(at))
+        if method is None:
+            assert device.copy(target, source, stream) is None
+        else:
+            device._copies.enqueue_pinned(
+                address_of(target), address_of(source), box, stream, to_host=to_host, method=method
+            )
+        stream.synchronize()
+        found = to if to_host else to.get()
+        assert (found == wanted).all(), (dst.shape, dst.strides, src.strides, dst.dtype)
+        n_done += 1
+    assert n_done >= 5
+
+
+@pytest.mark.parametrize("to_host", [False, True])
+@pytest.mark.parametrize("at_once_nbytes", [0, 64 << 10])
+def test_boxes_of_pageable_memory(device, to_host, at_once_nbytes):
+    """Staged in many chunks, or given to the driver at once, exactly the bytes of a box are moved."""
+    stream = device.new_stream()
+    n_staged = 0
+    with (
+        mock.patch.object(staging, "_LEAST_CHUNK_NBYTES", 4096),
+        mock.patch.object(staging, "_AT_ONCE_NBYTES", at_once_nbytes),
+        mock.patch("offload.devices.cuda.copies._AT_CALL_NBYTES", at_once_nbytes),
+    ):
+        for dst, src, wanted in cases(20 + to_host, 1 << 18):
+            to = dst.bytes.copy() if to_host else cupy.asarray(dst.bytes)
+            at = cupy.asarray(src.bytes) if to_host else src.bytes.copy()
+            cupy.cuda.Device().synchronize()
+            target, source = (dst.host(to), src.device(at)) if to_host else (dst.device(to), src.host(at))
+            copy = device.copy(target, source, stream)
+            n_staged += copy is not None
+            finish(copy)
+            stream.synchronize()
+            found = to if to_host else to.get()
+            assert (found == wanted).all(), (dst.shape, dst.strides, src.strides, dst.dtype)
+    assert n_staged >= (10 if at_once_nbytes else N_CASES)
+
+
+def test_many_staged_copies_at_once(device):
+    """Copies in both directions on many streams are all done, each says so once, and no array is kept."""
+    n, nbytes = 24, 9 << 20
+    streams = [device.new_stream() for _ in range(n)]
+    data = [np.random.default_rng(i).integers(0, 256, nbytes, "u1") for i in range(n)]
+    near, far = [np.zeros(nbytes, "u1") for _ in range(n)], [cupy.zeros(nbytes, "u1") for _ in range(n)]
+    cupy.cuda.Device().synchronize()
+    for phase in ("to the device", "to the host"):
+        calls: list[tuple[int, Any]] = []
+        everything = threading.Semaphore(0)
+
+        def done(i: int, error: Any, calls: Any = calls, everything: Any = everything) -> None:
+            calls.append((i, error))
+            everything.release()
+
+        for i in range(n):
+            pair = (far[i], data[i]) if phase == "to the device" else (near[i], far[i])
+            copy = device.copy(*pair, streams[i])
+            copy.start(lambda error, i=i: done(i, error))
+        for _ in range(n):
+            assert everything.acquire(timeout=30)
+        assert sorted(calls) == [(i, None) for i in range(n)]
+    assert all((a == b).all() for a, b in zip(data, near, strict=True))
+    time.sleep(0.05)
+    del pair, copy
+    references = [sys.getrefcount(array) for array in near]
+    assert references == [3] * n  # the list's, the loop's and the argument's
+
+
+def test_nothing_waits_behind_a_held_stream(device, latch):
+    """Behind a kernel that runs for ever, a copy of any kind is enqueued, taken or handed back without waiting."""
+    held, free = device.new_stream(), device.new_stream()
+    far, other = cupy.zeros(8 << 20, "u1"), cupy.zeros(8 << 20, "u1")
+    page, fixed = np.ones(8 << 20, "u1"), pinned(np.ones(8 << 20, "u1"))
+    cupy.cuda.Device().synchronize()
+    latch.hold(held)
+    try:
+        began_s = time.perf_counter()
+        assert device.copy(far[::3], other[::3], held) is None
+        assert device.copy(far[::3], fixed[::3], held) is None
+        assert device.copy(fixed[::2], far[::2], held) is None
+        assert device.copy(far[:4000], page[:4000], held) is None
+        assert device.copy(far[:8000:2], page[:8000:2], held) is None
+        staged = device.copy(far, page, held)
+        back = device.copy(page, far, held)
+        assert isinstance(staged, StagedCopy)
+        assert isinstance(back, StagedCopy)
+        taken = [device.copy(far[: 64 << 10], page[: 64 << 10], held) for _ in range(40)]
+        assert sum(copy is None for copy in taken) == 16  # of 1 MB together
+        assert time.perf_counter() - began_s < 0.5
+        finish(device.copy(other, page, free))  # slots are no one's for long
+        finish(device.copy(page, other, free))
+        pin = device.pin(page)
+        assert pin is not None
+        assert device.copies_async(page[5:9])
+        device.unpin(pin)
+        assert not device.copies_async(page)
+    finally:
+        latch.release()
+    held.synchronize()
+
+
+def test_small_copies_to_the_device_may_be_overwritten_at_once(device, latch):
+    """Bytes that were taken at the call arrive as they were then."""
+    held = device.new_stream()
+    far = cupy.zeros((16, 3000), "u1")
+    cupy.cuda.Device().synchronize()
+    page = np.zeros((3000, 2), "u1")
+    latch.hold(held)
+    for i in range(16):
+        page[...] = i + 1
+        assert device.copy(far[i], page[:, 0], held) is None
+    page[...] = 99
+    latch.release()
+    held.synchronize()
+    assert (far.get() == np.arange(1, 17, dtype="u1")[:, None]).all()
+
+
+def test_closing_fails_what_is_left(device):
+    """`close` ends the threads, and a copy that it finds in progress fails or is done, but says so."""
+    stream = device.new_stream()
+    page, far = np.ones(256 << 20, "u1"), cupy.zeros(256 << 20, "u1")
+    cupy.cuda.Device().synchronize()
+    said: list[Any] = []
+    for pair in ((far, page), (page, far), (far, page)):
+        device.copy(*pair, stream).start(said.append)
+    device.close()
+    assert len(said) == 3
+    assert any(isinstance(error, DeviceError) for error in said)
+    assert all(error is None or isinstance(error, DeviceError) for error in said)
+    device.close()
+    late = device.copy(far, page, stream)
+    with pytest.raises(DeviceError):
+        late.run()
+
+
+def test_pinning(device):
+    """Memory is pinned where it lies, once; what is pinned already, or mostly not the array's, is left alone."""
+    page = np.ones(1 << 20, "u1")
+    pin = device.pin(page[100:-100])
+    assert pin is not None
+    assert device.copies_async(page[100:-100])
+    assert device.pin(page[200:300]) is None
+    assert device.pin(page[::3]) is None
+    device.unpin(pin)
+    assert not device.copies_async(page[100:-100])
+    assert device.pin(pinned(page)) is None
+    device.copy(cupy.zeros(1 << 20, "u1"), page, device.new_stream()).run()
+
+
+def test_large_counts(device):
+    """More than 2**31 elements of a byte are copied, in several launches."""
+    if cupy.cuda.runtime.memGetInfo()[0] < 12 << 30:
+        pytest.skip("needs 12 GiB of GPU memory")
+    n = (1 << 31) + 1000
+    src, dst = cupy.zeros(2 * n, "u1"), cupy.zeros(n, "u1")
+    src[::1000] = 7
+    src[-2] = 9
+    cupy.cuda.Device().synchronize()
+    stream = device.new_stream()
+    device.copy(dst, src[::2], stream)
+    stream.synchronize()
+    assert int(dst[-1]) == 9
+    assert bool((dst[:-1] == src[:-2:2]).all())
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+def test_boxes_between_two_devices(reaches):
+    """Strided boxes go from one GPU to another, with and without access to its memory."""
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("needs two GPUs")
+    devices = [CudaDevice(0, 0), CudaDevice(1, 1)]
+    if reaches and not devices[0]._memory.reaches(1):
+        pytest.skip("needs two GPUs")  # that reach each other
+    for here, (dst, src, wanted) in zip(itertools.cycle((0, 1)), cases(40, 1 << 12), strict=False):
+        device = devices[here]
+        with cupy.cuda.Device(here):
+            to = cupy.asarray(dst.bytes)
+            cupy.cuda.Device().synchronize()
+        with cupy.cuda.Device(1 - here):
+            at = cupy.asarray(src.bytes)
+            cupy.cuda.Device().synchronize()
+        stream = device.new_stream()
+        with mock.patch.object(device._copies, "_reaches", lambda _, reaches=reaches: reaches):
+            assert device.copy(dst.device(to), src.device(at), stream) is None
+        stream.synchronize()
+        assert (to.get() == wanted).all()
+    for device in devices:
+        device.close()
+
+
+LOST = """
+import threading, cupy, numpy as np
+from offload.devices.cuda import CudaDevice
+from offload.errors import DeviceLostError
+bad = cupy.RawKernel('extern "C" __global__ void bad(float* x) { x[1ull << 40] = 1; }', "bad")
+device = CudaDevice(0, 0)
+stream = device.new_stream()
+far, page = cupy.zeros(64 << 20, "u1"), np.ones(64 << 20, "u1")
+device.copy(far, page, stream).run()
+copies = [device.copy(far, page, stream), device.copy(page, far, stream)]
+bad((1,), (1,), (far,))
+try:
+    cupy.cuda.Device().synchronize()
+except cupy.cuda.runtime.CUDARuntimeError:
+    pass
+said, ready = [], threading.Semaphore(0)
+for copy in copies:
+    copy.start(lambda error: (said.append(error), ready.release()))
+for copy in copies:
+    assert ready.acquire(timeout=20)
+assert [type(error) for error in said] == [DeviceLostError] * 2, said
+try:
+    copies[0].run()
+except DeviceLostError:
+    print("named")
+device.close()
+import os; os._exit(0)
+"""
+
+
+def test_a_lost_device_fails_staged_copies():
+    """After an illegal address staged copies fail with `DeviceLostError`, and nothing hangs."""
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.strip() == "named", done.stderr

@@ -1,0 +1,376 @@
+"""``offload bench gpu``: that it measures right results, with stand-ins for CuPy; its tables and verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import offload as omp
+from offload.bench.gpu import command, graph, graphs, latency, measuring, pipeline, rect, showing
+from offload.cli import main
+
+# -- stand-ins for the programs of benchmarks/: the same kernels and copies, by NumPy or on the simulated device -----
+
+
+class Stream:
+    """A stream that has nothing to do when it is asked."""
+
+    def synchronize(self):
+        """Return at once."""
+
+
+class Latch:
+    """Holds the stream of the task that calls `hold`."""
+
+    def __init__(self):
+        self.released = threading.Event()
+        self.release = self.released.set
+
+    def hold(self):
+        omp.current_stream().launch(self.released.wait)
+
+
+class Mark:
+    """Notes the time at which the stream of the task gets here."""
+
+    def __init__(self):
+        self.at_ns = [0]
+
+    def __call__(self, x):
+        omp.current_stream().launch(self.note)
+
+    def note(self):
+        self.at_ns[0] = time.perf_counter_ns()
+
+
+def bump(grid, block, args):
+    args[0][:] += 1
+
+
+def carry(grid, block, args):
+    args[1][:] = args[0] + 1
+
+
+def enqueue(arrays, streams, events_or_count):
+    """Bump the cells of a graph in turn; a graph of two cells copies from the one to the other."""
+    count = events_or_count if isinstance(events_or_count, int) else len(events_or_count)
+    for i in range(count):
+        if len(arrays) == 2:
+            carry((), (), (arrays[i % 2], arrays[1 - i % 2]))
+        else:
+            bump((), (), (arrays[i % len(arrays)],))
+
+
+def timed(enqueue, arrays, streams, events_or_count):
+    enqueue(arrays, streams, events_or_count)
+    return 2e-3, 1e-3
+
+
+TASKS = SimpleNamespace(
+    GRID=(1,),
+    BLOCK=(32,),
+    bump=bump,
+    carry=carry,
+    chain=enqueue,
+    chain_launches=enqueue,
+    WITH_EVENTS=dict.fromkeys(graphs.N_CELLS, enqueue),
+    LAUNCHES=dict.fromkeys(graphs.N_CELLS, enqueue),
+    timed=timed,
+    new_streams=lambda count: [Stream() for _ in range(count)],
+    new_events=lambda count: [None] * count,
+    captured=lambda shape, arrays, count: (arrays, count),
+    replay=lambda captured, stream: timed(enqueue, captured[0], [], captured[1]),
+    load=lambda arrays: None,
+    clock_offset_ns=lambda x: 0,
+    Latch=Latch,
+    Mark=Mark,
+    launch_and_wait=lambda x, stream: None,
+    copy_and_wait=lambda x, host, stream: None,
+    copy_then_call=lambda x, host, stream, call: call(),
+    cupyx=SimpleNamespace(empty_pinned=np.empty),
+    AcrossDevices=lambda arrays, count: lambda: 1e-3,
+)
+
+
+class AlongY:
+    """A library's transform: enqueued on the stream of the task, done later."""
+
+    def __init__(self, piece):
+        self.shape = piece.shape
+
+    def __call__(self, source, result):
+        assert source.shape == result.shape == self.shape
+        omp.current_stream().launch(self.run, source.unwrap(), result.unwrap())
+
+    def run(self, source, result):
+        result[...] = np.fft.fft(source, axis=1)
+
+
+class Pipeline:
+    """The pipeline by hand."""
+
+    def __init__(self, shape):
+        self.shape = shape
+
+    def __call__(self, pieces):
+        for source, result in pieces:
+            result[...] = np.fft.fft(source, axis=1)
+        return 1e-3
+
+
+PIPELINE = SimpleNamespace(
+    AlongY=AlongY, Pipeline=Pipeline, Link=lambda source, result, indices: lambda: 1e-3, empty_pinned=np.empty
+)
+COPIES = SimpleNamespace(
+    empty_pinned=np.empty,
+    enable_access=lambda devices: None,
+    stream_on=lambda array: None,
+    contiguous=None,
+    rows=None,
+    timed=lambda copy, dst, src, stream, times: 1e9,
+)
+PROGRAMS = {"tasks_cupy": TASKS, "pipeline_cupy": PIPELINE, "copies_cupy": COPIES}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """All sections on simulated devices, with little to do."""
+    monkeypatch.setattr(command, "load_benchmark", PROGRAMS.__getitem__)
+    monkeypatch.setattr(command, "_ALL", "sim:2")
+    monkeypatch.setattr(command, "_ONE", "sim")
+    monkeypatch.setattr(command, "_machine", lambda: {"GPUs": "none", "cores": "2"})
+    monkeypatch.setattr(graphs, "N_TASKS", 20)
+    monkeypatch.setattr(latency, "_N_HELD", 10)
+    monkeypatch.setattr(latency, "_N_CALLS", 3)
+    monkeypatch.setattr(latency, "_N_SUCCESSORS", 2)
+    monkeypatch.setattr(latency, "_N_LAUNCHES", 2)
+    monkeypatch.setattr(pipeline, "SHAPE", (8, 16, 512))
+    monkeypatch.setattr(
+        pipeline, "LAYOUTS", dict(zip(pipeline.LAYOUTS, (pipeline.Layout(1, 512), *_PENCILS), strict=True))
+    )
+    monkeypatch.setattr("offload.bench.gpu.peers._NBYTES", 1 << 18)
+    monkeypatch.setattr(rect, "NBYTES", 1 << 18)
+    monkeypatch.setattr(rect, "_PAGEABLE_NBYTES", 1 << 17)
+    monkeypatch.setattr(rect, "_DEVICE_ROWS", (64, 4096))
+    monkeypatch.setattr(rect, "_PINNED_ROWS", (64, 4096))
+    monkeypatch.setattr(rect, "_PAGEABLE_ROWS", (256,))
+
+
+_PENCILS = (pipeline.Layout(4, 256), pipeline.Layout(8, 128))
+
+
+# -- the command -----------------------------------------------------------------------------------------------
+
+
+def test_without_a_gpu_it_refuses_in_one_line():
+    """Where CuPy sees no GPU, or is not installed, one line says so."""
+    code = "from offload.cli import main; raise SystemExit(main(['bench', 'gpu']))"
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("offload: error:")
+    assert "CUDA" in line
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["--repeat", "0"], "--repeat"),
+        (["--section", "tasks", "chains"], "chains"),
+        (["--json", "--markdown"], "--json"),
+    ],
+)
+def test_mistakes_in_options(capsys, argv, told):
+    """What cannot be measured is an error that names the option, before a device is looked for."""
+    assert main(["bench", "gpu", *argv]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_disabled_devices_are_told(small, monkeypatch, capsys):
+    """Where the environment disables devices, there is nothing to measure."""
+    monkeypatch.setenv("OMP_TARGET_OFFLOAD", "disabled")
+    assert main(["bench", "gpu"]) == 2
+    assert "OMP_TARGET_OFFLOAD" in capsys.readouterr().err
+
+
+def test_sections_have_every_sample(small, capsys):
+    """Every section has its tables with a sample for each turn, and its promises; JSON has all of it."""
+    assert main(["bench", "gpu", "--json", "--repeat", "2"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert list(figures["sections"]) == ["tasks", "rect", "pipeline", "graph", "peers"]
+    assert figures["seconds"].keys() == figures["sections"].keys()
+    for section in figures["sections"].values():
+        assert section["tables"]
+        assert not section["skipped"]
+        for key, table in section["tables"].items():
+            wanted = 2 * latency._N_SUCCESSORS if key == "successors" else 2
+            for row in table["rows"].values():
+                assert row
+                for samples in row.values():
+                    assert len(samples) == wanted
+                    assert all(math.isfinite(one) and one > 0 for one in samples)
+    assert len(figures["targets"]) == 3 + 3 + 5 + 1 + 1
+    for target in figures["targets"]:
+        assert target["met"] == (
+            target["figure"] >= target["limit"] if target["at_least"] else target["figure"] <= target["limit"]
+        )
+
+
+@pytest.mark.parametrize("option", [[], ["--markdown"]])
+def test_tables_for_people(small, capsys, option):
+    """Without JSON it prints the tables of the sections asked for, and the targets."""
+    assert main(["bench", "gpu", "--repeat", "1", "--section", "graph", "--section", "rect", *option]) == 0
+    shown = capsys.readouterr().out
+    for words in ("taskgraph", "ping-pong", "Inside of the device", "cudaMemcpy2DAsync", "Targets"):
+        assert words in shown
+    assert "Host successor" not in shown
+
+
+def test_one_gpu_has_no_peers(small, monkeypatch, capsys):
+    """With one GPU the section that takes two says so, in every form of output."""
+    monkeypatch.setattr(command, "_ALL", "sim")
+    for option in ([], ["--markdown"], ["--json"]):
+        assert main(["bench", "gpu", "--section", "peers", *option]) == 0
+        assert "there is one GPU" in capsys.readouterr().out
+
+
+# -- a wrong result is no figure -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", graphs.N_CELLS)
+@pytest.mark.parametrize("form", graphs.FORMS.values())
+def test_a_lost_kernel_is_noticed(shape, form, monkeypatch):
+    """A graph in which one body does nothing is not timed."""
+    monkeypatch.setattr(graphs, "N_TASKS", 70)
+    calls = []
+
+    def forgetful(kernel):
+        def launch(grid, block, args):
+            calls.append(kernel)
+            if len(calls) != 35:
+                kernel(grid, block, args)
+
+        return launch
+
+    peer = SimpleNamespace(GRID=(), BLOCK=(), bump=forgetful(bump), carry=forgetful(carry))
+    with omp.Runtime("sim", check=True):
+        arrays = graphs.host_arrays(shape)
+        run = partial(graphs.timed_on, form, shape, graphs.make_bodies(peer), arrays)
+        with pytest.raises(omp.InternalError, match="a graph"):
+            graphs.check(run, shape, arrays, "a graph")
+
+
+def test_a_replay_counts_every_kernel(small):
+    """The graphs of the section `graph` run each kernel at each call, also where arrays are mapped."""
+    with omp.Runtime("sim", check=True):
+        runs = graph._measure_shape("64 chains", TASKS, 1)
+    assert set(runs) == {graph.CAPTURED, graph.REPLAY, graph.MAPPED, graph.ON_STREAMS, graph.EAGER}
+
+
+@pytest.mark.parametrize("form", pipeline.FORMS)
+@pytest.mark.parametrize("layout", _PENCILS)
+def test_forms_of_the_pipeline_transform_everything(form, layout):
+    """On one and two devices each form gives NumPy's transform, and leaves nothing on the devices."""
+    for devices in ((0,), (0, 1)):
+        with omp.Runtime("sim:2", check=True):
+            field = pipeline.make_field(np.empty, (8, 16, 512))
+            pieces = field.pieces(layout)
+            forms = pipeline.Forms(PIPELINE, pieces[0][0].shape, devices)
+            assert forms.run(form, pieces) > 0
+            forms.close()
+        expected = np.fft.fft(field.source, axis=1)
+        assert abs(field.result - expected).max() < 1e-4 * abs(expected).max()
+
+
+def test_a_wrong_transform_is_noticed():
+    """A pipeline that leaves out a piece is not timed."""
+    field = pipeline.make_field(np.empty, (8, 16, 512))
+    pieces = field.pieces(_PENCILS[1])
+    hand = Pipeline(None)
+    field.check(lambda: hand(pieces), "all")
+    with pytest.raises(omp.InternalError, match="one is missing"):
+        field.check(lambda: hand(pieces[:-1]), "one is missing")
+
+
+# -- geometry, figures, tables -----------------------------------------------------------------------------------
+
+
+def test_pieces_follow_the_addresses():
+    """Pieces cover the field once, those of one group of planes before those of the next."""
+    boxes = pipeline.Layout(2, 4).boxes((6, 3, 8))
+    seen = np.zeros((6, 3, 8), int)
+    for box in boxes:
+        seen[box] += 1
+    assert (seen == 1).all()
+    assert [(z.start, x.start) for z, _, x in boxes] == [(z, x) for z in (0, 2, 4) for x in (0, 4)]
+
+
+@pytest.mark.parametrize("shape", list(rect.shapes(1 << 12, 64)))
+def test_boxes_do_not_run_together(shape):
+    """Rows lie two apart, and planes further than their rows."""
+    flat = np.zeros(1 << 14, np.uint8)
+    box = rect.strided(flat, shape)
+    assert box.shape == shape
+    assert box.strides[-2:] == (128, 1)
+    if len(shape) == 3:
+        assert box.strides[0] > shape[1] * 128
+    between = rect._between(box)
+    between[...] = 1
+    assert not box.any()
+
+
+@pytest.mark.parametrize(("nbytes", "text"), [(64, "64 B"), (1 << 10, "1 KB"), (65536, "64 KB"), (1 << 20, "1 MB")])
+def test_sizes(nbytes, text):
+    """Sizes are in powers of 1024."""
+    assert rect.size(nbytes) == text
+
+
+def test_the_worst_median_decides():
+    """A promise is judged by the median that is worst, on the side that the promise has."""
+    figures = {"good": [1.0, 9.0, 1.0], "bad": [2.0, 2.0, 2.0], "none": []}
+    most = measuring.promise("at most", figures, 1.5)
+    assert (most["where"], most["figure"], most["met"]) == ("bad", 2.0, False)
+    least = measuring.promise("at least", figures, 1.0, at_least=True)
+    assert (least["where"], least["figure"], least["met"]) == ("good", 1.0, True)
+
+
+def test_turns_are_compared_with_each_other():
+    """Ratios are of runs in the same turn, and the warming turn is left out."""
+    turns = iter(range(10))
+    runs = measuring.alternate({"one": lambda: next(turns), "other": lambda: next(turns)}, 2)
+    assert runs == {"one": [2, 4], "other": [3, 5]}
+    assert measuring.pairwise([2.0, 4.0], [1.0, 8.0]) == [2.0, 0.5]
+    assert measuring.best({"a": [3.0, 1.0, 3.0], "b": [2.0, 2.0, 9.0]}, ["a", "b"]) == "b"
+
+
+def test_markdown():
+    """A table has the medians with what is lowest and highest; a column that a row lacks stays empty."""
+    table = {"title": "Things, µs", "rows": {"one": {"a": [1.0, 2.0, 4.0]}, "two": {"b": [1234.0]}}, "note": "Note."}
+    target = measuring.promise("things", {"one": [2.0]}, 3)
+    figures = {
+        "machine": {"GPUs": "1 x GPU", "cores": "2"},
+        "repeat": 3,
+        "sections": {"x": {"tables": {"t": table}, "skipped": ""}, "y": {"tables": {}, "skipped": "why not"}},
+        "targets": [target],
+    }
+    assert showing.markdown(figures) == (
+        "GPUs 1 x GPU, cores 2.\n\n"
+        "Things, µs; medians of 3 turns (lowest to highest):\n\n"
+        "|  | a | b |\n|---|---|---|\n| one | 2 (1 to 4) |  |\n| two |  | 1,234 (1,234 to 1,234) |\n\n"
+        "Note.\n\n"
+        "Targets, and the worst median:\n\n"
+        "|  | target | figure | where |\n|---|---|---|---|\n| things | ≤ 3 | 2 | met: one |\n\n"
+        "`y`: why not.\n"
+    )
