@@ -202,26 +202,34 @@ def calls(box: Box) -> Iterator[Call]:
     A 2-D copy needs rows that do not overlap, in ascending order on both sides; a 3-D copy also planes that are
     a whole number of rows apart. Any two axes will do.
     """
-    dims, row = box.dims, box.row_nbytes
-    rows = [i for i, dim in enumerate(dims) if all(row <= stride <= _MAX_PITCH for stride in dim[1:])]
-    pairs = [(i, j) for i in range(len(dims)) for j in rows if i != j and _is_plane(dims[i], dims[j])]
-    inner: tuple[int, ...] = ()
-    if pairs:
-        inner = max(pairs, key=lambda pair: (dims[pair[0]][0] * dims[pair[1]][0], pair[1]))
-    if rows and (not pairs or max(dims[i][0] for i in rows) > dims[inner[0]][0] * dims[inner[1]][0]):
-        inner = (max(rows, key=lambda i: (dims[i][0], i)),)
-    planes, dst_plane, src_plane = dims[inner[0]] if len(inner) > 1 else (1, 0, 0)
-    count, dst_pitch, src_pitch = dims[inner[-1]] if inner else (1, row, row)
+    row, inner = box.row_nbytes, _native_axes(box)
+    planes, dst_plane, src_plane = box.dims[inner[0]] if len(inner) > 1 else (1, 0, 0)
+    count, dst_pitch, src_pitch = box.dims[inner[-1]] if inner else (1, row, row)
     dst_height = dst_plane // dst_pitch if planes > 1 else count
     src_height = src_plane // src_pitch if planes > 1 else count
-    for dst, src in _offsets(box, [dim for i, dim in enumerate(dims) if i not in inner]):
+    for dst, src in _offsets(box, tuple([dim for i, dim in enumerate(box.dims) if i not in inner])):
         yield Call(dst, src, row, count, planes, dst_pitch, src_pitch, dst_height, src_height)
 
 
 def n_calls(box: Box) -> int:
     """Return the number of `calls`."""
-    first = next(calls(box))
-    return prod([dim[0] for dim in box.dims]) // (first.rows * first.planes)
+    inner = _native_axes(box)
+    return prod([dim[0] for i, dim in enumerate(box.dims) if i not in inner])
+
+
+def _native_axes(box: Box) -> tuple[int, ...]:
+    """Return the axes that go into one copy of the driver: of planes and rows, of rows, or none."""
+    dims, row = box.dims, box.row_nbytes
+    rows = [i for i, (_, dst, src) in enumerate(dims) if row <= dst <= _MAX_PITCH and row <= src <= _MAX_PITCH]
+    if not rows:
+        return ()
+    best: tuple[int, ...] = (max(rows, key=lambda i: dims[i][0]),)
+    most = dims[best[0]][0]
+    for j in rows:
+        for i in range(len(dims)):
+            if i != j and dims[i][0] * dims[j][0] > most and _is_plane(dims[i], dims[j]):
+                best, most = (i, j), dims[i][0] * dims[j][0]
+    return best
 
 
 def chunks(box: Box, limit_nbytes: int) -> Iterator[Box]:
@@ -327,26 +335,24 @@ def choose(box: Box, *, to_host: bool) -> Method:
         return Method.CALLS
     side = 1 if to_host else 2
     nbytes, (run, pitch) = box.nbytes, run_of(box, side)
-    seconds = {
-        Method.CALLS: n * _CALL_S + nbytes / _rate(_CALLS_RATES[to_host], box.row_nbytes),
-        # A kernel takes part of the device from others, for as long as it runs: it has to be worth it.
-        Method.MAPPED: 1.1 * (_LAUNCH_S + nbytes / _mapped_rate(run, pitch, to_host=to_host)),
-    }
+    # A kernel takes part of the device from others for as long as it runs, which has to be worth it.
+    calls_s = n * _CALL_S + nbytes / _rate(_CALLS_RATES[to_host], box.row_nbytes)
+    mapped_s = _LAUNCH_S + 1.1 * nbytes / _mapped_rate(run, pitch, to_host=to_host)
+    method, least_s = (Method.MAPPED, mapped_s) if mapped_s < calls_s else (Method.CALLS, calls_s)
     hull_nbytes = hull(box, side)[1]
-    if hull_nbytes == nbytes or not to_host:  # what lies between is not to be written
-        seconds[Method.PACKED] = 1.02 * (2 * _LAUNCH_S + hull_nbytes / _LINK_RATE)
-    return min(seconds, key=seconds.__getitem__)
+    is_possible = hull_nbytes == nbytes or not to_host  # else what lies between would be written
+    return Method.PACKED if is_possible and 2 * _LAUNCH_S + hull_nbytes / _PACKED_RATE < least_s else method
 
 
 # Measured on an H200 with PCIe 5.0 x16 (CUDA 13.0): bytes a second for rows of so many bytes, half of the pitch.
-_LINK_RATE = 54e9
+_PACKED_RATE = 50e9
 _CALLS_RATES = (
-    {8: 4.2e9, 16: 9.5e9, 32: 21e9, 64: 37e9, 128: 49e9, 256: 54e9},  # to the device
-    {8: 6.2e9, 16: 12e9, 32: 19.7e9, 64: 43.6e9, 128: 51.5e9, 256: 54.5e9},  # to the host
+    {8: 4.2e9, 16: 10.2e9, 32: 20.8e9, 64: 35e9, 128: 49.5e9, 256: 54.5e9},  # to the device
+    {8: 6.3e9, 16: 12.3e9, 32: 18.7e9, 64: 44e9, 128: 51.5e9, 256: 54.8e9},  # to the host
 )
 _MAPPED_RATES = (
-    {32: 28e9, 64: 39e9, 128: 50e9},
-    {8: 4e9, 16: 8e9, 32: 18.4e9, 64: 45e9, 128: 52e9},
+    {32: 27.8e9, 64: 31.5e9, 128: 48e9, 256: 49.5e9},
+    {8: 3.9e9, 16: 7.8e9, 32: 18e9, 64: 42e9, 128: 50e9},
 )
 _CALL_S = 4e-6
 _LAUNCH_S = 8e-6
@@ -405,11 +411,11 @@ def _is_plane(outer: tuple[int, int, int], inner: tuple[int, int, int]) -> bool:
     )
 
 
-def _offsets(
-    box: Box, dims: tuple[tuple[int, int, int], ...] | list[tuple[int, int, int]]
-) -> Iterator[tuple[int, int]]:
+def _offsets(box: Box, dims: tuple[tuple[int, int, int], ...]) -> Iterator[tuple[int, int]]:
     """Yield the offsets of both sides for every index of some axes, in order."""
-    dims = tuple(dims)
+    if not dims:
+        yield box.dst_offset_nbytes, box.src_offset_nbytes
+        return
     for index in itertools.product(*[range(dim[0]) for dim in dims]):
         dst, src = box.dst_offset_nbytes, box.src_offset_nbytes
         for i, dim in zip(index, dims, strict=True):
