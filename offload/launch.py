@@ -12,6 +12,7 @@ removed mappings go back when the task that removed them is complete, so that no
 from __future__ import annotations
 
 import gc
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from offload.tasks.region import Frame, Site
     from offload.tasks.scope import Scope
 
+PER_THREAD_STREAM = 2
+"""A handle that stands for another stream in each thread: CUDA's ``cudaStreamPerThread``."""
+
 _RETRIES = 16
 """Launches to try again when a task ends: few, or a thousand that wait for memory would be tried a million times."""
 
@@ -45,13 +49,15 @@ class DevicePlace(DataEnvironment):
         self.in_flight: set[DeviceTask] = set()
         self.ended = 0  # launches that have ended, well or not: what a failed launch compares
         self._put_off: deque[DeviceTask] = deque()
-        self._adopted: WeakValueDictionary[int, Lane] = WeakValueDictionary()
+        self._adopted: WeakValueDictionary[Any, Lane] = WeakValueDictionary()
 
     # -- lanes and life ------------------------------------------------------------------------------
     def lane_of(self, stream: Any) -> Lane:
         """Return the lane of a stream of the device, which may be a user's own."""
         native = self.device.adopt(stream)
         key = getattr(native, "ptr", id(native))
+        if key == PER_THREAD_STREAM:
+            key = key, threading.get_ident()
         with self._lock:
             lane = self._adopted.get(key)
             if lane is None:
@@ -66,6 +72,8 @@ class DevicePlace(DataEnvironment):
         self.device.close()
         self.forget()
         self._adopted.clear()
+        self.pool.close()
+        self.user_pool.close()
 
     # -- launches that wait for something ------------------------------------------------------------
     def put_off(self, task: DeviceTask) -> bool:

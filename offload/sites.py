@@ -16,6 +16,7 @@ _FRONT = frozenset(
         "offload.awaiting",
         "offload.copying",
         "offload.directives",
+        "offload.interop",
         "offload.memory",
         "offload.synchronization",
         "offload.taskgraph",

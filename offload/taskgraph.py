@@ -381,7 +381,8 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     Not captured are host tasks and events, copies of pageable memory, a region that leaves mappings or ends those of
     others, and bodies that wait for the device, read from it, or call what CuPy does not capture (cuBLAS, cuSOLVER,
     cuRAND). Such a region is replayed task by task; ``records`` of the function says why. A body may have run once more
-    by then.
+    by then. While a region is captured, CUDA lets no other thread synchronise the whole device: that fails there, and
+    the capture is made at the next replay.
 
     *Blocks*, without ``nogroup``, until the tasks of the call are complete; the waiting thread may run some.
     *Costs* a replay 1 to 2 µs a task, a recording some 50. A record keeps the arguments of the call and of its tasks

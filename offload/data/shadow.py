@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 
 
 class NotCapturableError(Exception):
-    """Why a region cannot be repeated as it was carried out; said to users, not raised to them."""
+    """Why a region cannot be repeated as it was carried out; said to users, not raised to them.
+
+    Attributes
+    ----------
+    is_passing : bool
+        Whether another try is worth it.
+    """
+
+    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
 
 
 @dataclass(slots=True, eq=False)
@@ -133,10 +143,7 @@ class ShadowTable(PresentTable):
         return plan
 
     def reenter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
-        """Return None, so that every entry of a construct goes through `enter`."""
-
-    def recount(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
-        """Return None, so that every exit goes through `exit`."""
+        """Return None, so that every construct goes through `enter` and `exit`."""
 
     def exit(
         self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC, *, ends_region: bool = False

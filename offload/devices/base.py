@@ -86,6 +86,9 @@ class GraphCapture(Protocol):
     def cancel(self) -> None:
         """End the capture without a graph. Idempotent, and allowed after `end` has raised."""
 
+    def was_disturbed(self, error: Exception) -> bool:
+        """Tell by the first error whether what another thread did has ended the capture."""
+
 
 class StagedCopy(Protocol):
     """A copy that a stream alone cannot carry out, such as one of pageable memory on CUDA: threads of the device do."""

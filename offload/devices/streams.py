@@ -86,7 +86,8 @@ class Lane:
                     latest[lane] = point
         for lane, point in latest.items():
             self.device.wait_event(self.stream, point.event)
-            self._waited[lane] = point.sequence
+            if lane.pool is not None:  # a user's stream is not kept, and its handle may come to stand for another
+                self._waited[lane] = point.sequence
 
     def __repr__(self) -> str:
         return f"<Lane {self.number} of {self.device.name}>"
@@ -144,6 +145,13 @@ class StreamPool:
                 return self._idle[-1]
             self._idle.rotate(-1)
             return self._idle[-1]
+
+    def close(self) -> None:
+        """Let the streams go, also where somebody keeps a lane."""
+        for lane in self.lanes:
+            lane.stream = None
+        self._idle.clear()
+        self.lanes.clear()
 
     def _new(self) -> Lane:
         lane = Lane(self._device, self._device.new_stream(), len(self.lanes), self)

@@ -17,8 +17,10 @@ for everything makes the gate *hurry*: then each busy lane has its callback. An 
 *watched*; a callback at the tail comes late for one far ahead of it, so while one is not the item right before its
 lane's callback, the completer asks every 100 µs.
 
-CUDA makes no callback after an error. With any callback outstanding the completer's wait ends after 50 ms
-at the latest; the events of a failed device then raise, and every item of it fails.
+A callback is not all that the completer relies on while somebody waits. The driver's thread for them sleeps
+through a long copy or kernel, and was seen to wake up to 0.8 ms late; and after an error CUDA makes no callback
+at all. So the completer then also looks by itself, every 250 µs; the events of a failed device raise, and every item of
+it fails.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from offload.events.wakeup import Wakeup
 
-_ERROR_CHECK_S = 0.05
+_COVERED_S = 250e-6
 _WATCH_S = 100e-6
 _CLOSE_S = 5.0
 """How long closing waits for events that no task waits for: every task is complete by then."""
@@ -134,6 +136,7 @@ class Gate:
             self._wakeup.post()
 
     def _complete(self) -> None:
+        self._wakeup.sharpen()
         while True:
             self._wakeup.wait(self._patience_s())
             if self._look():
@@ -187,14 +190,13 @@ class Gate:
 
     def _patience_s(self) -> float | None:
         with self._lock:
-            if self._watched:
-                if not self._watched.issubset(self._armed.values()):
-                    return _WATCH_S
+            if self._watched and not self._watched.issubset(self._armed.values()):
+                return _WATCH_S
             if not self._lanes:
                 self._idle_looks += 1
                 self._sleeps = self._idle_looks > _IDLE_LOOKS
                 return None if self._sleeps else _IDLE_S
-            return _ERROR_CHECK_S if self._hurried or self._watched else _IDLE_S
+            return _COVERED_S if self._hurried or self._watched else _IDLE_S
 
     def close(self) -> list[str]:
         """Let the completer end once every item has passed, and wait for it, but not for ever.
@@ -220,18 +222,21 @@ class Gate:
 
 
 def _count_passed(has_passed: Callable[[Any], bool], points: deque[Point]) -> int:
-    """Return how many of the first points have passed, or somewhat less: few questions, which other threads wait for.
-
-    A lane is mostly as far as its last points or not at all, so these are asked first.
-    """
-    if not has_passed(points[0].event):
-        return 0
-    behind = 1
-    while behind < len(points):
-        if has_passed(points[-behind].event):
-            return len(points) - behind + 1
-        behind *= 2
-    return 1
+    """Return how many of the first points have passed, by few questions: all, or else by doubling and halving."""
+    if has_passed(points[-1].event):
+        return len(points)
+    step, passed = 1, 0
+    while passed + step < len(points) and has_passed(points[passed + step - 1].event):
+        passed += step
+        step *= 2
+    behind = min(passed + step, len(points))  # that many have not all passed
+    while passed + 1 < behind:
+        middle = (passed + behind) // 2
+        if has_passed(points[middle - 1].event):
+            passed = middle
+        else:
+            behind = middle
+    return passed
 
 
 def _had_passed(has_passed: Callable[[Any], bool], point: Point) -> bool:

@@ -76,9 +76,9 @@ def d(request, runtime):
     del request.node.funcargs["d"]  # the runtime looks for memory that is left
 
 
-@omp.target(nowait=True, depend=[inout("d")])
 def add_one(d):
-    d += 1
+    """Generate a region that adds 1 to ``d``."""
+    return omp.target(nowait=True, depend=[inout(d)])(lambda d: d.__iadd__(1) is None)(d)
 
 
 def host_array(value=-1.0):

@@ -595,6 +595,59 @@ def test_threads_that_replay_and_others_that_compute(gpu, axpy):
     assert (shared == 10 * 46).all()
 
 
+def test_a_capture_that_another_thread_ends_is_tried_again(gpu):
+    """Who synchronises the whole device ends a capture; that replay is carried out on streams, the next captures."""
+    y = np.zeros(N)
+    n_refused = 0
+
+    def synchronise():
+        nonlocal n_refused
+        try:
+            cupy.cuda.Device().synchronize()
+        except cupy.cuda.runtime.CUDARuntimeError:
+            n_refused += 1
+
+    @omp.target(nowait=True)
+    def body(y):
+        if not n_refused:
+            thread = threading.Thread(target=synchronise)
+            thread.start()
+            thread.join()
+        y += 1
+
+    region = omp.taskgraph(lambda y: body(y))  # noqa: PLW0108  # a region with a task
+    with omp.target_data(map=[tofrom(y)]):
+        captured = []
+        for _ in range(4):
+            region(y)
+            captured += [record.is_captured for record in region.records]
+    assert n_refused == 1
+    assert captured == [False, False, True, True]
+    assert (y == 4).all()
+
+
+def test_the_runtime_synchronises_no_device_under_capture(gpu):
+    """A thread that synchronises a device object waits for a capture to end."""
+    y = np.zeros(N)
+    threads = []
+
+    @omp.target(nowait=True)
+    def body(y):
+        threads.append(threading.Thread(target=omp.device(0).synchronize))
+        threads[-1].start()
+        y += 1
+
+    region = omp.taskgraph(lambda y: body(y))  # noqa: PLW0108  # a region with a task
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(3):
+            region(y)
+        for thread in threads:
+            thread.join()
+        assert region.records[0].is_captured
+        assert len(threads) == 2
+    assert (y == 3).all()
+
+
 def test_a_graph_outlives_its_record_while_in_flight(gpu, latch, axpy):
     """A record may be reset while its graph is at work."""
     x, y = pinned(np.ones(N)), np.zeros(N)

@@ -118,6 +118,22 @@ def test_tasks_that_are_kept_keep_no_events(gpu, ledger):
     assert cupy.get_default_memory_pool().used_bytes() < mark.used_nbytes + n_bytes
 
 
+def test_arrays_in_one_cycle_with_their_runtime(ledger):
+    """Memory goes back in whichever order the garbage collector finalises arrays, runtime and what allocates."""
+    mark = ledger.mark()
+
+    def run():
+        with omp.Runtime("cuda:0", check=True) as runtime:
+            blocks = [omp.target_alloc(1000 * k) for k in range(1, 9)]
+            for block in blocks:
+                omp.target_free(block)
+        cycle = [runtime, blocks]
+        cycle.append(cycle)
+
+    run()
+    assert ledger.left_since(mark) == []
+
+
 def test_streams_that_come_and_go(gpu, ledger):
     """A runtime forgets a caller's stream that nobody else refers to, though tasks have waited for what it held."""
     mark = ledger.mark()

@@ -52,7 +52,7 @@ def test_a_host_successor_of_an_early_kernel(gpu, latch):
 
 
 def test_how_soon_a_host_successor_begins(gpu, latch, record_property):
-    """It begins 0.2 ms after its predecessor, though more work follows there; the test allows ten times that."""
+    """It begins some tenths of a millisecond after its predecessor, though more work follows; the test allows 2 ms."""
     d = device_array(np.zeros(8))
     took_s = []
     opened = threading.Event()

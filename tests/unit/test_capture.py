@@ -212,9 +212,13 @@ class GraphCapture:
         del self.device.calls[self.first :]
         return Graph(self.device, calls)
 
+    def was_disturbed(self, error):
+        return "disturbed" in str(error)
+
     def cancel(self):
         if self in self.device.capturing:
             self.device.capturing.remove(self)
+            del self.device.calls[self.first :]
 
 
 class GraphDevice(NullDevice):
@@ -479,6 +483,22 @@ def test_a_device_that_makes_no_graph(device, y):
             region(y)
     assert "something was not permitted" in region.records[0].why_not
     assert not device.capturing
+
+
+def test_a_disturbed_capture_is_tried_again(device, y):
+    """A capture that another thread has ended is tried again at the next replay, a few times."""
+    device.refuses = "disturbed"
+    regions = [omp.taskgraph(lambda y: kernel("a", y)) for _ in range(2)]
+    with omp.target_data(map=[tofrom(y)]):
+        for region, n_disturbed in zip(regions, (2, 4), strict=True):
+            device.refuses = "disturbed"
+            for n in range(1, 6):
+                if n == n_disturbed + 2:
+                    device.refuses = ""
+                region(y)
+        assert [region.records[0].is_captured for region in regions] == [True, False]
+        assert "disturbed" in regions[1].records[0].why_not
+    assert kernels(device.calls) == ["a"] * (3 + 5)
 
 
 def test_an_interrupt_ends_the_capture(device, y):

@@ -224,7 +224,7 @@ def neighbours(peer: ModuleType, repeat: int) -> Section:
     }
     for name, (neighbour, interval_s) in situations.items():
         calls = {one: partial(_beside, neighbour, interval_s, call) for one, call in contestants.items()}
-        table.rows[name] = alternate(calls, min(repeat, 3))
+        table.rows[name] = alternate(calls, repeat)
     omp.taskwait()
     omp.target_free(x)
     return Section({"neighbours": table})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
 _NOT_READY = 600  # cudaErrorNotReady
 _PAGEABLE_MEMORY_ACCESS = 88  # cudaDevAttrPageableMemoryAccess
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+_LAST_DEFAULT_STREAM = 2
+"""Handles up to this one stand for a default stream of the current device: 0, cudaStreamLegacy, cudaStreamPerThread."""
+
+
+def _current_device() -> int:
+    return int(cuda.getDevice())
 
 
 def device_count() -> int:
@@ -63,6 +72,7 @@ class CudaDevice:
         self.index = index
         self.space: object = ("cuda", index)
         self._device = cupy.cuda.Device(index)
+        self.capturing = threading.RLock()  # a device cannot be synchronised meanwhile
         self._events = EventPool(index)
         self.name = f"cuda:{index} ({cuda.getDeviceProperties(index)['name'].decode()})"
         self._memory = DeviceMemory(index)
@@ -84,28 +94,44 @@ class CudaDevice:
 
     def owns_stream(self, stream: object) -> bool:
         """Tell whether ``stream`` is a stream of this device: CuPy's, or anything with ``__cuda_stream__``."""
-        if not hasattr(stream, "__cuda_stream__"):
+        if isinstance(stream, cupy.cuda.stream._BaseStream):  # noqa: SLF001  # the base of all of CuPy's streams
+            index = stream.device_id
+            return index == self.index if index >= 0 else _current_device() == self.index
+        described = getattr(stream, "__cuda_stream__", None)
+        if described is None or isinstance(stream, type):
             return False
-        index = getattr(stream, "device_id", self.index)
-        return index in (self.index, -1)
+        try:
+            version, handle = described()
+        except Exception:  # noqa: BLE001  # whatever another library's object does, it is no stream
+            return False
+        return type(version) is int and type(handle) is int and getattr(stream, "device_id", self.index) == self.index
 
     def adopt(self, stream: Any) -> Any:
         """Return CuPy's view of a stream of this device."""
-        if isinstance(stream, cupy.cuda.stream._BaseStream):  # noqa: SLF001  # the base of Stream and ExternalStream
+        if isinstance(stream, cupy.cuda.stream._BaseStream):  # noqa: SLF001  # as above
             return stream
-        return cupy.cuda.ExternalStream(stream.__cuda_stream__()[1])
+        return cupy.cuda.Stream.from_external(stream)
 
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
+        ptr = stream.ptr
         try:
-            return self._events.record(stream.ptr)
+            if ptr > _LAST_DEFAULT_STREAM:
+                return self._events.record(ptr)
+            with self._on():
+                return self._events.record(ptr)
         except cuda.CUDARuntimeError as error:
             raise self._lost(error) from error
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Hold what is enqueued on ``stream`` from now on until ``event``, of any CUDA device, has passed."""
+        ptr = stream.ptr
         try:
-            cuda.streamWaitEvent(stream.ptr, event.ptr)
+            if ptr > _LAST_DEFAULT_STREAM:
+                cuda.streamWaitEvent(ptr, event.ptr)
+                return
+            with self._on():
+                cuda.streamWaitEvent(ptr, event.ptr)
         except cuda.CUDARuntimeError as error:
             raise self._lost(error) from error
 
@@ -260,7 +286,7 @@ class CudaDevice:
 
     def synchronize(self) -> None:
         """Block until every stream of the device is idle."""
-        with self._errors():
+        with self.capturing, self._errors():
             self._device.synchronize()
 
     def live_nbytes(self) -> int:

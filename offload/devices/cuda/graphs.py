@@ -1,8 +1,10 @@
 """CUDA graphs: work captured from streams by the thread that enqueues it.
 
 The capture is a relaxed one. CuPy's allocator may ask the driver for memory then, and what other threads do meanwhile
-(events that the completer queries, allocations, launches) neither breaks the capture nor becomes part of it. Only an
-event that was recorded inside must not be queried: that ends the capture.
+(events that the completer queries, allocations, launches) neither breaks the capture nor becomes part of it. Two things
+end it: to query an event that was recorded inside, and to synchronise the whole device, which fails on top. So a device
+is not synchronised by the runtime while it is captured. That of a program, or a library that does so (cuBLAS, for its
+first handle), has the capture tried again.
 
 What is allocated meanwhile belongs to the graph: its blocks are used again within the capture, in the order of their
 stream, and by nobody after it. They go back to the device without a wait when nobody refers to the graph, or to an
@@ -40,10 +42,11 @@ class CudaGraphCapture:
         self._device = device
         self._memory = _GraphMemory(device)
         self._streams: list[Any] = []
-        self._allocator = ExitStack()
+        self._entered = ExitStack()
 
     def begin(self, n_streams: int) -> list[Any]:
         """Capture what is enqueued on new streams from now on; see the contract."""
+        self._entered.enter_context(self._device.capturing)
         with self._errors():
             self._streams = [self._device.new_stream() for _ in range(n_streams)]
             origin = self._streams[0]
@@ -52,7 +55,7 @@ class CudaGraphCapture:
                 fork = self.record(origin)
                 for stream in self._streams[1:]:
                     stream.wait_event(fork)
-        self._allocator.enter_context(cupy.cuda.using_allocator(self._memory.alloc))
+        self._entered.enter_context(cupy.cuda.using_allocator(self._memory.alloc))
         return self._streams
 
     def record(self, stream: Any) -> Any:
@@ -66,7 +69,6 @@ class CudaGraphCapture:
 
     def end(self) -> CudaGraph:
         """End the capture and return the graph; see the contract."""
-        self._allocator.close()
         origin, *others = self._streams
         with self._errors(), self._device.using(origin):
             for stream in others:
@@ -77,15 +79,23 @@ class CudaGraphCapture:
             finally:
                 cuda.graphDestroy(address)
             plans = [node.plan for _, node in cupy.fft.config.get_plan_cache()]
+        self._entered.close()
         return CudaGraph(self._device, executable, self._memory, plans)
 
     def cancel(self) -> None:
         """End the capture, whatever state it is in, and forget what was captured."""
-        self._allocator.close()
         streams, self._streams = self._streams, []
         if streams:
             with suppress(RuntimeError):  # CUDA's: it was invalid, or branches of it are open
                 cuda.graphDestroy(cuda.streamEndCapture(streams[0].ptr))
+        self._entered.close()
+
+    def was_disturbed(self, error: Exception) -> bool:
+        """Tell by the first error whether what another thread did has ended the capture.
+
+        What is not permitted is an error of its own; later calls only say that the capture is invalid.
+        """
+        return isinstance(error, RuntimeError) and "invalidated" in str(error).lower()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
