@@ -322,8 +322,9 @@ class DataEnvironment:
             points: list[Any] = [*entry.users.values(), entry.last_write]
             self.table.discard(entry)
         for point in points:
-            if point is not None and point is not _COPYING:
-                point.event.synchronize()
+            event = None if point is None or point is _COPYING else point.event
+            if event is not None:
+                event.synchronize()
 
     def _associated(self, item: MapItem) -> Entry | None:
         entry = self.table.at(item.section)

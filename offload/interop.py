@@ -172,7 +172,9 @@ class Interop:
         if passage.point is None:
             _raise_end(task)
         else:
-            place.device.wait_event(lane.stream, passage.point.event)
+            event = passage.point.event
+            if event is not None:
+                place.device.wait_event(lane.stream, event)
 
     def _on_host(
         self, scope: Scope, frame: Frame, depend: tuple[Dependence, ...], site: Site, *, deferred: bool

@@ -447,15 +447,15 @@ class _Staging:
 
 
 def device_maker(
-    site: Site, label: str | None, place: DevicePlace, work: Any, priority: int = 0, *, once: bool = False
+    site: Site, label: str | None, place: DevicePlace, work: Any, priority: int = 0
 ) -> Callable[[Frame], DeviceTask]:
-    """Return what makes a task of a work: ``once``, or any number of times.
+    """Return what makes a task of a work, any number of times.
 
-    Then the work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
+    The work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
     """
 
     def make(frame: Frame) -> DeviceTask:
-        return DeviceTask.of(site, frame, place, work if once else work.again(), label, priority)
+        return DeviceTask.of(site, frame, place, work.again(), label, priority)
 
     return make
 

@@ -174,7 +174,7 @@ class Replay:
             except DeviceLostError:
                 has_passed = True  # in a way: nothing comes after it
             if has_passed:
-                self.runtime.gate._look()  # noqa: SLF001  # as the completer does
+                self.runtime.gate.look()  # as the completer does
                 return
             if perf_counter() > until_s:
                 return

@@ -132,6 +132,8 @@ class Runtime:
             can_cancel=settings.cancellation,
         )
         self.engine.hurry, self.engine.relax = self.gate.hurry, self.gate.relax
+        if uses_driver:
+            self.engine.look = self.gate.look
         current.note_open(self)
         if settings.display_env is not icv.DisplayEnv.NOTHING:
             sys.stderr.write(self.env_text(verbose=settings.display_env is icv.DisplayEnv.ALL))

@@ -158,7 +158,7 @@ class TargetFunction(DirectiveFunction):
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 runtime.defer(scope, frame, task, depend)
                 return task
-            make = device_maker(site, self._label, place, work, priority, once=frame.recorder is None)
+            make = device_maker(site, self._label, place, work, priority)
 
         encountered = runtime.encounter(scope, frame, make, depend, deferred=self._is_deferred)
         return encountered if self._is_deferred else encountered.value

@@ -30,10 +30,12 @@ POOL_LIMIT = 64
 
 
 class Point:
-    """A place in a lane: everything put there up to ``sequence``, at whose end ``event`` was recorded.
+    """A place in a lane: everything put there up to ``sequence``.
 
     Attributes
     ----------
+    event : object
+        What was recorded there; None once the gate has found that the lane has passed it.
     is_followed : bool
         Whether a task has been launched on the lane because of this point.
     item : object
@@ -85,7 +87,10 @@ class Lane:
                 if known is None or point.sequence > known.sequence:
                     latest[lane] = point
         for lane, point in latest.items():
-            self.device.wait_event(self.stream, point.event)
+            event = point.event
+            if event is None:
+                continue
+            self.device.wait_event(self.stream, event)
             if lane.pool is not None:  # a user's stream is not kept, and its handle may come to stand for another
                 self._waited[lane] = point.sequence
 

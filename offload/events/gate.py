@@ -54,10 +54,12 @@ class Item(Protocol):
 
 
 class Point(Protocol):
-    """A place on a lane, with the event recorded there.
+    """A place on a lane.
 
     Attributes
     ----------
+    event : object
+        What was recorded there; None once it has passed.
     item : Item or None
         What the gate tells that it has passed; None before and after.
     """
@@ -139,13 +141,13 @@ class Gate:
         self._wakeup.sharpen()
         while True:
             self._wakeup.wait(self._patience_s())
-            if self._look():
+            if self.look():
                 return
 
-    def _look(self) -> bool:
+    def look(self) -> bool:
         """Tell every item that has passed; return whether the gate is closed and nothing is left.
 
-        A method of its own, so that the thread keeps nothing alive while it waits.
+        The completer does so; so may a thread that waits, which then need not be woken.
         """
         passed: list[tuple[Item, BaseException | None]] = []
         with self._lock:
@@ -177,6 +179,8 @@ class Gate:
             failed = error is not None and not _had_passed(lane.device.passed, point)
             passed.append((point.item, error if failed else None))
             point.item = None
+            if not failed:
+                point.event = None  # others may record it anew, and nobody has to wait for it
             if watched:
                 watched.discard(point)
             if point is armed:

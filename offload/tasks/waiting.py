@@ -7,6 +7,7 @@ own steps (`offload.interrupts`).
 from __future__ import annotations
 
 import sys
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _FRAMES = 10
 """Python's frames from one wait to the next, with some to spare: its limit is told before a task is taken."""
+
+
+_ATTENDED_S = 200e-6
+"""How long a thread that waits looks for completions itself before it sleeps."""
 
 
 class Wait:
@@ -166,8 +171,23 @@ class Wait:
             return bool(self._engine.ready)
         return any(may_help_with(task, self._within) for task in self._engine.ready.copy())
 
+    def _attend(self, look: Callable[[], object]) -> bool:
+        """Look for completions for a moment; return whether the wait may go on: to be woken takes longer than that."""
+        engine = self._engine
+        until_s = perf_counter() + _ATTENDED_S
+        while len(engine.threads) <= len(engine.parked) + len(engine.nested) - self._helps:  # no worker runs a body
+            look()
+            if self._done() or engine.ready or self._shield.signs.is_struck:
+                return True
+            if perf_counter() > until_s:
+                return False
+            sleep(0)  # whoever needs the GIL gets it
+        return False
+
     def _park(self) -> None:
         engine = self._engine
+        if engine.look is not None and self._attend(engine.look):
+            return
         engine.hurry()
         try:
             while True:

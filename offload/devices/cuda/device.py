@@ -88,7 +88,7 @@ class CudaDevice:
     # -- streams ---------------------------------------------------------------------------------
     def new_stream(self) -> Any:
         """Make a stream that is not ordered with any other."""
-        with self._on():
+        with self._errors(), self._on():
             self._copies.load()
             return cupy.cuda.Stream(non_blocking=True)
 
@@ -319,7 +319,7 @@ class CudaDevice:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except cuda.CUDARuntimeError as error:
+        except (cuda.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
             raise self._lost(error) from error
 
     def _lost(self, error: BaseException) -> DeviceLostError:

@@ -45,16 +45,19 @@ class EventPool:
 
     def take_back(self, ptr: int) -> None:
         """Keep an event that nobody refers to any more."""
+        self._free.append(ptr)
         if self._is_closed:
-            _destroy(ptr)
-        else:
-            self._free.append(ptr)
+            self.close()
 
     def close(self) -> None:
         """Destroy the events; one that somebody refers to goes when nobody does."""
         self._is_closed = True
         while self._free:
-            _destroy(self._free.pop())
+            try:
+                ptr = self._free.pop()
+            except IndexError:  # another thread has taken the last
+                return
+            _destroy(ptr)
 
 
 class PooledEvent:

@@ -146,6 +146,7 @@ class DriverPool:
             self.handle = cuda.memPoolCreate(cuda.MemPoolProps(_PINNED, _NO_HANDLE, _ON_DEVICE, index))
         cuda.memPoolSetAttribute(self.handle, cuda.cudaMemPoolAttrReleaseThreshold, (1 << 64) - 1)
         self._stream_ptr = self._stream.ptr
+        self._is_gone = False
         self._kept: dict[int, list[int]] = {}  # addresses by size
 
     def take(self, nbytes: int) -> int:
@@ -180,9 +181,14 @@ class DriverPool:
                 if len(self._kept) >= _SIZES:
                     self._free_kept()
                 kept = self._kept.setdefault(nbytes, [])
-            if len(kept) * nbytes < _KEPT_NBYTES:
+            if len(kept) * nbytes < _KEPT_NBYTES and not self._is_gone:
                 kept.append(address)
-                return
+                if self._kept.get(nbytes) is kept:
+                    return
+                try:
+                    address = kept.pop()  # all lists were emptied meanwhile
+                except IndexError:
+                    return
         self._free(address)
 
     def info(self) -> tuple[int, int]:
@@ -207,6 +213,7 @@ class DriverPool:
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         if not is_finalizing() and hasattr(self, "_kept"):
+            self._is_gone = True  # arrays that die with it may come later
             self._free_kept()
             with suppress(cuda.CUDARuntimeError):  # a lost device
                 cuda.memPoolDestroy(self.handle)
@@ -248,6 +255,9 @@ class DriverPool:
 
     def _free(self, address: int) -> None:
         with suppress(cuda.CUDARuntimeError):  # a lost device, whose memory goes with the process
+            if self._is_gone:  # and perhaps the stream with it
+                cuda.freeAsync(address, 0)
+                return
             cuda.freeAsync(address, self._stream_ptr)
             cuda.streamSynchronize(self._stream_ptr)  # nothing is there; before, `cudaMalloc` would not get the memory
 
