@@ -22,13 +22,12 @@ import gc
 import threading
 from contextlib import nullcontext
 from operator import itemgetter
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.capture import Capture, obstacle
 from offload.compiling import Plan, tasks_of
-from offload.errors import DeviceLostError, RuntimeClosedError, UsageError
+from offload.errors import RuntimeClosedError, UsageError
 from offload.interrupts import Shield
 from offload.launch import DeviceTask
 from offload.tasks.engine import MANY_LIVE
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from offload.tasks.scope import Scope
 
 
-_ATTENDED_S = 2e-3
-"""How long a thread attends to a graph that it waits for: some ten times what it takes to wake it after a sleep."""
 
 _MANY = 1024
 """Tasks from which on the cyclic collector is held while they are made."""
@@ -128,7 +125,7 @@ class Replay:
             raise RuntimeClosedError(engine.closed)
         if not waits:
             self._throttle(scope, frame)
-        if not self.capture.why_not and self._start_graph(scope, frame, waits=waits):
+        if not self.capture.why_not and self._start_graph(scope, frame):
             return
         is_started = False
         while not is_started:
@@ -145,39 +142,17 @@ class Replay:
                 self._hand_out(scope, *made, helps=waits)
                 is_started = True
 
-    def _start_graph(self, scope: Scope, frame: Frame, *, waits: bool) -> bool:
+    def _start_graph(self, scope: Scope, frame: Frame) -> bool:
         """Launch the region as a graph of its device; return false if there is none."""
         runtime = self.runtime
-        with Shield(scope) as shield:
+        with Shield(scope):
             work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
             if work is None:
                 return False
-            task = DeviceTask.of(self._site, frame, self.capture.place, work)  # type: ignore[arg-type]  # it is known then
-            if self._name is not None:
-                task.label = self._name
+            task = DeviceTask.of(self._site, frame, self.capture.place, work, self._name)  # type: ignore[arg-type]  # known then
             if runtime.engine.submit(task, ()):
                 runtime.begin(scope, task)
-            if waits:
-                self._attend(task, shield.signs)
             return True
-
-    def _attend(self, task: DeviceTask, signs: Any) -> None:
-        """Look after a task that has been launched until it is complete: for a while, and unless there is other work.
-
-        To be woken takes longer than a short graph.
-        """
-        engine, end = self.runtime.engine, task.end
-        until_s = perf_counter() + _ATTENDED_S
-        while end is not None and not task.finished and not engine.ready and not signs.is_struck:
-            try:
-                has_passed = task.place.device.passed(end.event)
-            except DeviceLostError:
-                has_passed = True  # in a way: nothing comes after it
-            if has_passed:
-                self.runtime.gate.look()  # as the completer does
-                return
-            if perf_counter() > until_s:
-                return
 
     def _throttle(self, scope: Scope, frame: Frame) -> None:
         """Let tasks get on while very many are live, as long as any does: who waits for nothing may replay for ever."""

@@ -266,6 +266,8 @@ class Runtime:
     def _shut_down(self) -> None:
         self._is_closed = True
         self.engine.closed = _CLOSED
+        for records in self.records:
+            records.leave(self)
         if any(frame.children.live for frame in self.regions()):  # the wait was interrupted, or given up
             self.engine.abandon(self.engine.closed)
         else:
@@ -277,8 +279,6 @@ class Runtime:
             for place in self.places:
                 place.close()
         self._allocated.clear()
-        for records in self.records:
-            records.leave(self)
         for frame in list(self._roots):
             frame.tracker.clear()  # clauses may outlive it
         current.note_closed(self)

@@ -13,14 +13,13 @@ one after every tenth costs nothing that can be seen).
 While nobody on the host waits, there is no callback at all: the completer asks a few hundred times a second, so that
 tasks are let go. It is not woken for that: when nothing is left it goes on looking for a while before it sleeps until
 it is called, since a wake-up in the middle of a series of launches costs those a change of threads. Somebody who waits
-for everything makes the gate *hurry*: then each busy lane has its callback. An item that somebody waits for is
-*watched*; a callback at the tail comes late for one far ahead of it, so while one is not the item right before its
-lane's callback, the completer asks every 100 µs.
+for everything makes the gate *hurry*: then each busy lane has its callback. A point that somebody waits for is
+*watched*, and its lane has one too.
 
-A callback is not all that the completer relies on while somebody waits. The driver's thread for them sleeps
-through a long copy or kernel, and was seen to wake up to 0.8 ms late; and after an error CUDA makes no callback
-at all. So the completer then also looks by itself, every 250 µs; the events of a failed device raise, and every item of
-it fails.
+A callback is not all that the completer relies on then. One at the tail comes late for a point far ahead of it; to
+be woken by the driver was seen to take 0.1 to 0.2 ms where to look by itself took 0.05; and CUDA makes no
+callback after an error, but the events of a failed device raise, and every item of it fails. So it looks every 100 µs,
+and every millisecond once that has been in vain for some time.
 """
 
 from __future__ import annotations
@@ -34,8 +33,10 @@ if TYPE_CHECKING:
 
     from offload.events.wakeup import Wakeup
 
-_COVERED_S = 250e-6
-_WATCH_S = 100e-6
+_WATCH_S, _LONG_WATCH_S = 100e-6, 1e-3
+_LONG = 200
+"""Looks in vain from which on a wait is a long one."""
+
 _CLOSE_S = 5.0
 """How long closing waits for events that no task waits for: every task is complete by then."""
 
@@ -78,7 +79,7 @@ class Gate:
         self._armed: dict[Any, Point] = {}
         self._watched: set[Point] = set()
         self._hurried = 0
-        self._idle_looks = 0
+        self._looks_in_vain = 0
         self._sleeps = False  # until it is called
         self._lock = threading.Lock()
         self._closed = False
@@ -154,7 +155,7 @@ class Gate:
             for lane, points in list(self._lanes.items()):
                 self._advance(lane, points, passed)
             if passed:
-                self._idle_looks = 0
+                self._looks_in_vain = 0
             finished = self._closed and not self._lanes
         for item, error in passed:
             try:
@@ -194,13 +195,11 @@ class Gate:
 
     def _patience_s(self) -> float | None:
         with self._lock:
-            if self._watched and not self._watched.issubset(self._armed.values()):
-                return _WATCH_S
-            if not self._lanes:
-                self._idle_looks += 1
-                self._sleeps = self._idle_looks > _IDLE_LOOKS
-                return None if self._sleeps else _IDLE_S
-            return _COVERED_S if self._hurried or self._watched else _IDLE_S
+            self._looks_in_vain += 1
+            if self._lanes and (self._hurried or self._watched):
+                return _WATCH_S if self._looks_in_vain < _LONG else _LONG_WATCH_S
+            self._sleeps = not self._lanes and self._looks_in_vain > _IDLE_LOOKS
+            return None if self._sleeps else _IDLE_S
 
     def close(self) -> list[str]:
         """Let the completer end once every item has passed, and wait for it, but not for ever.

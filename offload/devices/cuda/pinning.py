@@ -63,6 +63,6 @@ def pin(host: np.ndarray[Any, Any]) -> PinnedHost | None:
 
 
 def unpin(pinned: PinnedHost) -> None:
-    """Undo `pin`."""
+    """Undo `pin`; the driver waits for all work of the device, also where that is held up."""
     with suppress(cuda.CUDARuntimeError):  # a lost device
         cuda.hostUnregister(pinned.address)
