@@ -117,11 +117,11 @@ class Shield:
         At the end of the block: one came meanwhile, and the block has not raised it itself.
     """
 
-    __slots__ = ("_in_body", "_is_first", "_is_up", "_outer", "_place", "signs")
+    __slots__ = ("_in_body", "_is_up", "_outer", "_place", "signs")
 
     def __init__(self, place: Place = _quiet) -> None:
         self._place = place
-        self._is_up = self._is_first = False
+        self._is_up = False
         self.signs = _no_signs
 
     def __enter__(self) -> Self:
@@ -134,7 +134,6 @@ class Shield:
                 return self
             main.is_struck = main.is_raised = False
             signal(SIGINT, _strike)  # from here on nothing is raised
-            self._is_first = True
         place = self._place
         self._outer = outer
         self._in_body = place.in_body

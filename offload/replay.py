@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from offload.tasks.scope import Scope
 
 
-
 _MANY = 1024
 """Tasks from which on the cyclic collector is held while they are made."""
 

@@ -28,7 +28,7 @@ _FRAMES = 10
 
 
 _ATTENDED_S = 2e-3
-"""How long a thread that waits for devices looks itself before it sleeps: to be woken was seen to take 0.1 to 0.3 ms."""
+"""How long a thread that waits for devices looks by itself before it sleeps; to be woken takes 0.1 to 0.3 ms."""
 
 
 class Wait:

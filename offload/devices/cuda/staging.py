@@ -35,6 +35,9 @@ _MOST_THREADS = 10
 _LEAST_CHUNK_NBYTES = 512 << 10
 """Below, waking another thread takes longer than packing."""
 
+_LEAST_CHUNKS = 8
+"""Chunks of a copy, if they get large enough by that: several threads share one copy, and each chunk costs the GIL."""
+
 _AT_ONCE_NBYTES = 256 << 10
 """Up to here a thread that waits anyway copies by itself."""
 
@@ -172,8 +175,7 @@ class Staging:
 
     def start(self, copy: StagedCopy) -> None:
         """Have a copy done; see `StagedCopy.start`."""
-        share_nbytes = copy.box.nbytes // (2 * self._most_threads)
-        limit_nbytes = min(SLOT_NBYTES, max(_LEAST_CHUNK_NBYTES, share_nbytes))
+        limit_nbytes = min(SLOT_NBYTES, max(_LEAST_CHUNK_NBYTES, copy.box.nbytes // _LEAST_CHUNKS))
         copy.cut(limit_nbytes)
         n_wanted = -(-copy.box.nbytes // limit_nbytes)
         with self._changed:
