@@ -32,6 +32,7 @@ MAY_SKIP = {
     "PyTorch is not installed",  # its arrays are tested where it is
     "CuPy has no structured dtypes",
     "needs two GPUs",
+    "needs 12 GiB of GPU memory",
 }
 """Why a GPU test may be skipped where there is a GPU."""
 

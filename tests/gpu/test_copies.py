@@ -18,17 +18,15 @@ from offload.data import copies
 from offload.data.copies import Method
 from offload.data.rect import collapse
 from offload.errors import DeviceError
+from tests.gpu.conftest import cupy, cupyx
+
+if cupy is not None:
+    from offload.devices.cuda import CudaDevice, staging
+    from offload.devices.cuda.copies import address_of
+    from offload.devices.cuda.staging import StagedCopy
 
 pytestmark = pytest.mark.gpu
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-cupyx = pytest.importorskip("cupyx", reason="CuPy is not installed")
 
-if not cupy.cuda.is_available():
-    pytest.skip("CuPy sees no GPU", allow_module_level=True)
-
-from offload.devices.cuda import CudaDevice, staging  # noqa: E402  # these import CuPy
-from offload.devices.cuda.copies import address_of  # noqa: E402  # same
-from offload.devices.cuda.staging import StagedCopy  # noqa: E402  # same
 
 N_CASES = 60
 DTYPES = ("u1", "u2", "u4", "u8", "c16")
@@ -210,13 +208,10 @@ def test_nothing_waits_behind_a_held_stream(device, latch):
         assert time.perf_counter() - began_s < 0.5
         finish(device.copy(other, page, free))  # slots are no one's for long
         finish(device.copy(page, other, free))
-        pin = device.pin(page)
-        assert pin is not None
-        assert device.copies_async(page[5:9])
     finally:
         latch.release()
     held.synchronize()
-    device.unpin(pin)  # waits for the kernels that run
+    assert device.copies_async(fixed[5:9])
     assert not device.copies_async(page)
 
 
@@ -252,20 +247,6 @@ def test_closing_fails_what_is_left(device):
     late = device.copy(far, page, stream)
     with pytest.raises(DeviceError):
         late.run()
-
-
-def test_pinning(device):
-    """Memory is pinned where it lies, once; what is pinned already, or mostly not the array's, is left alone."""
-    page = np.ones(1 << 20, "u1")
-    pin = device.pin(page[100:-100])
-    assert pin is not None
-    assert device.copies_async(page[100:-100])
-    assert device.pin(page[200:300]) is None
-    assert device.pin(page[::3]) is None
-    device.unpin(pin)
-    assert not device.copies_async(page[100:-100])
-    assert device.pin(pinned(page)) is None
-    device.copy(cupy.zeros(1 << 20, "u1"), page, device.new_stream()).run()
 
 
 def test_large_counts(device):

@@ -13,16 +13,12 @@ import pytest
 
 import offload as omp
 from offload import in_, inout, out, tofrom
+from tests.gpu.conftest import cupy, cupyx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.gpu
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-cupyx = pytest.importorskip("cupyx", reason="CuPy is not installed")
-
-if not cupy.cuda.is_available():
-    pytest.skip("CuPy sees no GPU", allow_module_level=True)
 
 HOLD = r"""
 extern "C" __global__ void hold(volatile int* released) { while (!*released) { } }

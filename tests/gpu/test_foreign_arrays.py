@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 import offload as omp
+from tests.gpu.conftest import cupy
 
 pytestmark = pytest.mark.gpu
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-
-if not cupy.cuda.is_available():
-    pytest.skip("CuPy sees no GPU", allow_module_level=True)
 
 
 class ByInterface:

@@ -59,12 +59,17 @@ def alternate(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, 
         At least 1: the turns that count.
     """
     figures: dict[str, list[Any]] = {name: [] for name in calls}
-    for turn in range(-1, repeat):
-        for name, call in calls.items():
-            gc.collect()
-            figure = call()
-            if turn >= 0:
-                figures[name].append(figure)
+    gc.collect()
+    gc.freeze()  # what was there before is no part of the programs, and each turn begins with a collection
+    try:
+        for turn in range(-1, repeat):
+            for name, call in calls.items():
+                gc.collect()
+                figure = call()
+                if turn >= 0:
+                    figures[name].append(figure)
+    finally:
+        gc.unfreeze()
     return figures
 
 

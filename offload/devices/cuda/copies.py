@@ -31,7 +31,6 @@ from offload.data.copies import (
 )
 from offload.data.rect import Box, collapse
 from offload.devices.cuda.copy_kernels import CopyKernels
-from offload.devices.cuda.pinning import is_pinned
 from offload.devices.cuda.staging import StagedCopy, Staging
 from offload.devices.cuda.staging_worker import HostMemory
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from offload.devices.cuda.events import EventPool
 
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
+_PAGEABLE = 0  # cudaMemoryTypeUnregistered
 _NOT_READY = 600  # cudaErrorNotReady
 
 _TEMPORARY_NBYTES = 32 << 20
@@ -190,6 +190,12 @@ class Copies:
         if is_counted:
             self._at_call.append((self._events.record(stream.ptr), nbytes))
         return True
+
+
+def is_pinned(host: np.ndarray[Any, Any]) -> bool:
+    """Tell whether copies of a host array with elements are asynchronous: its memory is pinned or managed."""
+    first, end = np.lib.array_utils.byte_bounds(host)
+    return all(cuda.pointerGetAttributes(address).type != _PAGEABLE for address in (first, end - 1))
 
 
 def address_of(array: Any) -> int:

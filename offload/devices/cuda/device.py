@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import cupy
 from cupy.cuda import runtime as cuda
 
-from offload.devices.cuda.copies import Copies
+from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import EventPool
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.memory import DeviceMemory
-from offload.devices.cuda.pinning import PinnedHost, is_pinned, pin, unpin
 from offload.errors import DeviceLostError, DeviceMemoryError, UnsupportedError
 from offload.storage import Section, section_of
 
@@ -216,15 +215,6 @@ class CudaDevice:
         """Enqueue an element-wise copy between two arrays of one shape and dtype, or return it to be staged."""
         with self._on(), self._errors():
             return self._copies.copy(dst, src, stream)
-
-    def pin(self, host: np.ndarray[Any, Any]) -> PinnedHost | None:
-        """Pin the memory of a host array where it lies, until `unpin`; None where it cannot be, or is already."""
-        with self._on(), self._errors():
-            return pin(host)
-
-    def unpin(self, pinned: PinnedHost) -> None:
-        """Undo `pin`; block until the device is idle. No copy to or from that memory may be in progress."""
-        unpin(pinned)
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
         """Enqueue setting every element of an array of bytes to ``value``."""

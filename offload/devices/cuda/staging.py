@@ -38,8 +38,8 @@ _LEAST_CHUNK_NBYTES = 512 << 10
 _LEAST_CHUNKS = 8
 """Chunks of a copy, if they get large enough by that: several threads share one copy, and each chunk costs the GIL."""
 
-_AT_ONCE_NBYTES = 256 << 10
-"""Up to here a thread that waits anyway copies by itself."""
+_AT_ONCE_NBYTES = 64 << 10
+"""Up to here a copy to the host is made by whoever starts it."""
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
@@ -100,17 +100,26 @@ class StagedCopy:
         self._done: Callable[[BaseException | None], None] | None = None
 
     def start(self, done: Callable[[BaseException | None], None]) -> None:
-        """Hand the copy to the staging threads; its stream must have got to the place of the copy. Never blocks.
+        """Hand the copy to the staging threads; its stream must have got to the place of the copy.
+
+        Does not block, but that a few bytes to the host are copied at once: to wake a thread would take longer.
 
         Parameters
         ----------
         done : callable
-            Called once with None or the error, on a staging thread (on this one, if the staging is closed); it must
-            neither block nor raise. To the device: when the host's memory has been read and everything is on the
-            stream. To the host: when the host's memory has been written.
+            Called once with None or the error, on a staging thread or on this one; it must neither block nor raise. To
+            the device: when the host's memory has been read and everything is on the stream. To the host: when the
+            host's memory has been written.
         """
         self._done = done
-        self._staging.start(self)
+        if self.to_host and self.box.nbytes <= _AT_ONCE_NBYTES:
+            try:
+                self._staging.fetch(self)
+            except DeviceError as error:
+                self.error = error
+            self.finish()
+        else:
+            self._staging.start(self)
 
     def run(self) -> None:
         """Copy, and block until what `start` calls done; the stream need not have got there.
@@ -120,9 +129,6 @@ class StagedCopy:
         DeviceError
             The device failed, or the staging was closed.
         """
-        if self.to_host and self.box.nbytes <= _AT_ONCE_NBYTES:
-            self._staging.fetch(self)
-            return
         self._staging.reach(self.stream)
         finished = threading.Event()
         self.start(lambda _: finished.set())
