@@ -65,6 +65,7 @@ class DataEnvironment:
         self._leaving = LeavingIndex()
         self._leaving_on: dict[Lane, deque[Leaving]] = {}
         self._unsettled: dict[Lane, tuple[list[Entry], list[Leaving]]] = {}
+        self._kept: dict[Lane, list[Any]] = {}
 
     # -- constructs ----------------------------------------------------------------------------------
     def enter(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> EnterPlan:
@@ -82,7 +83,11 @@ class DataEnvironment:
                 if _COPYING in earlier:
                     self.table.undo(known)
                     raise PutOffError
-                lane.wait_for(earlier)
+                try:
+                    lane.wait_for(earlier)
+                except BaseException:
+                    self.table.undo(known)
+                    raise
                 return known
             plan = self.table.enter(items)
             if any(entry.last_write is _COPYING for entry in plan.counted):
@@ -97,24 +102,30 @@ class DataEnvironment:
             for entry in written:
                 entry.last_write = _COPYING
         n_before = len(staged)
-        is_settled = True
+        self._unsettled[lane] = written, []
         try:
             for entry in overwritten:
                 earlier += entry.users.values()
             lane.wait_for(earlier)
             for item, entry in plan.copies:
                 self.copy(self.view(entry, item.host), item.host, lane, staged)
-            is_settled = len(staged) == n_before
-        except BaseException:
-            wait_for(lane)  # the buffers go with this frame
-            with self._lock:
-                self.table.undo(plan)
-            raise
-        finally:
-            self._unsettled[lane] = written, []
-            if is_settled:
+            if len(staged) == n_before:
                 self.settle(lane)
+        except BaseException:
+            with suppress(DeviceLostError):
+                self.settle(lane)
+            with self._lock:
+                self.keep(lane, [entry.buffer for entry in self.table.undo(plan)])
+            raise
         return plan
+
+    def keep(self, lane: Lane, things: Iterable[Any]) -> None:
+        """Keep what a construct that fails leaves in use on a lane, for `take_kept`."""
+        self._kept.setdefault(lane, []).extend(things)
+
+    def take_kept(self, lane: Lane) -> list[Any] | None:
+        """Return what must live until the lane gets to where it is now, although its construct has failed."""
+        return self._kept.pop(lane, None)
 
     def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any]) -> None:
         """Enqueue a copy between two arrays, or add it to those that are staged."""
@@ -180,7 +191,7 @@ class DataEnvironment:
         if failures:
             for copy in mine:
                 copy.run()
-            wait_for(lane)  # the buffers go with this frame
+            self.keep(lane, [*(entry.buffer for entry in removed), *(item.host for item in items)])
             first, *others = failures
             for other in others:
                 first.add_note(f"and: {other}")
@@ -280,9 +291,12 @@ class DataEnvironment:
                     for entry in used:
                         entry.last_write = _COPYING
                 self._unsettled[lane] = (written if is_settled else used), []
-                self._note_use(lane, used)
-            if is_settled:
-                self.settle(lane)
+            try:
+                with self._lock:
+                    self._note_use(lane, used)
+            finally:
+                if is_settled:
+                    self.settle(lane)
         return [*(entry.buffer for entry in used), *(item.host for item in items)]
 
     # -- storage that no construct ends --------------------------------------------------------------
@@ -419,12 +433,6 @@ class DataEnvironment:
             point = lane.mark()
             for entry in entries:
                 entry.users[lane] = point
-
-
-def wait_for(lane: Lane) -> None:
-    """Block until a lane has nothing left to do: what it used is given back without a task that could wait for it."""
-    with suppress(DeviceLostError):  # which has nothing left to do either
-        lane.stream.synchronize()
 
 
 def _check_writeable(item: MapItem) -> None:

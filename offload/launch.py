@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -189,55 +190,22 @@ class DeviceTask(Task):
                 note_task(error, self)
                 self._fail_unlaunched(engine, without_engine_frames(error))
                 return None
-        elif self._staging is not None and not self._settle():
+        elif self.cut_short is not None:
+            self.value, self.failure, self.cut_short = None, self.cut_short, None
+            return self._mark(engine)
+        elif self._staging is not None and not self._settle(engine):
             return self._mark(engine)
         failure = self.failure
         if failure is None and self.body is not None:
             failure = self._run_body(scope)
         return self._end_launch(engine, failure)
 
-    def launch_body(self, engine: Engine, scope: Scope) -> None:
-        """Launch a ready task without a work on its encountering thread: `advance` for the usual case, in one piece."""
-        place = self.place
-        points = []
-        for other in self.predecessors:
-            if not other.finished:
-                point = other.point
-                if point is not None:
-                    points.append(point)
-        lane = place.pool.acquire(points)
-        if lane is None:
-            self._put_off()
-            return
-        place.in_flight.add(self)
-        self.lane = lane
-        outer = scope.task, scope.region
-        scope.task, scope.region, scope.device, scope.lane = self, None, place.device, lane
-        try:
-            if points:
-                lane.wait_for(points)
-            if self.after is not None:
-                place.device.wait_event(lane.stream, self.after)
-            with place.device.using(lane.stream):
-                scope.in_body = True
-                self.value = self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
-                scope.in_body = False
-        except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-            scope.in_body = False
-            self.failure = self._noted(error)
-            self.value = None
-        scope.task, scope.region = outer
-        scope.device = scope.lane = None
-        following = self._mark(engine)
-        if following is not None:
-            engine.launch(following, scope)
-
     def _begin(self) -> bool:
         """Take a lane and enqueue what comes before the body; return whether the launch goes on now."""
         place = self.place
         device = place.device
-        points = [other.point for other in self.predecessors if not other.finished and other.point is not None]
-        lane = place.pool.acquire(reversed(points))
+        points = [point for other in self.predecessors if not other.finished and (point := other.point) is not None]
+        lane = place.pool.acquire(points)
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)
@@ -253,6 +221,10 @@ class DeviceTask(Task):
             if self.work is not None:
                 self.work.begin(place, lane, staged)
         except BaseException as error:
+            kept = place.take_kept(lane)
+            if kept:
+                with suppress(DeviceLostError):
+                    self.construct.runtime.gate.add(lane.mark(), _Kept(kept))
             place.in_flight.discard(self)
             place.pool.release(lane)
             if isinstance(error, PutOffError) or (isinstance(error, DeviceMemoryError) and place.in_flight):
@@ -328,6 +300,7 @@ class DeviceTask(Task):
                 else:
                     self.held = self.work.abort(self.place, self.lane)
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+                self.held = self.place.take_kept(self.lane)  # type: ignore[arg-type]  # launched on a lane
                 if failure is None:
                     failure = error
                     note_task(error, self)
@@ -345,7 +318,6 @@ class DeviceTask(Task):
         """Note where the work ends, and give the lane back."""
         place = self.place
         lane: Any = self.lane
-        self.state_ = TaskState.LAUNCHED
         try:
             end = self.end
             if end is None:
@@ -360,7 +332,8 @@ class DeviceTask(Task):
         gate.add(end, self, watched=watched)
         if self._is_watched and not watched:
             gate.watch(end)  # `watch` came before the gate knew the point
-        place.pool.release(lane)  # not before: the gate has the items of a lane in the lane's order
+        self.state_ = TaskState.LAUNCHED
+        place.pool.release(lane)
         return engine.release_early(self) if self.early else None
 
     # -- staged copies -------------------------------------------------------------------------------
@@ -373,7 +346,7 @@ class DeviceTask(Task):
         else:
             self.construct.runtime.gate.add(lane.mark(), staging, watched=True)
 
-    def _settle(self) -> bool:
+    def _settle(self, engine: Engine) -> bool:
         """Take note that staged copies have been carried out, or failed; return whether a body or an end follows."""
         staging, self._staging = self._staging, None
         lane: Any = self.lane
@@ -382,6 +355,7 @@ class DeviceTask(Task):
             self.work.settle(self.place, lane)
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             failure = failure or error
+        self.place.retry(engine)  # others may share the entries now
         if failure is not None:
             self.value = None
             self.failure = failure
@@ -466,6 +440,18 @@ def _is_idle(lane: Lane) -> bool:
         return bool(lane.stream.done)
     except DeviceLostError:
         return False
+
+
+class _Kept:
+    """Keeps what a failed launch has left in use on a lane."""
+
+    __slots__ = ("_things",)
+
+    def __init__(self, things: list[Any]) -> None:
+        self._things = things
+
+    def passed(self, error: BaseException | None) -> None:
+        self._things.clear()
 
 
 class _Reached:

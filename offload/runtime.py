@@ -34,7 +34,6 @@ from offload.interrupts import Shield
 from offload.launch import DevicePlace, DeviceTask
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import raise_failures
-from offload.tasks.loops import is_entered
 from offload.tasks.region import Frame, Inherited
 from offload.tasks.scope import Parker, Scope, current_scope
 from offload.tasks.task import Task, TaskState
@@ -332,26 +331,8 @@ class Runtime:
 
     def defer(self, scope: Scope, frame: Frame, task: DeviceTask, dependences: Sequence[Any]) -> None:
         """Generate a deferred device task in a region where nothing but its own clauses matters."""
-        engine = self.engine
-        is_usual = (
-            task.work is None
-            and self._rng is None
-            and not engine.can_cancel
-            and not task.place.device.bodies_block
-            and is_entered(scope)
-        )
         with Shield(scope):
-            if not is_usual:
-                self.submit(scope, frame, task, dependences)
-                return
-            if engine.submit(task, dependences):
-                if task.poison is None and not task.mutexes:
-                    engine.activity += 1
-                    task.launch_body(engine, scope)
-                else:
-                    engine.launch(task, scope)
-            if len(frame.children.live) > MANY_LIVE and not task.launched:  # else it is its stream that it waits for
-                engine.throttle(scope, frame)
+            self.submit(scope, frame, task, dependences)
 
     def submit(self, scope: Scope, frame: Frame, task: Task, dependences: Sequence[Any]) -> None:
         """Enter a deferred task, and launch or hand it over if it is ready."""
@@ -520,7 +501,7 @@ class Runtime:
     def default_place(self, frame: Frame) -> DevicePlace | None:
         """Return the place of the region's default device if it can be used as it is; else `place` says why not."""
         number = frame.inherited.default_device
-        if not 0 <= number < len(self.places):
+        if self.engine.closed or not 0 <= number < len(self.places):
             return None
         place = self.places[number]
         return place if place.declared == declarations.version else None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.data.maptypes import MapType
-from offload.environment import wait_for
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.items import MAPPERS, SCALARS, array_section, holder, is_device_array, is_foreign, label, mapper_of
 from offload.regions import expansion_of, implicit_item, object_items
@@ -158,10 +157,11 @@ class TargetWork:
                     copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(place, lane, host))
                 _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
-            with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
+            with suppress(DeviceLostError):
                 place.settle(lane)
-                place.undo(plan, lane)
-            wait_for(lane)  # the buffers go with this frame
+            with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
+                place.keep(lane, place.undo(plan, lane))
+            place.keep(lane, [array for *_, array in own])
             raise
         self._bound = (args, kwargs)
 

@@ -4,9 +4,9 @@ Theory of operation
 -------------------
 Whoever wants to know about a point in a stream adds it with an item to be told. The points of one *lane* (a stream and
 what the runtime knows of it) pass in order. A stream callback posts one wake-up, with
-no Python in it, and the one completer thread then asks the events how far each stream has got. At most one
-callback is outstanding on a lane: it is enqueued at the tail and covers every item before it; when it has
-fired and there are more items, the next is enqueued at what is then the tail. A stream that is kept busy so
+no Python in it, and the one completer thread then asks the events how far each stream has got. One
+callback is outstanding on a lane: it is enqueued at the tail and covers every item before it; when that point has
+passed and there are more, the next is enqueued at what is then the tail. A stream that is kept busy so
 pays for one callback per wake-up, not for one per task (a callback after every kernel costs 21 µs a kernel,
 one after every tenth costs nothing that can be seen).
 
@@ -27,6 +27,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
+
+from offload.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,11 +65,14 @@ class Point(Protocol):
         What was recorded there; None once it has passed.
     item : Item or None
         What the gate tells that it has passed; None before and after.
+    sequence : int
+        The order of the points of a lane.
     """
 
     event: Any
     item: Any
     lane: Any
+    sequence: int
 
 
 class Gate:
@@ -78,6 +83,7 @@ class Gate:
         self._lanes: dict[Any, deque[Point]] = {}
         self._armed: dict[Any, Point] = {}
         self._watched: set[Point] = set()
+        self._told: deque[tuple[Item, BaseException | None]] = deque()  # what has passed, and is being told
         self._hurried = 0
         self._looks_in_vain = 0
         self._sleeps = False  # until it is called
@@ -96,11 +102,19 @@ class Gate:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._complete, name="offload-completer", daemon=True)
                     self._thread.start()
-            points.append(point)
+            if points and points[-1].sequence > point.sequence:  # another thread has marked the lane, and was quicker
+                later = []
+                while points and points[-1].sequence > point.sequence:
+                    later.append(points.pop())
+                points.append(point)
+                points.extend(reversed(later))
+            else:
+                points.append(point)
             if not (watched or self._hurried or self._sleeps):
                 return
             if watched:
                 self._watched.add(point)
+                self._looks_in_vain = 0
             is_armed = lane in self._armed
             if not is_armed and (watched or self._hurried):
                 self._arm(point)
@@ -115,12 +129,14 @@ class Gate:
             if point.item is None:
                 return  # it has passed
             self._watched.add(point)
+            self._looks_in_vain = 0
         self._wakeup.post()
 
     def hurry(self) -> None:
         """Notice everything soon, until `relax`: somebody on the host waits for all that there is."""
         with self._lock:
             self._hurried += 1
+            self._looks_in_vain = 0
             for lane, points in self._lanes.items():
                 if lane not in self._armed:
                     self._arm(points[-1])
@@ -148,16 +164,21 @@ class Gate:
     def look(self) -> bool:
         """Tell every item that has passed; return whether the gate is closed and nothing is left.
 
-        The completer does so; so may a thread that waits, which then need not be woken.
+        The completer does so; so may a thread that waits, which then need not be woken. Whoever tells items runs what
+        they have to run, callbacks of tasks for one. One that waits in a callback tells those that are left.
         """
-        passed: list[tuple[Item, BaseException | None]] = []
+        told = self._told
         with self._lock:
             for lane, points in list(self._lanes.items()):
-                self._advance(lane, points, passed)
-            if passed:
+                self._advance(lane, points, told)
+            if told:
                 self._looks_in_vain = 0
             finished = self._closed and not self._lanes
-        for item, error in passed:
+        while told:
+            try:
+                item, error = told.popleft()
+            except IndexError:  # another thread has told the last
+                break
             try:
                 item.passed(error)
             except BaseException as unexpected:  # noqa: BLE001  # shown; the other items must hear of theirs
@@ -166,13 +187,15 @@ class Gate:
                 )
         return finished
 
-    def _advance(self, lane: Any, points: deque[Point], passed: list[tuple[Item, BaseException | None]]) -> None:
+    def _advance(self, lane: Any, points: deque[Point], passed: deque[tuple[Item, BaseException | None]]) -> None:
         """Take from the lane what has passed, and see that a callback is outstanding for the rest."""
         armed = self._armed.get(lane)
         error: BaseException | None = None
         try:
             n_passed = _count_passed(lane.device.passed, points)
-        except Exception as failure:  # noqa: BLE001  # goes to the items
+        except Exception as failure:
+            if not isinstance(failure, DeviceError) and threading.current_thread() is not self._thread:
+                raise  # a signal handler's, on a thread that waits
             error, n_passed = failure, len(points)
         watched = self._watched
         for _ in range(n_passed):
@@ -190,7 +213,7 @@ class Gate:
         if not points:
             del self._lanes[lane]
             self._armed.pop(lane, None)
-        elif armed is None and (self._hurried or not watched.isdisjoint(points)):
+        elif armed is None and (self._hurried or any(point.lane is lane for point in watched)):
             self._arm(points[-1])
 
     def _patience_s(self) -> float | None:

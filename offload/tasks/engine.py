@@ -42,7 +42,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -228,7 +227,7 @@ class Engine:
                 if other.early is None:
                     other.early = []
                 other.early.append(task)
-                if _is_on_its_way(other):
+                if other.launched or other.finished:  # type: ignore[redundant-expr]  # by another thread, since above
                     self._release_all(other.early, other)
                 return
         if other.waits_in_stream_order or other.event is not None:
@@ -446,13 +445,23 @@ class Engine:
 
         A body that blocks never runs here.
         """
-        with nullcontext() if is_entered(scope) else Entered(scope):
-            while task is not None:
-                self.activity += 1
+        if is_entered(scope):
+            self._launch(task, scope)
+        else:
+            with Entered(scope):
+                self._launch(task, scope)
+
+    def _launch(self, task: Task | None, scope: Scope) -> None:
+        while task is not None:
+            self.activity += 1
+            try:
                 task = task.advance(self, scope)
-                if task is not None and not task.launches_inline:
-                    self.make_ready(task)
-                    return
+            except BaseException as error:
+                self.keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
+                raise
+            if task is not None and not task.launches_inline:
+                self.make_ready(task)
+                return
 
     def begin_undeferred(self, task: Task, scope: Scope) -> None:
         """Do the next thing that an undeferred task has to do, on the thread that encountered it."""
@@ -665,11 +674,6 @@ class Engine:
             self.wake_one()
         if self.coroutines is not None:
             self.coroutines.stop()
-
-
-def _is_on_its_way(task: Task) -> bool:
-    """Tell whether a task's work has been put on a stream: another thread may have done so a moment ago."""
-    return task.launched or task.finished
 
 
 def _take_mutexes(task: Task) -> bool:

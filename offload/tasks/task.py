@@ -253,8 +253,10 @@ class Task:
         point = self.point if self.launched and self.failure is None else None
         if point is None or point.lane.device.kind != lane.device.kind:
             self.result()
-        else:
-            lane.device.wait_event(lane.stream, point.event)
+            return
+        event = point.event
+        if event is not None:  # else it has passed
+            lane.device.wait_event(lane.stream, event)
 
     def __await__(self) -> Generator[Any, None, Any]:
         from offload.tasks.awaiting import outcome  # asyncio is a third of the time of `import offload`

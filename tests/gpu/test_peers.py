@@ -13,6 +13,13 @@ from tests.gpu.conftest import cupy, cupyx, warm
 pytestmark = pytest.mark.gpu
 
 N = 1 << 16
+DOUBLE = """
+extern "C" __global__ void step(const double* x, double* y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = 2 * x[i];
+}
+"""
 
 
 @pytest.fixture
@@ -98,11 +105,11 @@ def test_a_body_reads_the_other_gpus_memory(two):
         assert not two.places[0].device._memory.reaches(1)
         return
     far, near = block(np.arange(N, dtype="f8"), 1), block(np.zeros(N), 0)
-    step = cupy.ElementwiseKernel("float64 x", "float64 y", "y = 2 * x", "step")
+    step = cupy.RawKernel(DOUBLE, "step")  # one of CuPy's own would warn that it enables peer access
 
     @omp.target(device=0)
     def body(y):
-        step(far, y)
+        step((N // 256,), (256,), (far, y))
 
     body(near)
     assert (on_host(near) == 2 * np.arange(N)).all()
@@ -172,7 +179,7 @@ def test_two_runtimes_side_by_side(two, specs):
     results = {}
 
     def work(spec):
-        with checked(spec) as runtime:
+        with omp.Runtime(spec, check=True) as runtime:
             x = np.zeros(N)
             for k in range(100):
                 add.options(device=k % len(runtime.places), depend=[inout(x)])(x)

@@ -186,9 +186,11 @@ class Copies:
         order = ordered_by(box, 2)
         buffer = np.empty(nbytes, np.uint8)
         HostMemory(src, box, 2).pack(buffer, order)
-        self._transfer(dst, buffer.ctypes.data, order, stream, to_host=False, is_pinned=False)
-        if is_counted:
-            self._at_call.append((self._events.record(stream.ptr), nbytes))
+        try:
+            self._transfer(dst, buffer.ctypes.data, order, stream, to_host=False, is_pinned=False)
+        finally:
+            if is_counted:
+                self._at_call.append((self._events.record(stream.ptr), nbytes))
         return True
 
 

@@ -60,7 +60,8 @@ class CudaGraphCapture:
 
     def record(self, stream: Any) -> Any:
         """Record and return an event inside of the capture."""
-        return stream.record(cupy.cuda.Event(disable_timing=True))
+        with self._device.using(stream):  # an event is of the device that is current when it is made
+            return stream.record(cupy.cuda.Event(disable_timing=True))
 
     def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return an array in the memory of the graph; see the contract."""

@@ -192,7 +192,11 @@ class Staging:
                 self._copies.append(copy)
                 self._changed.notify(n_wanted)
                 n_new = min(n_wanted - self._n_idle, self._most_threads - len(self._threads))
-                self._add_threads(n_new)
+                try:
+                    self._add_threads(n_new)
+                except RuntimeError:
+                    self._copies.remove(copy)
+                    raise
         if is_closed:
             copy.finish()
 
@@ -276,5 +280,10 @@ class Staging:
         for _ in range(n_new):
             worker = Worker(self)
             thread = threading.Thread(target=worker.run, name=f"offload-staging-{self.index}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more are to be had
+                if not self._threads:
+                    raise
+                return
             self._threads.append(thread)
-            thread.start()
