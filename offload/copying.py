@@ -61,15 +61,15 @@ def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) -> 
         return _encounter(
             directive, depend, lambda site, frame: Task(site, np.copyto, (dst, src), None, frame), deferred
         )
-    after = None
+    second = None
     if place is not None and other is not None and place is not other:
         if place.device.kind != other.device.kind:
             raise UnsupportedError(
                 f"{directive} from {other.device.name} to {place.device.name}: devices of two kinds do not copy "
                 "to each other; copy through an array of the host"
             )
-        after = other.device.caller_event()  # the task itself sees to that of the destination's device
-    return _encounter_on(directive, depend, place or other, CopyWork(dst, src, after), deferred)
+        second = other.device
+    return _encounter_on(directive, depend, place or other, CopyWork(dst, src, second), deferred)
 
 
 def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool) -> Task:

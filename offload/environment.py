@@ -153,7 +153,13 @@ class DataEnvironment:
                     self._leaving_on.setdefault(lane, deque()).extend(leaving)
 
     def exit(
-        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], *, ends_region: bool = False
+        self,
+        items: Sequence[MapItem],
+        lane: Lane,
+        staged: list[Any],
+        *,
+        ends_region: bool = False,
+        may_be_put_off: bool = False,
     ) -> list[object]:
         """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done.
 
@@ -169,6 +175,8 @@ class DataEnvironment:
         mine: list[Any] = []
         with self._lock:
             plan = self.table.exit(items, ends_region=ends_region)
+            if may_be_put_off and any(entry.last_write is _COPYING for entry, *_ in plan.counts):
+                raise PutOffError
             if not ends_region:
                 for item, _ in plan.copies:
                     _check_writeable(item)

@@ -328,7 +328,7 @@ class DeviceTask(Task):
             return None
         self.launched = True
         gate = self.construct.runtime.gate
-        watched = self._is_watched or bool(self.successors) or self.owner is not None
+        watched = self._is_watched or bool(self.successors)  # an owner waits, and sees to it by itself
         gate.add(end, self, watched=watched)
         if self._is_watched and not watched:
             gate.watch(end)  # `watch` came before the gate knew the point

@@ -230,7 +230,7 @@ class ExitDataWork(_Bodyless):
         return type(self)(self.items)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        self.held = place.exit(self.items, lane, staged, ends_region=self.ends_region)
+        self.held = place.exit(self.items, lane, staged, ends_region=self.ends_region, may_be_put_off=True)
 
     def settle(self, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)
@@ -247,21 +247,26 @@ class EndDataWork(ExitDataWork):
 class CopyWork(_Bodyless):
     """Copy between two arrays of one shape, one of them at least on the device.
 
-    ``after`` is an event of the other device that the copy follows, if that is a second one.
+    ``second`` is the other device, if the other array is on one; the copy follows what the calling thread's own stream
+    holds there, too.
     """
 
-    __slots__ = ("_after", "_dst", "_src")
+    __slots__ = ("_after", "_dst", "_second", "_src")
 
     takes_device_arrays = True
 
-    def __init__(self, dst: Any, src: Any, after: Any = None) -> None:
+    def __init__(self, dst: Any, src: Any, second: Any = None) -> None:
         super().__init__()
         self._dst = dst
         self._src = src
-        self._after = after
+        self._second = second
+        self._after: Any = None
 
     def again(self) -> CopyWork:
-        return CopyWork(self._dst, self._src)
+        work = CopyWork(self._dst, self._src, self._second)
+        if self._second is not None:
+            work._after = self._second.caller_event()
+        return work
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._after is not None:

@@ -278,6 +278,7 @@ class Runtime:
             for place in self.places:
                 place.close()
         self._allocated.clear()
+        self.engine.frames.clear()  # each refers to the task whose body it was
         for frame in list(self._roots):
             frame.tracker.clear()  # clauses may outlive it
         current.note_closed(self)

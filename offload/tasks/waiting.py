@@ -173,14 +173,13 @@ class Wait:
 
     def _attend(self, look: Callable[[], object]) -> bool:
         """Look for completions for a moment; return whether the wait may go on: to be woken takes longer than that."""
-        engine = self._engine
+        ready, signs = self._engine.ready, self._shield.signs
+        takes_any = self._helps and self._within is None
         until_s = perf_counter() + _ATTENDED_S
-        while len(engine.threads) <= len(engine.parked) + len(engine.nested) - self._helps:  # no worker runs a body
+        while perf_counter() < until_s:
             look()
-            if self._done() or engine.ready or self._shield.signs.is_struck:
+            if self._done() or (takes_any and ready) or signs.is_struck:
                 return True
-            if perf_counter() > until_s:
-                return False
             sleep(0)  # whoever needs the GIL gets it
         return False
 

@@ -289,7 +289,7 @@ class CudaDevice:
         with suppress(DeviceLostError):
             self.synchronize()
         self._events.close()
-        self._memory.trim()
+        self._memory.close()
 
     # -- inside ----------------------------------------------------------------------------------
     @contextmanager

@@ -64,10 +64,11 @@ class DeviceMemory:
         The driver has no memory pools for this GPU.
     """
 
-    __slots__ = ("_live", "_pool", "index")
+    __slots__ = ("_is_closed", "_live", "_pool", "index")
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self._is_closed = False
         self._pool = _pool_of(index)
         self._live: dict[int, int] = {}  # bytes by address; a single store or removal needs no lock
 
@@ -87,8 +88,11 @@ class DeviceMemory:
 
     def give_back(self, address: int) -> None:
         """Take back a block that no work uses any more."""
+        pool = self._pool  # another thread may give back the last block meanwhile
         nbytes = self._live.pop(address)  # before another thread may be given the address
-        self._pool.give_back(address, nbytes)
+        pool.give_back(address, nbytes)
+        if self._is_closed and not self._live:
+            self._let_go()
 
     def live_nbytes(self) -> int:
         """Return the bytes allocated and not yet given back."""
@@ -102,9 +106,17 @@ class DeviceMemory:
         """Tell whether kernels here may use the memory of the GPU of another device of the process."""
         return index in self._pool.reaches
 
-    def trim(self) -> None:
-        """Give what is held unused back to the driver."""
-        self._pool.trim()
+    def close(self) -> None:
+        """Give what is held unused back to the driver, and let the pool go when the last array has. Idempotent."""
+        if not self._is_closed:
+            self._pool.trim()
+            self._is_closed = True
+            if not self._live:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        with suppress(AttributeError):  # another thread was quicker
+            del self._pool
 
 
 class _Block:
