@@ -11,8 +11,9 @@ where it is, its addresses are in the nodes. Each replay looks whether it is sti
 again if not. What the region maps itself, and what bodies allocate, is the graph's own memory.
 
 *From then on* a replay is one task, which launches the graph. It follows on its stream the last writes of the storage
-that it uses, and is a user and writer of that for those who come later, as the tasks would be. It belongs to its region
-as any task does, so that waits, failures and cancellations are the same.
+that it uses, and is a user and writer of that for those who come later, as the tasks would be. Likewise it follows, and
+is followed by, copies back to host memory that the region maps itself. It belongs to its region as any task does, so
+that waits, failures and cancellations are the same.
 
 *What cannot be captured* is carried out on streams as before, and `Capture.why_not` says why. A capture that fails has
 enqueued nothing: bodies that ran have left no work.
@@ -23,7 +24,6 @@ updating the nodes of a graph whose addresses changed (the nodes of a body are u
 
 from __future__ import annotations
 
-import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,9 @@ from offload.data.shadow import NotCapturableError, ShadowTable
 from offload.devices.streams import Lane, Point
 from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceError, UsageError
-from offload.items import is_device_array, label
+from offload.items import label, mapper_of
 from offload.launch import DeviceTask
+from offload.reached import reached
 from offload.tasks.branches import branches
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class GraphWork:
     def __init__(self, graph: Graph, noted: Noted, kept: object, *, takes_device_arrays: bool) -> None:
         self.graph = graph
         self._noted = noted
-        self._kept = kept  # arrays whose addresses are in the graph
+        self._kept = kept  # arrays and kernels whose addresses are in the graph
         self.takes_device_arrays = takes_device_arrays
 
     def is_current(self, place: DevicePlace) -> bool:
@@ -193,7 +194,7 @@ class GraphWork:
         Raises
         ------
         PutOffError
-            Another thread is just enqueuing a copy to storage that the graph uses.
+            Another thread is just enqueuing a copy to storage that the graph uses, on the device or on the host.
         UsageError
             Another thread has ended a mapping since the replay began.
         DeviceLostError
@@ -214,10 +215,13 @@ class GraphWork:
             before.discard(None)
             if not all(isinstance(point, Point) for point in before):
                 raise PutOffError
+            if place._leaving:  # noqa: SLF001  # the same
+                before.update(place._copies_back_to(self._noted.absent))  # noqa: SLF001  # the same
             lane.wait_for(before)
             self.graph.launch(lane.stream)
-            if used:
+            if used or self._noted.copied_back:
                 point = lane.mark()
+                place._note_leaving(self._noted.copied_back, point)  # noqa: SLF001  # the same
                 for use, entry in used:
                     entry.users[lane] = point
                     if use.writes:
@@ -247,7 +251,7 @@ def _captured(
         Why there is none.
     """
     launched = [task for task in tasks if isinstance(task, DeviceTask)]
-    kept = [made_of, *(array for task in launched for array in _reached(task))]
+    kept = [made_of, *(value for task in launched for value in _reached(task))]
     takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
     steps = branches(_with_exclusions(tasks, before), MOST_STREAMS)
     capture = place.device.graph_capture()
@@ -386,11 +390,20 @@ def _place_of(device: Device) -> Callable[[Entry], Section]:
     return lambda entry: device.section(entry.buffer)
 
 
-def _reached(task: DeviceTask) -> list[Any]:
-    """Return the device arrays that a body reaches by itself, whose addresses are in what it has enqueued."""
-    try:
-        found = inspect.getclosurevars(getattr(task.work, "_function", task.body))  # type: ignore[arg-type]  # it raises
-    except TypeError:  # no body, or one that is not Python's
+def _reached(task: DeviceTask) -> list[object]:
+    """Return what a body reaches by itself, whose addresses are in what it has enqueued.
+
+    Raises
+    ------
+    NotCapturableError
+        That cannot be told.
+    """
+    work: Any = task.work
+    function = getattr(work, "_function", task.body)
+    if function is None:
         return []
-    values = (*found.nonlocals.values(), *found.globals.values())
-    return [value for value in values if is_device_array(value) and not isinstance(value, type)]
+    args = (*work._args, *work._kwargs.values()) if hasattr(work, "_function") else task.args  # noqa: SLF001  # a target work's
+    try:
+        return reached(function, [value for value in args if mapper_of(value) is None])
+    except NotCapturableError as error:
+        raise NotCapturableError(f"{task.name}: {error}") from None

@@ -94,7 +94,7 @@ class DataEnvironment:
                 raise PutOffError
             earlier = [entry.last_write for entry in plan.counted if entry.last_write is not None]
             if self._leaving:
-                earlier += self._copies_back_to(plan.created)
+                earlier += self._copies_back_to(entry.section for entry in plan.created)
             buffers = self._allocate(plan, lane)
             overwritten = [entry for _, entry in plan.copies if entry.users]
             written = _distinct((*plan.created, *(entry for _, entry in plan.copies)))
@@ -236,12 +236,20 @@ class DataEnvironment:
             except Exception as error:  # noqa: BLE001  # raised when all have been tried
                 failures.append(error)
 
-    def _copies_back_to(self, entries: Iterable[Entry]) -> list[Point]:
-        """Return where copies back to the storage of new entries end, which their copies in must follow."""
-        points = [copy.point for entry in entries for copy in self._leaving.meeting(entry.section)]
+    def _copies_back_to(self, sections: Iterable[Section]) -> list[Point]:
+        """Return where copies back to host storage end, which copies in from there must follow."""
+        points = [copy.point for section in sections for copy in self._leaving.meeting(section)]
         if None in points:
             raise PutOffError
         return points
+
+    def _note_leaving(self, sections: Iterable[Section], point: Point) -> None:
+        """Note copies back to host storage that have been enqueued up to a point, for `arrived`."""
+        leaving = [self._leaving.add(section) for section in sections]
+        for copy in leaving:
+            copy.point = point
+        if leaving:
+            self._leaving_on.setdefault(point.lane, deque()).extend(leaving)
 
     @property
     def has_leaving(self) -> bool:

@@ -341,6 +341,7 @@ class DeviceTask(Task):
         """Go on with the launch when copies have been carried out that only threads can make."""
         lane: Any = self.lane
         self._staging = staging = _Staging(self, copies, has_run=has_run)
+        self.construct.runtime.engine.staging.add(staging)
         if _is_idle(lane):
             staging.passed(None)
         else:
@@ -417,7 +418,9 @@ class _Staging:
             self.failure = error
         if self._left.pop():
             task = self._task
-            task.construct.runtime.engine.make_ready(task)
+            engine = task.construct.runtime.engine
+            engine.staging.discard(self)
+            engine.make_ready(task)
 
 
 def device_maker(

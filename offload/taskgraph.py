@@ -262,7 +262,7 @@ class _Key:
             return False
         for value, kept, layout in zip(args, mine, self._layouts, strict=True):
             if value.__class__ in SCALARS:
-                if value.__class__ is not kept.__class__ or value != kept:
+                if value.__class__ is not kept.__class__ or not _is_same(value, kept):
                     return False
             elif value is not kept or layout is None or layout != _layout(value):
                 return False
@@ -276,8 +276,15 @@ def _layout(value: Any) -> tuple[Any, ...] | None:
     return value.shape, value.strides, value.dtype, value.flags.writeable
 
 
+def _is_same(value: Any, other: Any) -> bool:
+    """Tell whether two values of one class stand for each other: 0.0 and -0.0 do not, NaN and NaN do."""
+    if isinstance(value, (float, complex, np.inexact)):
+        return repr(value) == repr(other)
+    return bool(value == other)
+
+
 class _Value:
-    """An argument that is no array: equal to one of its type that it is identical with, or equal to."""
+    """An argument that is no array: equal to one of its type that it is identical with, or the same as."""
 
     __slots__ = ("_value",)
 
@@ -290,7 +297,7 @@ class _Value:
         if self._value is other._value:
             return True
         try:
-            return bool(self._value == other._value)
+            return _is_same(self._value, other._value)
         except Exception:  # noqa: BLE001  # whatever a comparison that gives no truth value raises
             return False
 
@@ -362,9 +369,10 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     Notes
     -----
     A record is kept for a ``graph_id`` and arguments: arrays by their storage, shape, strides and dtype; others, and
-    what lists, tuples and dicts hold, by type and equality. At most 8 are kept, the least recently used one goes. Not
-    recorded is a body that raises or one of whose tasks fails; of threads that come first at the same time one records.
-    Where the region is recorded already, by `record` or another task graph, and in a final task, the body is run.
+    what lists, tuples and dicts hold, by type and equality (0.0 is not -0.0 there, and NaN is NaN). At most 8 are kept,
+    the least recently used one goes. Not recorded is a body that raises or one of whose tasks fails; of threads that
+    come first at the same time one records. Where the region is recorded already, by `record` or another task graph,
+    and in a final task, the body is run.
 
     In a replay, a wait in the body orders what follows it; code between tasks is not run. What depends on a task that
     failed does not run. An event in the graph is armed again, for which a replay first waits for one that is under way;
@@ -373,16 +381,21 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     to be mapped. A task combines a reduction when it is complete.
 
     Where all tasks are work of one CUDA device, the first replay captures what they enqueue as a CUDA graph, and from
-    then on a replay is one launch: no body is run again. Scalars, arrays that a body reaches by its closure, and the
+    then on a replay is one launch: no body is run again. Scalars, what a body reaches besides its arguments, and the
     addresses of storage that is present are those of the capture; storage that is elsewhere at a later replay has the
     region captured again. What the region maps and what its bodies allocate is memory of the graph. Pinned host memory
     is read and written by each replay. In errors the region is one task then.
 
-    Not captured are host tasks and events, copies of pageable memory, a region that leaves mappings or ends those of
-    others, and bodies that wait for the device, read from it, or call what CuPy does not capture (cuBLAS, cuSOLVER,
-    cuRAND). Such a region is replayed task by task; ``records`` of the function says why. A body may have run once more
-    by then. While a region is captured, CUDA lets no other thread synchronise the whole device: that fails there, and
-    the capture is made at the next replay.
+    What a body reaches is looked through for device arrays, which the graph keeps: its closure, defaults, globals and
+    partial arguments, containers and modules there, and the functions that it calls. A body that reaches an object of
+    another class, as a bound method does its own, is not captured: its attributes may be device arrays, and others
+    later. FFT plans of CuPy's cache are kept; one that a body makes by itself has to outlive the record.
+
+    Not captured are, besides, host tasks and events, copies of pageable memory, a region that leaves mappings or ends
+    those of others, and bodies that wait for the device, read from it, or call what CuPy does not capture (cuBLAS,
+    cuSOLVER, cuRAND). Such a region is replayed task by task; ``records`` of the function says why. A body may have run
+    once more by then. While a region is captured, CUDA lets no other thread synchronise the whole device: that fails
+    there, and the capture is made at the next replay.
 
     *Blocks*, without ``nogroup``, until the tasks of the call are complete; the waiting thread may run some.
     *Costs* a replay 1 to 2 µs a task, a recording some 50. A record keeps the arguments of the call and of its tasks

@@ -10,7 +10,7 @@ A `Box` says which rows of bytes go where. Four things can move it, and each is 
   as wide as the alignment allows (`Kernel.FLAT`); longer ones are cut into segments, each for a group of lanes, which
   align themselves on the destination (`Kernel.ROWS`), so that odd offsets cost next to nothing.
 * `calls` gives the *driver* as few 1-D, 2-D and 3-D copies as its rules allow.
-* `chunks` cuts a box into boxes of bounded size, for buffers that are smaller than it.
+* `chunks` cuts a box into boxes of bounded size or extent, for buffers that are smaller than it.
 * `choose` picks a method for a copy between pinned memory and a device, from measurements.
 
 Rejected: kernels specialised for each number of axes (no faster: the loop over axes is uniform), and 64-bit indices
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from offload.data.rect import Box, collapse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WIDTHS = (16, 8, 4, 2, 1)
 """Bytes that one load or store of a thread moves."""
@@ -44,8 +44,14 @@ MAX_UNITS = 1 << 31
 MAX_AXES = 12
 """Axes of one launch."""
 
-_MAX_UNITS_NBYTES = 1 << 30
-"""Bytes that are never more than `MAX_UNITS`, in any units."""
+_LEAST_EXTENT = 8
+"""Elements of a side from which tiles are worth it."""
+
+_MAX_UNITS_NBYTES = MAX_UNITS * _LEAST_EXTENT**2 // TILE_LANES
+"""Bytes for which no kernel has more than `MAX_UNITS` threads: the smallest tile of single bytes has the most a byte."""
+
+_MAX_ROW_NBYTES = (1 << 32) - 1
+"""Longest row of `Kernel.ROWS`, which counts its bytes with 32 bits."""
 
 _MAX_PITCH = (1 << 31) - 1  # cudaDevAttrMaxPitch of every device since Fermi
 
@@ -154,20 +160,21 @@ def units(box: Box, dst: int, src: int) -> Units | None:
         Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them.
     """
     row = box.row_nbytes
+    if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
+        return None
     width = width_of(
         row,
         dst + box.dst_offset_nbytes,
         src + box.src_offset_nbytes,
         *itertools.chain.from_iterable([dim[1:] for dim in box.dims]),
     )
-    if len(box.dims) >= MAX_AXES:
-        return None
     outer = [_axis(*dim) for dim in reversed(box.dims)]
     lanes, segment, extents, turned = _lanes(row, width), 0, (0, 0), _turned(box, width)
     if turned:
         kernel, lanes, row = Kernel.TILES, TILE_LANES, 0
-        extents = (box.dims[turned[0]][0], box.dims[turned[1]][0])
-        tiles = [_axis(-(-count // TILE), TILE * dst, TILE * src) for count, dst, src in (box.dims[i] for i in turned)]
+        sides = [box.dims[i] for i in turned]
+        extents = (sides[0][0], sides[1][0])
+        tiles = [_axis(-(-dim[0] // TILE), TILE * dim[1], TILE * dim[2]) for dim in sides]
         axes = [*tiles, *[_axis(*dim) for i, dim in reversed(list(enumerate(box.dims))) if i not in turned]]
     elif lanes == 1:
         kernel, row = Kernel.FLAT, 0
@@ -176,14 +183,14 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     else:
         kernel, width, segment = Kernel.ROWS, 0, lanes * 64
         axes = [_axis(-(-row // segment), 0, 0), *outer]
-    count = prod([axis.count for axis in axes])
-    if count * lanes > MAX_UNITS:
+    n_units = prod([axis.count for axis in axes])
+    if n_units * lanes > MAX_UNITS:
         return None
-    return Units(kernel, count, width, lanes, segment, row, extents, tuple(axes))
+    return Units(kernel, n_units, width, lanes, segment, row, extents, tuple(axes))
 
 
 def launches(box: Box, dst: int, src: int) -> Iterator[tuple[Box, Units]]:
-    """Yield boxes, which together are ``box``, each with its work; one, unless there are too many axes or units."""
+    """Yield boxes, which together are ``box``, each with its work; one, unless it is more than one launch can do."""
     work = units(box, dst, src)
     if work is not None:
         yield box, work
@@ -232,19 +239,28 @@ def _native_axes(box: Box) -> tuple[int, ...]:
     return best
 
 
-def chunks(box: Box, limit_nbytes: int) -> Iterator[Box]:
-    """Yield boxes of at most ``limit_nbytes`` each, which together are ``box``, in the order of its axes.
+def chunks(box: Box, limit_nbytes: int, side: int = 0) -> Iterator[Box]:
+    """Yield boxes of bounded size, which together are ``box``, in the order of its axes.
 
     An axis, or the row, is cut where what lies inside of it fits; the parts are of nearly equal size. A row is cut
     at multiples of 64 bytes.
+
+    Parameters
+    ----------
+    box : Box
+        The copy.
+    limit_nbytes : int
+        Most bytes of a part, 64 or more.
+    side : int
+        0 to bound the bytes that are copied, 1 or 2 to bound the `hull` of the destination or the source.
     """
     inner, level = box.row_nbytes, len(box.dims)
-    while level and inner * box.dims[level - 1][0] <= limit_nbytes:
+    while level and (grown := _grown(inner, box.dims[level - 1], side)) <= limit_nbytes:
         level -= 1
-        inner *= box.dims[level][0]
+        inner = grown
     if inner > limit_nbytes:  # the row alone is too long
-        parts = -(-inner // max(64, limit_nbytes - limit_nbytes % 64))
-        step = -(-inner // parts)
+        n_parts = -(-inner // max(64, limit_nbytes - limit_nbytes % 64))
+        step = -(-inner // n_parts)
         step += -step % 64
         for dst, src in _offsets(box, box.dims):
             for at in range(0, inner, step):
@@ -254,12 +270,18 @@ def chunks(box: Box, limit_nbytes: int) -> Iterator[Box]:
         yield box
         return
     cut, rest = box.dims[level - 1], box.dims[level:]
-    step = -(-cut[0] // -(-cut[0] // (limit_nbytes // inner)))
+    most = 1 + (limit_nbytes - inner) // (abs(cut[side]) if side else inner)
+    step = -(-cut[0] // -(-cut[0] // most))
     for dst, src in _offsets(box, box.dims[: level - 1]):
         for at in range(0, cut[0], step):
             count = min(step, cut[0] - at)
             dims = ((count, *cut[1:]), *rest) if count > 1 else rest
             yield Box(dst + at * cut[1], src + at * cut[2], box.row_nbytes, dims)
+
+
+def _grown(nbytes: int, dim: tuple[int, int, int], side: int) -> int:
+    """Return the size, in the sense of `chunks`, of as many boxes of ``nbytes`` as an axis has."""
+    return nbytes + (dim[0] - 1) * (abs(dim[side]) if side else nbytes)
 
 
 def ordered_by(box: Box, side: int) -> Box:
@@ -314,6 +336,26 @@ def within_hull(box: Box, side: int) -> Box:
     """Return the box with the offset of one side counted from the beginning of its `hull`."""
     inside = offset(box, side) - hull(box, side)[0]
     return box._replace(dst_offset_nbytes=inside) if side == 1 else box._replace(src_offset_nbytes=inside)
+
+
+def is_within_region(first: int, end: int, region_of: Callable[[int], tuple[int, int] | None]) -> bool:
+    """Tell whether the bytes from ``first`` to before ``end`` lie in one region of memory.
+
+    Parameters
+    ----------
+    first, end : int
+        Addresses, ``first < end``.
+    region_of : callable
+        Returns address and bytes of the region that an address lies in, None if it lies in none. If what it returns is
+        without the address, the extent is unknown, and the region of the last byte is taken for the same one.
+    """
+    region = region_of(first)
+    if region is None:
+        return False
+    begin, nbytes = region
+    if begin <= first < begin + nbytes:
+        return end <= begin + nbytes
+    return region_of(end - 1) is not None
 
 
 def run_of(box: Box, side: int) -> tuple[int, int]:
@@ -394,10 +436,6 @@ def _turned(box: Box, width: int) -> tuple[int, int] | None:
             return None
         found.append(along[0])
     return (found[0], found[1]) if found[0] != found[1] else None
-
-
-_LEAST_EXTENT = 8
-"""Elements from which tiles are worth it."""
 
 
 def _axis(count: int, dst: int, src: int) -> Axis:

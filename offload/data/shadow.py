@@ -76,13 +76,16 @@ class Noted:
         The storage that was present.
     absent : list of Section
         Of which nothing was.
+    copied_back : list of Section
+        Parts of these that the region copies to the host.
     """
 
-    __slots__ = ("_version", "absent", "uses")
+    __slots__ = ("_version", "absent", "copied_back", "uses")
 
-    def __init__(self, uses: list[Use], absent: list[Section]) -> None:
+    def __init__(self, uses: list[Use], absent: list[Section], copied_back: list[Section]) -> None:
         self.uses = uses
         self.absent = absent
+        self.copied_back = copied_back
         self._version = -1
 
     def holds(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> bool:
@@ -118,7 +121,7 @@ class ShadowTable(PresentTable):
         Says where the storage of an entry lies.
     """
 
-    __slots__ = ("_missing", "_outside", "_place_of", "_uses")
+    __slots__ = ("_copied_back", "_missing", "_outside", "_place_of", "_uses")
 
     def __init__(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> None:
         super().__init__(table.device_num)
@@ -126,6 +129,7 @@ class ShadowTable(PresentTable):
         self._outside: dict[Entry, tuple[float, int]] = {}  # with their counts
         self._uses: dict[Entry, Use] = {}
         self._missing: dict[Section, None] = {}
+        self._copied_back: dict[Section, None] = {}
         for real in table.entries():
             entry = Entry(real.section, real.host, real.label, real.origin)
             entry.dynamic, entry.structured = real.dynamic, real.structured
@@ -164,8 +168,9 @@ class ShadowTable(PresentTable):
             first = self._outside.get(entry)
             if first is not None and (dynamic < first[0] or structured < first[1]):
                 raise NotCapturableError(f"it ends a mapping of {entry.label} that was there before it")
-        for _, entry in plan.copies:
+        for item, entry in plan.copies:
             self._note_copy(entry, writes=False)
+            self._note_copy_back(item, entry)
         return plan
 
     def update(self, items: Iterable[MapItem]) -> list[tuple[MapItem, Entry]]:
@@ -177,6 +182,8 @@ class ShadowTable(PresentTable):
         for item, entry in copies:
             if item.map_type.copies_in:
                 self._note_copy(entry, writes=True)
+            else:
+                self._note_copy_back(item, entry)
         return copies
 
     def noted(self) -> Noted:
@@ -190,7 +197,7 @@ class ShadowTable(PresentTable):
         for entry in self.entries():
             if self._outside.get(entry) != (entry.dynamic, entry.structured):
                 raise NotCapturableError(f"it leaves {entry.label} mapped that it maps")
-        return Noted(list(self._uses.values()), list(self._missing))
+        return Noted(list(self._uses.values()), list(self._missing), list(self._copied_back))
 
     def _note(self, item: MapItem, entry: Entry | None) -> None:
         """Note an item and where it was found; one without bytes is of no account."""
@@ -210,3 +217,7 @@ class ShadowTable(PresentTable):
         if use is not None:
             use.follows_users = True
             use.writes |= writes
+
+    def _note_copy_back(self, item: MapItem, entry: Entry) -> None:
+        if entry not in self._outside:
+            self._copied_back[item.section] = None

@@ -127,6 +127,7 @@ class Engine:
         self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
         self.relax: Callable[[], None] = _nothing  # noticed soon
         self.look: Callable[[], object] | None = None  # lets a waiting thread look for completions itself
+        self.staging: set[Any] = set()  # what threads copy: a thread that waits leaves the GIL to them
         self.coroutines: Any = None  # what is known of them, once there is one
         self.hang_s = hang_s
         self.lock = threading.Lock()  # for what happens seldom, and in several steps

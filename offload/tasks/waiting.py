@@ -176,7 +176,7 @@ class Wait:
         ready, signs = self._engine.ready, self._shield.signs
         takes_any = self._helps and self._within is None
         until_s = perf_counter() + _ATTENDED_S
-        while perf_counter() < until_s:
+        while perf_counter() < until_s and not self._engine.staging:
             look()
             if self._done() or (takes_any and ready) or signs.is_struck:
                 return True

@@ -285,6 +285,110 @@ def test_fft_plans_stay(gpu):
     assert np.allclose(z, start)
 
 
+@pytest.mark.parametrize("size", [0, 1])
+def test_fft_plans_that_the_cache_has_no_room_for_stay(gpu, size):
+    """Every plan that a body uses lives as long as the graph, whatever the size of CuPy's cache, which is as before."""
+    z = np.random.default_rng(3).random((32, 240)) + 0j
+    start = z.copy()
+    shapes = [(32, 240), (64, 120), (96, 80), (128, 60)]
+
+    @omp.target(nowait=True)
+    def transform(z):
+        for shape in shapes:
+            part = z.reshape(shape)
+            part[...] = cupy.fft.fft(part) / shape[1] ** 0.5
+
+    region = omp.taskgraph(transform)
+    cache = cupy.fft.config.get_plan_cache()
+    before = cache.get_size(), cache.get_memsize()
+    cache.set_size(size)
+    try:
+        with omp.target_data(map=[tofrom(z)]):
+            for _ in range(4):
+                region(z)
+                assert cache.get_size() == size
+                assert cache.get_curr_size() <= size
+                cache.clear()
+                cupy.full(1 << 20, np.nan)
+            assert region.records[0].is_captured, region.records
+    finally:
+        cache.set_size(before[0])
+    assert (cache.get_size(), cache.get_memsize()) == before
+    for _ in range(4):
+        for shape in shapes:
+            start = (np.fft.fft(start.reshape(shape)) / shape[1] ** 0.5).reshape(z.shape)
+    assert np.allclose(z, start)
+
+
+def test_arrays_in_containers_and_helpers_are_kept(gpu):
+    """Device arrays that a body reaches indirectly stay where the graph has them."""
+    box = {"factor": cupy.full(N, 2.0)}
+    summand = cupy.full(N, 1.0)
+    y = np.ones(N)
+
+    def add(y):
+        y += summand
+
+    @omp.target(nowait=True)
+    def body(y):
+        y *= box["factor"]
+        add(y)
+
+    region = omp.taskgraph(body)
+    with omp.target_data(map=[tofrom(y)]):
+        region(y)
+        region(y)
+        assert region.records[0].is_captured
+        box.clear()
+        summand = None
+        others = [cupy.full(N, np.nan) for _ in range(4)]
+        region(y)
+        del others
+    assert (y == 15).all()
+
+
+def test_a_method_sees_its_attributes_of_now(gpu):
+    """A bound method is not captured: an attribute that is another array at the next replay is used there."""
+
+    class Model:
+        def __init__(self):
+            self.factor = cupy.full(N, 2.0)
+
+        def step(self, y):
+            y *= self.factor
+
+    model = Model()
+    y = np.ones(N)
+    region = omp.taskgraph(omp.target(nowait=True)(model.step))
+    with omp.target_data(map=[tofrom(y)]):
+        region(y)
+        region(y)
+        model.factor = cupy.full(N, 3.0)
+        region(y)
+        assert "Model" in region.records[0].why_not
+    assert (y == 12).all()
+
+
+def test_copies_back_and_replays_follow_each_other(gpu):
+    """A replay reads pinned memory after a task has copied back to it, and a task after a replay has."""
+    x = pinned(np.zeros(1 << 22))
+
+    @omp.target(nowait=True, map=[tofrom("x")])
+    def add(x):
+        x += 1
+
+    region = omp.taskgraph(nogroup=True)(lambda x: add(x))  # noqa: PLW0108  # a region with a task
+    for _ in range(3):
+        region(x)
+        omp.taskwait()
+    assert region.records[0].is_captured, region.records
+    for _ in range(10):
+        add(x)
+        region(x)
+    omp.taskwait()
+    assert (x == 23).all()
+
+
 def test_arrays_of_a_closure_are_kept(gpu):
     """A device array that a body reaches by its closure stays where the graph has it."""
     factor = cupy.full(N, 2.0)
@@ -629,22 +733,24 @@ def test_a_capture_that_another_thread_ends_is_tried_again(gpu):
 def test_the_runtime_synchronises_no_device_under_capture(gpu):
     """A thread that synchronises a device object waits for a capture to end."""
     y = np.zeros(N)
-    threads = []
+    n_started = 0
 
     @omp.target(nowait=True)
     def body(y):
-        threads.append(threading.Thread(target=omp.device(0).synchronize))
-        threads[-1].start()
+        nonlocal n_started
+        threading.Thread(target=omp.device(0).synchronize, name="synchronises").start()
+        n_started += 1
         y += 1
 
     region = omp.taskgraph(lambda y: body(y))  # noqa: PLW0108  # a region with a task
     with omp.target_data(map=[tofrom(y)]):
         for _ in range(3):
             region(y)
-        for thread in threads:
-            thread.join()
+        for thread in threading.enumerate():
+            if thread.name == "synchronises":
+                thread.join()
         assert region.records[0].is_captured
-        assert len(threads) == 2
+        assert n_started == 2
     assert (y == 3).all()
 
 

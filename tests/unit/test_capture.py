@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import types
 import threading
 
 import numpy as np
@@ -15,8 +17,9 @@ from offload import alloc, in_, inout, mutexinoutset, out, to, tofrom
 from offload.data.maptypes import MapType
 from offload.data.present import MapItem, PresentTable
 from offload.data.shadow import NotCapturableError, ShadowTable
-from offload.devices.null import NullDevice
+from offload.devices.null import NullDevice, NullEvent
 from offload.errors import DeviceError
+from offload.reached import reached
 from offload.storage import HOST, section_of
 from offload.tasks.branches import branches
 
@@ -221,6 +224,17 @@ class GraphCapture:
             del self.device.calls[self.first :]
 
 
+class HeldEvent(NullEvent):
+    """An event that is done when its device is held no more."""
+
+    def __init__(self, device):
+        self.device = device
+
+    @property
+    def done(self):
+        return not self.device.is_held
+
+
 class GraphDevice(NullDevice):
     """A null device that captures what it is asked to do; copies of ``pageable`` arrays are not asynchronous."""
 
@@ -229,6 +243,12 @@ class GraphDevice(NullDevice):
         self.capturing = []
         self.refuses = ""
         self.pageable = []
+        self.is_held = False
+
+    def record(self, stream):
+        event = HeldEvent(self) if self.is_held and not self.capturing else NullEvent()
+        self.calls.append(("record", stream, event))
+        return event
 
     def graph_capture(self):
         return GraphCapture(self)
@@ -389,6 +409,230 @@ def test_follows_and_is_followed_in_the_data_environment(device, y):
     back = next(call[3] for call in after if call[0] == "copy")
     assert back is stream or any(call[0] == "wait_event" and call[1] is back for call in after)
     omp.taskwait()
+
+
+def followed(calls, stream):
+    """Return the streams whose events a stream waits for."""
+    awaited = {call[2] for call in calls if call[0] == "wait_event" and call[1] is stream}
+    return {call[1] for call in calls if call[0] == "record" and call[2] in awaited}
+
+
+def streams_of(calls, name):
+    """Return the stream of each call of a name: the last thing that a copy, a launch or a kernel tells."""
+    return [call[-1] for call in calls if call[0] == name]
+
+
+def test_follows_copies_back_to_what_it_maps(device, y):
+    """A launch waits for copies back to host memory that its graph reads, and nothing else of those."""
+    other = np.zeros(10)
+    region = omp.taskgraph(nogroup=True)(lambda y: kernel("a", y))
+    for _ in range(2):
+        region(y)
+        omp.taskwait()
+    device.is_held = True
+    kernel("b", other)
+    back_other = streams_of(device.calls, "copy")[-1]
+    kernel("b", y)
+    back = streams_of(device.calls, "copy")[-1]
+    region(y)
+    (stream,) = streams_of(device.calls[device.calls.index(device.launches[-1]) :], "launch")
+    assert len({back, back_other, stream}) == 3
+    since = device.calls[device.calls.index(device.launches[0]) :]
+    assert followed(since, stream) == {back}
+    device.is_held = False
+    omp.taskwait()
+
+
+@pytest.mark.parametrize(("map_type", "follows"), [(tofrom, True), (to, False)])
+def test_its_copies_back_are_followed(device, y, map_type, follows):
+    """What maps host memory after a launch waits for the graph to copy it back, and only if it does."""
+
+    @omp.target(nowait=True, map=[map_type("y")])
+    def body(y):
+        stream = omp.current_stream()
+        stream.device.calls.append(("kernel", "a", y.address, stream))
+
+    region = omp.taskgraph(nogroup=True)(lambda y: body(y))  # noqa: PLW0108  # a region with a task
+    for _ in range(2):
+        region(y)
+        omp.taskwait()
+    device.is_held = True
+    region(y)
+    (stream,) = streams_of([device.launches[-1]], "launch")
+    n_before = len(device.calls)
+    kernel("b", y)
+    mine = streams_of(device.calls[n_before:], "kernel")[0]
+    assert mine is not stream
+    assert (stream in followed(device.calls, mine)) is follows
+    region(y)  # which the copy back of the task is before
+    (last,) = streams_of([device.launches[-1]], "launch")
+    assert mine in followed(device.calls[n_before:], last)
+    device.is_held = False
+    omp.taskwait()
+    n_before = len(device.calls)
+    region(y)
+    assert not [call for call in device.calls[n_before:] if call[0] == "wait_event"]
+    omp.taskwait()
+
+
+# -- what a body reaches -----------------------------------------------------------------------------
+
+
+class Array:
+    """A device array, as far as anyone asks."""
+
+    __cuda_array_interface__ = {}  # noqa: RUF012  # never changed
+
+
+class Model:
+    """An object that keeps a device array, and one method that does not use it."""
+
+    def __init__(self):
+        self.w = Array()
+
+    def step(self, y):
+        y += self.w
+
+    @classmethod
+    def of_class(cls, y):
+        y += cls.shared
+
+    shared = Array()
+
+
+GLOBAL = Array()
+A_MODULE = types.ModuleType("a_module")
+A_MODULE.w = Array()
+A_MODULE.unused = Model()
+
+
+def bodies():
+    """Return bodies with the device arrays that each reaches."""
+    first, second, host = Array(), Array(), np.zeros(3)
+    boxed = {"pair": (first, [second])}
+    defined_later = first
+
+    def direct(y):
+        y += first
+
+    def in_container(y):
+        y += boxed["pair"][0]
+
+    def by_helper(y):
+        direct(y)
+
+    def by_default(y, w=first, *, v=second):
+        y += w + v
+
+    def by_global(y):
+        y += [GLOBAL for _ in range(2)][0]
+
+    def by_module(y):
+        y += A_MODULE.w + np.sum(host)
+
+    def by_class(y):
+        y += Model.shared
+
+    def by_task(y):
+        kernel("a", y)
+        by_target(y)
+
+    def recursive(y):
+        recursive(y)
+        y += defined_later
+
+    by_target = omp.target(direct)
+    return [
+        (direct, [first]),
+        (in_container, [first, second]),
+        (by_helper, [first]),
+        (by_default, [first, second]),
+        (by_global, [GLOBAL]),
+        (by_module, [A_MODULE.w]),
+        (by_class, [Model.shared]),
+        (Model.of_class, [Model.shared]),
+        (by_task, [first]),
+        (recursive, [first]),
+        (functools.partial(by_helper, w=second), [first, second]),
+        (boxed.get, [first, second]),
+    ]
+
+
+@pytest.mark.parametrize("at", range(len(bodies())))
+def test_device_arrays_that_a_body_reaches(at):
+    """What a body gets at by names is found, through containers, modules and the functions that it calls."""
+    body, expected = bodies()[at]
+    found = [value for value in reached(body, ()) if isinstance(value, Array)]
+    assert sorted(map(id, found)) == sorted(map(id, expected))
+
+
+def test_arguments_are_looked_through():
+    """Device arrays in containers that are arguments count as reached."""
+    array = Array()
+    assert reached(lambda pair: None, [(array, [1.0, "a"]), 3]) == [array]
+
+
+def opaque_bodies():
+    model, cached = Model(), functools.lru_cache(lambda: Array())  # noqa: PLW0108  # it caches what the class does not
+    objects = np.array([Array()])
+
+    def by_attribute(y):
+        y += model.w
+
+    def by_cache(y):
+        y += cached()
+
+    def by_object_array(y):
+        y += objects[0]
+
+    return [model.step, by_attribute, by_cache, by_object_array, functools.partial(by_attribute), [by_cache].pop]
+
+
+@pytest.mark.parametrize("body", opaque_bodies())
+def test_objects_that_cannot_be_looked_into_are_refused(body):
+    """A body that reaches an object which may hold device arrays, or come to hold others, is not captured."""
+    with pytest.raises(NotCapturableError, match="cannot be known"):
+        reached(body, ())
+
+
+def test_many_objects_are_refused():
+    """There is an end to looking."""
+    many = [object.__new__(Array) for _ in range(10_001)]
+    with pytest.raises(NotCapturableError, match="more than"):
+        reached(lambda: many, ())
+
+
+def test_a_method_is_not_captured(device, y):
+    """A region whose body is a bound method goes to streams, and the record says why."""
+    model = types.SimpleNamespace(calls=device.calls)
+
+    def step(self, y):
+        stream = omp.current_stream()
+        stream.device.calls.append(("kernel", "step", y.address, stream))
+
+    region = omp.taskgraph(omp.target(nowait=True)(types.MethodType(step, model)))
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(3):
+            region(y)
+    assert kernels(device.calls) == ["step"] * 3
+    assert "SimpleNamespace" in region.records[0].why_not
+
+
+# -- which record ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [float, np.float64, np.float32, complex, lambda value: (value,)])
+def test_signs_of_zero_and_nans(device, make):
+    """0.0 and -0.0 have a record each, which they find again, and NaN finds its own."""
+    region = omp.taskgraph(lambda value, y: kernel(value, y))  # noqa: PLW0108  # a region with a task
+    y = np.zeros(3)
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(3):
+            for value in (0.0, -0.0, float("nan"), 1.5):
+                region(make(value), y)
+                region(make(value), y)
+    assert len(region.records) == 4
+    assert all(record.n_captured == 1 for record in region.records)
 
 
 # -- why not -----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import cupy
@@ -24,6 +25,7 @@ from offload.data.copies import (
     choose,
     chunks,
     hull,
+    is_within_region,
     launches,
     ordered_by,
     packed,
@@ -32,7 +34,7 @@ from offload.data.copies import (
 from offload.data.rect import Box, collapse
 from offload.devices.cuda.copy_kernels import CopyKernels
 from offload.devices.cuda.staging import StagedCopy, Staging
-from offload.devices.cuda.staging_worker import HostMemory
+from offload.devices.cuda.staging_worker import Driver, HostMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +134,7 @@ class Copies:
         if method is Method.PACKED:
             try:
                 self._through_temporary(dst, src, box, stream, to_host=to_host)
-            except cupy.cuda.memory.OutOfMemoryError:
+            except MemoryError:  # CuPy's own is one, and so are those of other allocators
                 method = Method.CALLS  # what was enqueued before is enqueued again
         if method is Method.MAPPED:
             self._launch(dst, src, ordered_by(box, 1 if to_host else 2), stream, _MAPPED_BLOCKS)
@@ -152,7 +154,7 @@ class Copies:
     def _through_temporary(self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool) -> None:
         """Copy all of the host's bytes at once, and by a kernel between the temporary and the device's layout."""
         side = 1 if to_host else 2
-        for part in chunks(ordered_by(box, side), _TEMPORARY_NBYTES):
+        for part in chunks(ordered_by(box, side), _TEMPORARY_NBYTES, side):
             low, nbytes = hull(part, side)
             with stream:
                 temporary = cupy.cuda.alloc(nbytes)  # goes back in the order of this stream
@@ -162,6 +164,7 @@ class Copies:
             else:
                 cuda.memcpyAsync(temporary.ptr, src + low, nbytes, _HOST_TO_DEVICE, stream.ptr)
                 self._launch(dst, temporary.ptr, within_hull(part, side), stream)
+            del temporary  # the next part's is the same memory
 
     def _transfer(self, device: int, near: int, part: Box, stream: Any, *, to_host: bool, is_pinned: bool) -> None:
         """Enqueue the copy between part of a device array and its bytes, one after the other, in the host's memory."""
@@ -195,9 +198,25 @@ class Copies:
 
 
 def is_pinned(host: np.ndarray[Any, Any]) -> bool:
-    """Tell whether copies of a host array with elements are asynchronous: its memory is pinned or managed."""
+    """Tell whether copies of a host array with elements are asynchronous: its memory is pinned or managed.
+
+    All of it, from the first byte to the last, has to be of one allocation or registration. Should the driver not tell
+    how far that reaches, only the first and the last byte are looked at.
+    """
     first, end = np.lib.array_utils.byte_bounds(host)
-    return all(cuda.pointerGetAttributes(address).type != _PAGEABLE for address in (first, end - 1))
+    return is_within_region(first, end, _region_of)
+
+
+def _region_of(address: int) -> tuple[int, int] | None:
+    """Return address and bytes of the pinned or managed memory around an address; (0, 0) if they are unknown."""
+    if cuda.pointerGetAttributes(address).type == _PAGEABLE:
+        return None
+    return _driver().region_of(address)
+
+
+@cache
+def _driver() -> Driver:
+    return Driver()
 
 
 def address_of(array: Any) -> int:

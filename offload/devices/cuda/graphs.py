@@ -8,7 +8,8 @@ first handle), has the capture tried again.
 
 What is allocated meanwhile belongs to the graph: its blocks are used again within the capture, in the order of their
 stream, and by nobody after it. They go back to the device without a wait when nobody refers to the graph, or to an
-array in them. FFT plans have work areas and tables of their own, which the graph keeps by keeping the plans.
+array in them. FFT plans have work areas and tables of their own, which the graph keeps by keeping the plans: none
+leaves CuPy's cache during the capture.
 
 Rejected: a pool of CuPy's for each graph. What such a pool holds unused when it goes is lost.
 """
@@ -55,6 +56,7 @@ class CudaGraphCapture:
                 fork = self.record(origin)
                 for stream in self._streams[1:]:
                     stream.wait_event(fork)
+                self._entered.enter_context(_all_plans_cached())
         self._entered.enter_context(cupy.cuda.using_allocator(self._memory.alloc))
         return self._streams
 
@@ -104,6 +106,20 @@ class CudaGraphCapture:
             yield
         except RuntimeError as error:  # CUDA's, or CuPy's of a capture that is invalid
             raise DeviceError(f"{self._device.name}: {error}") from error
+
+
+@contextmanager
+def _all_plans_cached() -> Iterator[None]:
+    """Let no FFT plan leave the cache of the calling thread and current device, however small or disabled that is."""
+    cache = cupy.fft.config.get_plan_cache()
+    size, memsize = cache.get_size(), cache.get_memsize()
+    cache.set_size(-1)
+    cache.set_memsize(-1)
+    try:
+        yield
+    finally:
+        cache.set_size(size)
+        cache.set_memsize(memsize)
 
 
 class CudaGraph:

@@ -26,7 +26,7 @@ from offload.devices.cuda.staging_worker import SLOT_NBYTES, Driver, HostMemory,
 from offload.errors import DeviceError, DeviceLostError, DeviceMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from offload.data.rect import Box
 
@@ -96,6 +96,8 @@ class StagedCopy:
         self.stream = stream
         self.to_host = to_host
         self.error: BaseException | None = None
+        self.parts: Iterator[Box] = iter(())
+        self.ahead: Box | None = None
         self.n_out = 0  # chunks that threads are at
         self._done: Callable[[BaseException | None], None] | None = None
 
@@ -139,7 +141,7 @@ class StagedCopy:
     def cut(self, limit_nbytes: int) -> None:
         """Begin to cut the copy into chunks; ``ahead`` is the next one, None where there is no more."""
         self.parts = chunks(self.box, limit_nbytes)
-        self.ahead: Box | None = next(self.parts)
+        self.ahead = next(self.parts)
 
     def drop(self, error: BaseException) -> None:
         """Let the chunks that no thread has taken be."""

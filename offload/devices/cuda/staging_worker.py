@@ -23,6 +23,7 @@ _SLOTS = 2
 
 _BLOCKING, _DISABLE_TIMING = 1, 2  # cudaEventBlockingSync, cudaEventDisableTiming
 _PORTABLE = 1  # cudaHostAllocPortable
+_RANGE_START, _RANGE_NBYTES = 11, 12  # CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE
 _TYPES = {width: np.dtype(name) for width, name in ((16, "c16"), (8, "u8"), (4, "u4"), (2, "u2"), (1, "u1"))}
 
 
@@ -106,7 +107,7 @@ class Driver:
     To get the GIL back from other threads takes ten times as long as the call, several times a chunk.
     """
 
-    __slots__ = ("_copy", "_query", "_record")
+    __slots__ = ("_attribute", "_copy", "_query", "_record")
 
     def __init__(self) -> None:
         library = ctypes.PyDLL("libcuda.so.1")
@@ -114,6 +115,8 @@ class Driver:
         self._copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
         self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         self._query.argtypes = (ctypes.c_void_p,)
+        self._attribute = library.cuPointerGetAttribute
+        self._attribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
     def copy(self, dst: int, src: int, nbytes: int, stream: int) -> None:
         """Enqueue a copy between pinned memory and a device."""
@@ -126,6 +129,14 @@ class Driver:
         status = self._record(event, stream)
         if status:
             raise cuda.CUDARuntimeError(status)
+
+    def region_of(self, address: int) -> tuple[int, int]:
+        """Return address and bytes of the allocation or registration around an address; (0, 0) if unknown."""
+        begin, nbytes = ctypes.c_uint64(), ctypes.c_size_t()
+        for value, attribute in ((begin, _RANGE_START), (nbytes, _RANGE_NBYTES)):
+            if self._attribute(ctypes.addressof(value), attribute, address):
+                return 0, 0
+        return begin.value, nbytes.value
 
     def wait(self, event: int) -> None:
         """Block until an event has passed, without the GIL unless it has already."""
