@@ -9,9 +9,12 @@ the task; each is one event and one wait on the device. At the entry nothing on 
 exit nothing follows on it.
 
 A stream can wait for a task only where that has been put on a stream itself. So the encountering thread waits until the
-entry is *launched*: at once where all that it follows is device work, else when the last host task among that is
-complete. It never waits for the device. Its own stream is marked and held by the encountering thread alone, since what
-a handle such as CUDA's per-thread default stream stands for depends on the thread.
+entry is *launched*, which it is when all that it follows is: a host task when it is complete, device work mostly at
+once, without a wait for what is on its stream. What holds up the launch of a predecessor holds up the entry, and that
+may be the device: staged copies of pageable memory are launched when their stream gets there and the bytes have been
+moved, a region that was put off for want of memory when another one ends. The stream of the block is marked and held by
+the encountering thread alone, since what a handle such as CUDA's per-thread default stream stands for depends on the
+thread.
 
 Rejected: to hold the stream by a host function or by a value in memory until a host task is complete, which would let
 the thread go on; a host function of one stream holds up those of all others, and a wait for a value that never
@@ -27,6 +30,7 @@ from offload.current import here
 from offload.dependences import check_depend_now
 from offload.devices.host import Host
 from offload.errors import ClauseError, UnsupportedError, UsageError
+from offload.events.sources import put_on
 from offload.launch import device_maker
 from offload.sites import call_site
 from offload.tasks.task import LeaveRegion, Task, TaskState
@@ -102,7 +106,7 @@ class Interop:
         ------
         UsageError
             Outside of the block, or in another thread or task than that.
-        ClauseError, DependError, UnsupportedError
+        ClauseError, DependError, EventError, UnsupportedError
             As `interop`.
 
         Notes
@@ -113,7 +117,7 @@ class Interop:
         scope, frame = self._block("use")
         if not self._syncs:
             raise ClauseError("interop: there is nothing to be ordered without targetsync; leave targetsync=True")
-        self._follow(scope, frame, dependences, None if self._lane is None else self._lane.mark())
+        self._follow(scope, frame, dependences, None if self._lane is None else _mark(self._lane))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -149,7 +153,7 @@ class Interop:
         if lane is None or place is None:
             self._on_host(scope, frame, self._depend, site, deferred=True)
             return
-        make = device_maker(site, None, place, _Passage(lane.mark(), None))
+        make = device_maker(site, None, place, _Passage(_mark(lane), None))
         self._runtime.encounter(scope, frame, make, self._depend, deferred=True)
 
     def _follow(self, scope: Scope, frame: Frame, depend: tuple[Dependence, ...], before: Point | None) -> None:
@@ -164,6 +168,7 @@ class Interop:
         if lane is None or place is None:
             self._on_host(scope, frame, depend, site, deferred=False)
             return
+        lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
         passage = _Passage(before, scope.parker)
         make = device_maker(site, None, place, passage)
         task = self._runtime.encounter(scope, frame, make, depend, deferred=True)
@@ -174,7 +179,7 @@ class Interop:
         else:
             event = passage.point.event
             if event is not None:
-                place.device.wait_event(lane.stream, event)
+                put_on(lane, "interop", lane.device.wait_event, lane.stream, event)
 
     def _on_host(
         self, scope: Scope, frame: Frame, depend: tuple[Dependence, ...], site: Site, *, deferred: bool
@@ -216,6 +221,9 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
         Dependences or a stream without ``targetsync``, a stream that is none of the device's, or wrong clauses.
     DependError
         A wrong dependence. At the entry: a task that it follows has failed, as is known already.
+    EventError
+        At the call, the entry, the exit: the stream is capturing a CUDA graph, or CUDA takes no event there, since it
+        is a stream of another device.
     UnsupportedError
         At the entry: a graph is being recorded there.
     UsageError
@@ -223,11 +231,13 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
 
     Notes
     -----
-    *Blocks* at the entry until the tasks that it follows are on their streams, host tasks among them complete; not for
-    the device. The exit never does. *Costs* at each an empty task and at most two waits on the device. What fails on
-    the stream loses the device, as it does in a target region. On the host ``stream`` is None and the entry waits for
-    the tasks. OpenMP 5.2, 14.1 "interop Construct" (section number unchecked): the block is its ``init`` with
-    ``targetsync`` and its ``destroy``; ``stream=`` is an extension.
+    *Blocks* at the entry until the tasks that it follows are launched, host tasks among them complete. Device work in
+    flight is not waited for, except that staged copies of pageable memory are launched when their stream gets there
+    and the bytes have been moved, and a region that was put off for want of memory when another one ends. The exit
+    never blocks. *Costs* at each an empty task and at most two waits on the device. What fails on the stream loses the
+    device, as it does in a target region. On the host ``stream`` is None and the entry waits for the tasks. OpenMP
+    5.2, 14.1 "interop Construct" (section number unchecked): the block is its ``init`` with ``targetsync`` and its
+    ``destroy``; ``stream=`` is an extension.
     """
     if not isinstance(targetsync, bool):
         raise ClauseError(f"interop: targetsync={targetsync!r:.40} is not a truth value; use True or False")
@@ -286,6 +296,13 @@ class _Passage:
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
         return []
+
+
+def _mark(lane: Lane) -> Point:
+    """Return the tail of the stream of a block; raise `EventError` if it captures, or is of another device."""
+    lane.device.adopt(lane.stream)
+    point: Point = put_on(lane, "interop", lane.mark)
+    return point
 
 
 def _wait_until_launched(scope: Scope, task: Task, passage: _Passage) -> None:

@@ -327,12 +327,12 @@ class DeviceTask(Task):
             self.passed(error)
             return None
         self.launched = True
+        self.state_ = TaskState.LAUNCHED  # before the gate may say that it is complete
         gate = self.construct.runtime.gate
         watched = self._is_watched or bool(self.successors)  # an owner waits, and sees to it by itself
         gate.add(end, self, watched=watched)
         if self._is_watched and not watched:
             gate.watch(end)  # `watch` came before the gate knew the point
-        self.state_ = TaskState.LAUNCHED
         place.pool.release(lane)
         return engine.release_early(self) if self.early else None
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST = 10_000
 """Objects to look at: more than the closure of a body has, less than a replay saves in time."""
 
-_LIBRARIES = sys.stdlib_module_names | {"cupy", "cupy_backends", "cupyx", "numpy", "offload", "scipy"}
+_LIBRARIES = sys.stdlib_module_names | {"cupy", "cupy_backends", "cupyx", "numba", "numpy", "offload", "scipy"}
 
 _KERNELS = {
     "ElementwiseKernel",
@@ -168,7 +168,8 @@ def _of_function(function: FunctionType) -> Iterator[_Found]:
             yield name, value, attributes
     for name in names & function.__globals__.keys():
         yield name, function.__globals__[name], attributes
-    for name in imported & sys.modules.keys():
+    package = function.__globals__.get("__package__") or ""
+    for name in {*imported, *(f"{package}.{name}".rstrip(".") for name in imported)} & sys.modules.keys():
         yield name, sys.modules[name], attributes
 
 

@@ -215,6 +215,8 @@ def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
     ------
     ClauseError
         A negative queue, a device that does not exist, or a stream that is none of the device's.
+    EventError
+        The stream is capturing a CUDA graph.
 
     Notes
     -----

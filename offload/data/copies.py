@@ -48,7 +48,7 @@ _LEAST_EXTENT = 8
 """Elements of a side from which tiles are worth it."""
 
 _MAX_UNITS_NBYTES = MAX_UNITS * _LEAST_EXTENT**2 // TILE_LANES
-"""Bytes for which no kernel has more than `MAX_UNITS` threads: the smallest tile of single bytes has the most a byte."""
+"""Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte."""
 
 _MAX_ROW_NBYTES = (1 << 32) - 1
 """Longest row of `Kernel.ROWS`, which counts its bytes with 32 bits."""

@@ -136,7 +136,13 @@ class Device(Protocol):
         """Tell whether ``stream`` is a native stream of this device."""
 
     def adopt(self, stream: Any) -> Any:
-        """Return the native form of a stream that `owns_stream` says is this device's."""
+        """Return the native form of a stream that `owns_stream` says is this device's.
+
+        Raises
+        ------
+        EventError
+            The stream is being captured into a graph.
+        """
 
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
@@ -157,7 +163,13 @@ class Device(Protocol):
         """Make ``stream`` the one that array operations of this thread go to."""
 
     def caller_event(self) -> Any | None:
-        """Record an event on the stream that the calling thread uses by itself; None if it holds nothing."""
+        """Record an event on the stream that the calling thread uses by itself; None if it holds nothing.
+
+        Raises
+        ------
+        UsageError
+            The stream is being captured into a graph.
+        """
 
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from offload.errors import DeviceLostError, EventError, InternalError, OffloadError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offload.events.event import Promise
 
 _ANSWER_S = 5.0
@@ -45,7 +47,7 @@ def find_source(task: Any, source: Any) -> Source:
     Raises
     ------
     EventError
-        The object is no future, and no stream of a device of that runtime.
+        The object is no future, and no stream of a device of that runtime; or a stream that captures a CUDA graph.
     UnsupportedError
         It is a request of MPI.
     """
@@ -78,35 +80,9 @@ class Stream:
 
     def subscribe(self, promise: Promise) -> None:
         lane = self._lane
-        is_capturing = getattr(lane.stream, "is_capturing", None)
-        if is_capturing is not None and is_capturing():
-            raise EventError(
-                f"fulfill_on(…): {self} is capturing a CUDA graph, so that nothing enqueued there runs; "
-                "name the stream that the graph is launched on, after the launch"
-            )
         with lane.lock:  # its items come to the gate in the order of their marks
-            promise.point = point = self._mark()
+            promise.point = point = put_on(lane, "fulfill_on", lane.mark)
             self._gate.add(point, promise, watched=True)
-
-    def _mark(self) -> Any:
-        """Return the tail of the stream.
-
-        Raises
-        ------
-        DeviceLostError
-            Work on the device has failed.
-        EventError
-            The device is sound, so it is the stream that is none of it: a handle does not say whose it is.
-        """
-        lane = self._lane
-        try:
-            return lane.mark()
-        except DeviceLostError as error:
-            lane.device.check(lane.device.new_stream())
-            raise EventError(
-                f"fulfill_on(…): {self} takes no event ({error}); it may be a stream of another device; "
-                "name one of a device of the runtime"
-            ) from error
 
     def __str__(self) -> str:
         return f"stream {self._lane.number} of {self._lane.device.name}"
@@ -188,6 +164,27 @@ class DistributedFuture:
 
     def __str__(self) -> str:
         return f"distributed {self._future!r:.160}"
+
+
+def put_on(lane: Any, what: str, put: Callable[..., Any], *args: Any) -> Any:
+    """Call what puts an event, or a wait for one, on a stream that a user gave; return what it returns.
+
+    Raises
+    ------
+    DeviceLostError
+        Work on the device has failed.
+    EventError
+        The device is sound, so it is the stream that is none of it: a handle does not say whose it is.
+    """
+    try:
+        return put(*args)
+    except DeviceLostError as error:
+        device = lane.device
+        device.check(device.new_stream())
+        raise EventError(
+            f"{what}(…): stream {lane.number} of {device.name} takes no event ({error}); it may be a stream of "
+            "another device; name one of a device of the runtime"
+        ) from error
 
 
 def current_runtime() -> Any:

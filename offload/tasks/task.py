@@ -239,7 +239,7 @@ class Task:
         Raises
         ------
         EventError
-            It is no such stream.
+            It is no such stream, or it is being captured into a graph.
         BaseException
             As `result`, where the task has failed and that is known; a device that is lost later cannot be told here.
 

@@ -675,6 +675,80 @@ def test_a_stream_that_takes_no_event(monkeypatch, is_lost):
         event.fulfill_on(stream)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize(("at", "method"), [("entry", "wait_event"), ("use", "record"), ("exit", "record")])
+def test_a_block_on_a_stream_that_takes_no_event(monkeypatch, at, method, is_lost):
+    """As `fulfill_on`: the stream is to blame where the device is sound, which works on afterwards."""
+    with checked("sim:1"):
+        depend, stream, go = [inout(("turn",))], new_stream(), SimLatch()
+        if at == "entry":  # what it follows has not passed, so that the stream has to wait
+            omp.target(nowait=True, depend=depend)(lambda: go.hold(omp.current_stream()))()
+        real = getattr(SimDevice, method)
+
+        def refuse(device, its, *args):
+            if its is stream:
+                raise omp.DeviceLostError("on purpose")
+            return real(device, its, *args)
+
+        def refuse_all(*_):
+            raise omp.DeviceLostError("on purpose")
+
+        block = omp.interop(depend=depend, stream=stream)
+        if at != "entry":
+            block.__enter__()
+        with monkeypatch.context() as patch:
+            patch.setattr(SimDevice, method, refuse)
+            if is_lost:
+                patch.setattr(SimDevice, "check", refuse_all)
+            with pytest.raises(omp.DeviceLostError if is_lost else omp.EventError, match="on purpose"):
+                {"entry": block.__enter__, "use": block.use, "exit": lambda: block.__exit__(None, None, None)}[at]()
+        go.release()
+        if at == "use":
+            block.__exit__(None, None, None)
+        ran = []
+        omp.target(nowait=True, depend=depend)(lambda: ran.append(1))()
+        omp.taskwait()
+        assert ran == [1]
+
+
+def test_a_stream_that_captures(monkeypatch):
+    """A stream that a device refuses to adopt is refused before anything is put there, and the runtime works on."""
+    with checked("sim:1"):
+        depend, stream = [inout(("turn",))], new_stream()
+        task, real = omp.task(lambda: None)(), SimDevice.adopt
+
+        def refuse(device, its):
+            if its is stream:
+                raise omp.EventError("it is capturing")
+            return real(device, its)
+
+        block, entered = (omp.interop(depend=depend, stream=stream) for _ in range(2))
+        entered.__enter__()
+        marks = []
+        with monkeypatch.context() as patch:
+            patch.setattr(SimDevice, "adopt", refuse)
+            patch.setattr(type(stream), "record", marks.append)
+            patch.setattr(type(stream), "wait_event", lambda *args: marks.append(args))
+            for call in (
+                lambda: omp.interop(depend=depend, stream=stream),
+                block.__enter__,
+                entered.use,
+                lambda: entered.__exit__(None, None, None),
+                lambda: task.wait_on(stream),
+                lambda: omp.Event().fulfill_on(stream),
+                lambda: omp.set_stream(1, stream),
+            ):
+                with pytest.raises(omp.EventError, match="capturing"):
+                    call()
+        assert marks == []
+        order = []
+        with block as library:
+            library.stream.launch(order.append, "block")
+        omp.target(nowait=True, depend=depend)(lambda: omp.current_stream().launch(order.append, "region"))()
+        omp.taskwait()
+        assert order == ["block", "region"]
+
+
 # -- queues ----------------------------------------------------------------------------------------
 
 

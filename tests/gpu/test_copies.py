@@ -215,6 +215,68 @@ def test_nothing_waits_behind_a_held_stream(device, latch):
     assert not device.copies_async(page)
 
 
+def test_memory_that_is_pinned_in_part(device):
+    """An array is pinned if one registration has all of it, not if its ends are registered, each by itself."""
+    page = 4096
+    memory = np.zeros(9 * page, "u1")
+    begin = -memory.ctypes.data % page
+    array = memory[begin : begin + 8 * page]
+    far = cupy.arange(8 * page, dtype="u1")
+    cupy.cuda.Device().synchronize()
+    first, last = array.ctypes.data, array.ctypes.data + 7 * page
+    for address in (first, last):
+        cupy.cuda.runtime.hostRegister(address, page, 0)
+    try:
+        assert device.copies_async(array[:page])
+        assert device.copies_async(array[7 * page + 5 :: 3])
+        assert not device.copies_async(array)
+        assert not device.copies_async(array[page - 1 : page + 1])
+    finally:
+        for address in (first, last):
+            cupy.cuda.runtime.hostUnregister(address)
+    cupy.cuda.runtime.hostRegister(first, 8 * page, 0)
+    try:
+        assert device.copies_async(array)
+        stream = device.new_stream()
+        assert device.copy(array, far, stream) is None
+        stream.synchronize()
+    finally:
+        cupy.cuda.runtime.hostUnregister(first)
+    assert (array == far.get()).all()
+
+
+@pytest.mark.parametrize("error", [MemoryError, None])
+def test_temporaries_of_sparse_memory(device, error):
+    """What lies far apart goes through temporaries of bounded size, or without where an allocator has no memory."""
+    near, far = pinned(np.arange(1 << 20, dtype="u1")), cupy.zeros(1 << 14, "u1")
+    cupy.cuda.Device().synchronize()
+    stream = device.new_stream()
+    target, source = far, near[::64]
+    box = collapse(target.shape, target.strides, source.strides, 1)
+    with (
+        mock.patch("offload.devices.cuda.copies._TEMPORARY_NBYTES", 64 << 10),
+        mock.patch.object(cupy.cuda, "alloc", side_effect=error, wraps=cupy.cuda.alloc) as alloc,
+    ):
+        device._copies.enqueue_pinned(
+            address_of(target), address_of(source), box, stream, to_host=False, method=Method.PACKED
+        )
+    stream.synchronize()
+    assert (far.get() == source).all()
+    assert all(call.args[0] <= 64 << 10 for call in alloc.call_args_list)
+    assert alloc.call_count == (1 if error else 16)
+
+
+def test_a_copy_that_has_not_begun(device):
+    """It has no chunks, and may be dropped."""
+    page, far = np.ones(1 << 20, "u1"), cupy.zeros(1 << 20, "u1")
+    copy = device.copy(far, page, device.new_stream())
+    assert copy.ahead is None
+    assert not list(copy.parts)
+    copy.drop(DeviceError("none of it"))
+    copy.finish()
+    assert isinstance(copy.error, DeviceError)
+
+
 def test_small_copies_to_the_device_may_be_overwritten_at_once(device, latch):
     """Bytes that were taken at the call arrive as they were then."""
     held = device.new_stream()

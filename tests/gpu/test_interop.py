@@ -284,6 +284,63 @@ def test_fulfill_on_errors(gpu):
     assert event.is_fulfilled
 
 
+def test_a_stream_that_captures_takes_no_task(gpu):
+    """Blocks, waits and queues refuse it, and leave the capture whole; tasks and the graph run afterwards."""
+    own, d = own_stream(), device_array([1, 2, 3, 4])
+    task = omp.task(lambda: None)()
+    left = omp.interop(depend=[inout(d)], stream=own)
+    left.__enter__()
+    with own:
+        own.begin_capture()
+        d += 1
+        for call in (
+            lambda: omp.interop(depend=[inout(d)], stream=own),
+            lambda: omp.interop(depend=[inout(d)], stream=Foreign(own)),
+            left.use,
+            lambda: left.__exit__(None, None, None),
+            lambda: task.wait_on(own),
+            lambda: omp.set_stream(1, own),
+        ):
+            with pytest.raises(omp.EventError, match="capturing"):
+                call()
+        graph = own.end_capture()
+    with omp.interop(depend=[inout(d)], stream=own):
+        graph.launch(own)
+    host = landing(d)
+    copy_out(host, d).result()
+    assert host.tolist() == [2, 3, 4, 5]
+
+
+def test_a_region_called_in_a_capture(gpu):
+    """A device array from a stream that captures cannot be followed: the call says so, and the device is sound."""
+    own, d = own_stream(), device_array([1, 2, 3, 4])
+    bump = omp.target(nowait=True, depend=[inout(d)])(lambda x: x.__iadd__(1) is None)
+    with own:
+        own.begin_capture()
+        with pytest.raises(omp.UsageError, match="taskgraph"):
+            bump(d)
+        with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):  # the capture was spoilt
+            own.end_capture()
+    bump(d)
+    host = landing(d)
+    copy_out(host, d).result()
+    assert host.tolist() == [2, 3, 4, 5]
+
+
+def test_a_handle_of_another_gpu(gpu):
+    """A handle does not say whose it is: a block on another GPU's stream is an error, and no device is lost."""
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("takes two GPUs")
+    with cupy.cuda.Device(1):
+        elsewhere = own_stream()
+    d = device_array([1, 2, 3, 4])
+    with pytest.raises(omp.EventError, match="another device"), omp.interop(stream=Foreign(elsewhere)):
+        pass
+    host = landing(d)
+    copy_out(host, d).result()
+    assert host.tolist() == [1, 2, 3, 4]
+
+
 class _Attribute:
     __cuda_stream__ = (0, 0)
 

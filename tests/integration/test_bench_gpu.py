@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.bench.gpu import command, graph, graphs, latency, measuring, pipeline, rect, showing
+from offload.bench.gpu import command, graph, graphs, latency, measuring, peers, pipeline, rect, showing, tasks
 from offload.cli import main
 
 # -- stand-ins for the programs of benchmarks/: the same kernels and copies, by NumPy or on the simulated device -----
@@ -221,7 +221,7 @@ def test_sections_have_every_sample(small, capsys):
                 for samples in row.values():
                     assert len(samples) == wanted
                     assert all(math.isfinite(one) and one > 0 for one in samples)
-    assert len(figures["targets"]) == 3 + 3 + 5 + 1 + 1
+    assert len(figures["targets"]) == 6 + 3 + 5 + 1 + 1
     for target in figures["targets"]:
         assert target["met"] == (
             target["figure"] >= target["limit"] if target["at_least"] else target["figure"] <= target["limit"]
@@ -344,6 +344,67 @@ def test_the_worst_median_decides():
     assert (most["where"], most["figure"], most["met"]) == ("bad", 2.0, False)
     least = measuring.promise("at least", figures, 1.0, at_least=True)
     assert (least["where"], least["figure"], least["met"]) == ("good", 1.0, True)
+
+
+def test_a_miss_of_one_form_hides_no_other():
+    """Each form of a device task is judged by itself; launches alone are shown and not judged."""
+    total = measuring.Table("µs", {tasks.JUDGED: {"chain": [9.0]}})
+    ratios = {
+        f"{name} / {hand}": {"chain": [1.5]} for name in tasks._forms() for hand in (tasks.BY_HAND, tasks.LAUNCHES)
+    }
+    ratios[f"mapped arrays, clauses made in the loop / {tasks.BY_HAND}"] = {"chain": [7.0]}
+    ratios[f"{tasks.JUDGED} / {tasks.LAUNCHES}"] = {"chain": [8.0]}
+    found = {target["name"]: target for target in tasks._targets(total, measuring.Table("over", ratios))}
+    missed = [name for name, target in found.items() if not target["met"]]
+    assert missed == [f"a device task, mapped arrays, clauses made in the loop / {tasks.BY_HAND}"]
+    assert list(found)[:2] == [f"a device task, {tasks.JUDGED}, µs", f"a device task, {tasks.JUDGED} / {tasks.BY_HAND}"]
+    assert [found[name]["limit"] for name in list(found)[:2]] == [12, 2]
+
+
+def test_twice_the_driver_can_be_missed_by_itself():
+    """Where the driver is below half of contiguous, twice as much is asked, also where 0.9 of contiguous is reached."""
+
+    def case(row_nbytes, ours, by_2d):
+        return row_nbytes, {rect.OURS: [ours], rect.CONTIGUOUS: [1.0], rect.BY_2D: [by_2d]}
+
+    inside = {"slow": case(4096, 0.93, 0.48), "half": case(4096, 0.93, 0.5), "narrow": case(32, 0.1, 0.1)}
+    behind = rect._falls_behind(inside)
+    assert list(behind) == ["slow"]
+    of_contiguous, over_2d, *_ = rect._targets(inside, behind, inside, inside)
+    assert of_contiguous["met"]
+    assert (over_2d["limit"], over_2d["met"], over_2d["where"]) == (2, False, "slow")
+
+
+def test_no_case_in_which_the_driver_falls_behind_is_told(small, capsys):
+    """Without such a case there is no such target, and the table says why."""
+    assert main(["bench", "gpu", "--repeat", "1", "--section", "rect", "--markdown"]) == 0
+    shown = capsys.readouterr().out
+    assert "In no case" in shown
+    assert "below half" not in shown
+
+
+def test_several_gpus_are_compared_with_the_best_on_one():
+    """The best form on one GPU over the best on several, whichever forms these are."""
+    rows = {
+        "a": {"1 GPU": [10.0], "2 GPUs": [9.0]},
+        "b": {"1 GPU": [16.0], "2 GPUs": [8.0]},
+        pipeline.LINK: {"1 GPU": [6.0], "2 GPUs": [4.0]},
+    }
+    found = peers.speed_ups(measuring.Table("ms", rows), ["a", "b"])
+    assert found[peers.BEST] == {"1 GPU": [1.0], "2 GPUs": [1.25]}
+    assert found[pipeline.LINK] == {"1 GPU": [1.0], "2 GPUs": [1.5]}
+
+
+@pytest.mark.parametrize(("plain", "of_link", "limit"), [(1.8, 1.95, 1.8), (1.8, 1.2, 1.2), (3.2, 0.7, 1.0)])
+def test_the_links_bound_what_is_asked(plain, of_link, limit):
+    """No more than the links give is asked, and never less than the time of one GPU."""
+    assert peers.within_links(plain, of_link) == limit
+
+
+def test_help_says_what_the_exit_status_means(capsys):
+    """A benchmark reports: a missed target is no failure of the command."""
+    assert main(["bench", "gpu", "--help"]) == 0
+    assert "exit status is 0 also where targets are missed" in " ".join(capsys.readouterr().out.split())
 
 
 def test_turns_are_compared_with_each_other():

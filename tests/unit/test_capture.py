@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import gc
-import types
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from offload.data.present import MapItem, PresentTable
 from offload.data.shadow import NotCapturableError, ShadowTable
 from offload.devices.null import NullDevice, NullEvent
 from offload.errors import DeviceError
-from offload.reached import reached
 from offload.storage import HOST, section_of
 from offload.tasks.branches import branches
 
@@ -475,149 +473,6 @@ def test_its_copies_back_are_followed(device, y, map_type, follows):
     omp.taskwait()
 
 
-# -- what a body reaches -----------------------------------------------------------------------------
-
-
-class Array:
-    """A device array, as far as anyone asks."""
-
-    __cuda_array_interface__ = {}  # noqa: RUF012  # never changed
-
-
-class Model:
-    """An object that keeps a device array, and one method that does not use it."""
-
-    def __init__(self):
-        self.w = Array()
-
-    def step(self, y):
-        y += self.w
-
-    @classmethod
-    def of_class(cls, y):
-        y += cls.shared
-
-    shared = Array()
-
-
-GLOBAL = Array()
-A_MODULE = types.ModuleType("a_module")
-A_MODULE.w = Array()
-A_MODULE.unused = Model()
-
-
-def bodies():
-    """Return bodies with the device arrays that each reaches."""
-    first, second, host = Array(), Array(), np.zeros(3)
-    boxed = {"pair": (first, [second])}
-    defined_later = first
-
-    def direct(y):
-        y += first
-
-    def in_container(y):
-        y += boxed["pair"][0]
-
-    def by_helper(y):
-        direct(y)
-
-    def by_default(y, w=first, *, v=second):
-        y += w + v
-
-    def by_global(y):
-        y += [GLOBAL for _ in range(2)][0]
-
-    def by_module(y):
-        y += A_MODULE.w + np.sum(host)
-
-    def by_class(y):
-        y += Model.shared
-
-    def by_task(y):
-        kernel("a", y)
-        by_target(y)
-
-    def recursive(y):
-        recursive(y)
-        y += defined_later
-
-    by_target = omp.target(direct)
-    return [
-        (direct, [first]),
-        (in_container, [first, second]),
-        (by_helper, [first]),
-        (by_default, [first, second]),
-        (by_global, [GLOBAL]),
-        (by_module, [A_MODULE.w]),
-        (by_class, [Model.shared]),
-        (Model.of_class, [Model.shared]),
-        (by_task, [first]),
-        (recursive, [first]),
-        (functools.partial(by_helper, w=second), [first, second]),
-        (boxed.get, [first, second]),
-    ]
-
-
-@pytest.mark.parametrize("at", range(len(bodies())))
-def test_device_arrays_that_a_body_reaches(at):
-    """What a body gets at by names is found, through containers, modules and the functions that it calls."""
-    body, expected = bodies()[at]
-    found = [value for value in reached(body, ()) if isinstance(value, Array)]
-    assert sorted(map(id, found)) == sorted(map(id, expected))
-
-
-def test_arguments_are_looked_through():
-    """Device arrays in containers that are arguments count as reached."""
-    array = Array()
-    assert reached(lambda pair: None, [(array, [1.0, "a"]), 3]) == [array]
-
-
-def opaque_bodies():
-    model, cached = Model(), functools.lru_cache(lambda: Array())  # noqa: PLW0108  # it caches what the class does not
-    objects = np.array([Array()])
-
-    def by_attribute(y):
-        y += model.w
-
-    def by_cache(y):
-        y += cached()
-
-    def by_object_array(y):
-        y += objects[0]
-
-    return [model.step, by_attribute, by_cache, by_object_array, functools.partial(by_attribute), [by_cache].pop]
-
-
-@pytest.mark.parametrize("body", opaque_bodies())
-def test_objects_that_cannot_be_looked_into_are_refused(body):
-    """A body that reaches an object which may hold device arrays, or come to hold others, is not captured."""
-    with pytest.raises(NotCapturableError, match="cannot be known"):
-        reached(body, ())
-
-
-def test_many_objects_are_refused():
-    """There is an end to looking."""
-    many = [object.__new__(Array) for _ in range(10_001)]
-    with pytest.raises(NotCapturableError, match="more than"):
-        reached(lambda: many, ())
-
-
-def test_a_method_is_not_captured(device, y):
-    """A region whose body is a bound method goes to streams, and the record says why."""
-    model = types.SimpleNamespace(calls=device.calls)
-
-    def step(self, y):
-        stream = omp.current_stream()
-        stream.device.calls.append(("kernel", "step", y.address, stream))
-
-    region = omp.taskgraph(omp.target(nowait=True)(types.MethodType(step, model)))
-    with omp.target_data(map=[tofrom(y)]):
-        for _ in range(3):
-            region(y)
-    assert kernels(device.calls) == ["step"] * 3
-    assert "SimpleNamespace" in region.records[0].why_not
-
-
 # -- which record ------------------------------------------------------------------------------------
 
 
@@ -679,6 +534,22 @@ def test_says_why_not(device, y, extra, why):
     (record,) = region.records
     assert why in record.why_not
     assert not record.is_captured
+
+
+def test_a_method_is_not_captured(device, y):
+    """A region whose body is a bound method goes to streams, and the record says why."""
+    model = types.SimpleNamespace(calls=device.calls)
+
+    def step(self, y):
+        stream = omp.current_stream()
+        stream.device.calls.append(("kernel", "step", y.address, stream))
+
+    region = omp.taskgraph(omp.target(nowait=True)(types.MethodType(step, model)))
+    with omp.target_data(map=[tofrom(y)]):
+        for _ in range(3):
+            region(y)
+    assert kernels(device.calls) == ["step"] * 3
+    assert "SimpleNamespace" in region.records[0].why_not
 
 
 def test_nothing_on_a_device(device):

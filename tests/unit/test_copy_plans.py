@@ -148,6 +148,57 @@ def test_chunks_are_the_box(case, limit, side):
     assert (memory == wanted).all()
 
 
+@given(cases(), st.integers(64, 5000), st.sampled_from([1, 2]), st.sampled_from([1, 2]))
+def test_chunks_of_bounded_extent_are_the_box(case, limit, order, side):
+    """Chunks bounded by what one side reaches over keep that bound, and together move exactly the bytes of the box."""
+    (memory, to, _), (source, at, _), box = case
+    wanted = expected(case)
+    parts = list(copies.chunks(copies.ordered_by(box, order), limit, side))
+    assert sum(part.nbytes for part in parts) == box.nbytes
+    for part in parts:
+        assert copies.hull(part, side)[1] <= limit
+        for call in copies.calls(part):
+            run_call(call, memory, source, to, at)
+    assert (memory == wanted).all()
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        collapse((1 << 26,), (1,), (64,), 1),
+        collapse((2, 16 << 20), (16 << 20, 1), (1 << 30, 1), 1),
+        collapse((1 << 10, 1 << 16), (1 << 16, 1), (0, -64), 1),
+        collapse((3, 1 << 30), (1 << 30, 1), (3 << 30, 1), 1),
+    ],
+)
+def test_temporaries_of_sparse_memory_are_bounded(box):
+    """However far the elements are apart, no part reaches over more than the limit, and parts are not needless."""
+    limit = 32 << 20
+    parts = list(copies.chunks(copies.ordered_by(box, 2), limit, 2))
+    assert sum(part.nbytes for part in parts) == box.nbytes
+    reached = [copies.hull(part, 2)[1] for part in parts]
+    assert max(reached) <= limit
+    assert len(parts) <= 2 * -(-copies.hull(box, 2)[1] // limit)
+
+
+@given(cases(), st.sampled_from([1 << 12, 1 << 14, 1 << 16]))
+def test_launches_move_the_box(case, most):
+    """Cut for launches of few threads, whatever kernels they choose, the parts move exactly the bytes of the box."""
+    (memory, to, _), (source, at, _), box = case
+    wanted = expected(case)
+    limit = most * copies._MAX_UNITS_NBYTES // copies.MAX_UNITS
+    with (
+        mock.patch.object(copies, "MAX_UNITS", most),
+        mock.patch.object(copies, "_MAX_UNITS_NBYTES", limit),
+        mock.patch.object(copies, "_MAX_ROW_NBYTES", limit),
+    ):
+        parts = list(copies.launches(box, to, at))
+    for part, work in parts:
+        assert work.count * work.lanes <= most
+        run_units(work, memory, source, to + part.dst_offset_nbytes, at + part.src_offset_nbytes)
+    assert (memory == wanted).all()
+
+
 @given(cases(), st.sampled_from([1, 2]))
 def test_through_packed_bytes(case, order):
     """A copy into packed bytes and one out of them, in the order of either side, are the copy."""
@@ -250,6 +301,65 @@ def test_launches_bound_their_units():
     assert sum(part.nbytes for part, _ in parts) == deep.nbytes
     assert all(len(work.axes) <= copies.MAX_AXES for _, work in parts)
     assert len({(part.dst_offset_nbytes, part.src_offset_nbytes) for part, _ in parts}) == len(parts)
+
+
+@pytest.mark.parametrize("width", copies.WIDTHS)
+@pytest.mark.parametrize("side", [8, 9, 32, 33])
+def test_launches_of_many_small_tiles(width, side):
+    """A batch of small transpositions has many threads a byte, and is cut by these."""
+    n = (3 << 29) // (side * side * width) + 1
+    shape, strides = (n, side, side), (side * side * width, side * width, width)
+    box = collapse(shape, strides, (strides[0], strides[2], strides[1]), width)
+    parts = list(copies.launches(box, 0, 0))
+    assert sum(part.nbytes for part, _ in parts) == box.nbytes
+    for _, work in parts:
+        assert work.kernel is Kernel.TILES
+        assert work.count * work.lanes <= copies.MAX_UNITS
+
+
+@pytest.mark.parametrize("row", [(1 << 32) - 1, 1 << 32, 5 << 30])
+@pytest.mark.parametrize("odd", [0, 1])
+def test_launches_of_long_rows(row, odd):
+    """Rows whose length 32 bits cannot hold are cut, and nothing is lost."""
+    box = collapse((2, row), (6 << 30, 1), ((7 << 30) + odd, 1), 1)
+    parts = list(copies.launches(box, 0, odd))
+    assert sum(part.nbytes for part, _ in parts) == box.nbytes
+    assert (len(parts) == 1) == (row < 1 << 32)
+    at = 0
+    for part, work in parts:
+        assert work.row_nbytes < 1 << 32
+        if len(parts) > 1:
+            assert part.dst_offset_nbytes == at // row * (6 << 30) + at % row
+            assert part.src_offset_nbytes == at // row * ((7 << 30) + odd) + at % row
+        at += part.nbytes
+
+
+@pytest.mark.parametrize(
+    ("regions", "is_within"),
+    [
+        ([(100, 50)], True),
+        ([(0, 1000)], True),
+        ([(100, 49)], False),
+        ([(101, 49)], False),
+        ([(100, 10), (140, 10)], False),
+        ([(100, 25), (125, 25)], False),
+        ([], False),
+    ],
+)
+def test_memory_of_one_region(regions, is_within):
+    """An array whose ends alone are pinned, each by itself, is not pinned."""
+
+    def region_of(address):
+        return next(((begin, n) for begin, n in regions if begin <= address < begin + n), None)
+
+    assert copies.is_within_region(100, 150, region_of) == is_within
+
+
+@pytest.mark.parametrize("is_last_known", [True, False])
+def test_memory_of_regions_without_extent(is_last_known):
+    """Where extents are unknown, the last byte decides."""
+    known = {100, 149} if is_last_known else {100}
+    assert copies.is_within_region(100, 150, lambda at: (0, 0) if at in known else None) == is_last_known
 
 
 @pytest.mark.parametrize(

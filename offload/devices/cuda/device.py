@@ -20,7 +20,7 @@ from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import EventPool
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.memory import DeviceMemory
-from offload.errors import DeviceLostError, DeviceMemoryError, UnsupportedError
+from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.storage import Section, section_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from offload.devices.cuda.staging import StagedCopy
 
 _NOT_READY = 600  # cudaErrorNotReady
+_CAPTURE_ERRORS = range(900, 909)  # cudaErrorStreamCaptureUnsupported to cudaErrorStreamCaptureWrongThread
 _PAGEABLE_MEMORY_ACCESS = 88  # cudaDevAttrPageableMemoryAccess
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
@@ -106,10 +107,23 @@ class CudaDevice:
         return type(version) is int and type(handle) is int and getattr(stream, "device_id", self.index) == self.index
 
     def adopt(self, stream: Any) -> Any:
-        """Return CuPy's view of a stream of this device."""
-        if isinstance(stream, cupy.cuda.stream._BaseStream):  # noqa: SLF001  # as above
-            return stream
-        return cupy.cuda.Stream.from_external(stream)
+        """Return CuPy's view of a stream of this device; raise `EventError` while it captures a CUDA graph."""
+        if not isinstance(stream, cupy.cuda.stream._BaseStream):  # noqa: SLF001  # as above
+            stream = cupy.cuda.Stream.from_external(stream)
+        try:
+            if stream.ptr > _LAST_DEFAULT_STREAM:
+                captures = stream.is_capturing()
+            else:
+                with self._on():
+                    captures = stream.is_capturing()
+        except cuda.CUDARuntimeError as error:
+            captures = error.status in _CAPTURE_ERRORS  # other errors are those of whatever is put there
+        if captures:
+            raise EventError(
+                f"{stream!r:.60} of {self.name} is capturing a CUDA graph, so that what is put there does not run; "
+                "end the capture first, or name the stream that the graph is launched on, after the launch"
+            )
+        return stream
 
     def record(self, stream: Any) -> Any:
         """Record and return an event at the tail of ``stream``."""
@@ -153,12 +167,27 @@ class CudaDevice:
         return _Using(self.index, stream)
 
     def caller_event(self) -> Any:
-        """Record an event on the calling thread's current stream of this device, unless it is idle."""
+        """Record an event on the calling thread's current stream of this device, unless it is idle.
+
+        Raises
+        ------
+        UsageError
+            The stream captures a CUDA graph, which no task can follow. The question has spoilt that capture.
+        """
         if cuda.getDevice() != self.index:
             with self._on():
                 return self.caller_event()
         stream = cupy.cuda.get_current_stream()
-        return None if cuda.streamQuery(stream.ptr) == 0 else self.record(stream)
+        status = cuda.streamQuery(stream.ptr)  # as `eventQuery`: returned
+        if status == 0:
+            return None
+        if status in _CAPTURE_ERRORS:
+            raise UsageError(
+                f"the current stream of this thread, {stream!r:.60} of {self.name}, takes part in the capture of a "
+                "CUDA graph, or waits for a stream that does, so that no task can follow it; end the capture before "
+                "the construct, or have the tasks captured by taskgraph"
+            )
+        return self.record(stream)
 
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:
