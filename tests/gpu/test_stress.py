@@ -29,7 +29,7 @@ ROUND = 40  # operations between two waits
 HANG_S = 60
 
 
-@pytest.fixture(params=["sim:1", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+@pytest.fixture(params=[pytest.param("cuda:0", marks=pytest.mark.gpu), "sim:1"])
 def kind(request):
     """The device of the runtime, as it takes it."""
     return request.param

@@ -266,6 +266,7 @@ def device(monkeypatch):
     monkeypatch.setattr("offload.runtime.open_devices", lambda *_: [device])
     with omp.Runtime("null", num_threads=1, check=True):
         yield device
+        device.is_held = False  # of a test that has failed
     assert not device.capturing
     device.calls.clear()
     gc.collect()

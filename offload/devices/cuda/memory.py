@@ -225,8 +225,8 @@ class DriverPool:
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         if not is_finalizing() and hasattr(self, "_kept"):
-            self._is_gone = True  # arrays that die with it may come later
             self._free_kept()
+            self._is_gone = True  # arrays that die with it may come later
             with suppress(cuda.CUDARuntimeError):  # a lost device
                 cuda.memPoolDestroy(self.handle)
 
@@ -268,7 +268,7 @@ class DriverPool:
     def _free(self, address: int) -> None:
         with suppress(cuda.CUDARuntimeError):  # a lost device, whose memory goes with the process
             if self._is_gone:  # and perhaps the stream with it
-                cuda.freeAsync(address, 0)
+                cuda.free(address)
                 return
             cuda.freeAsync(address, self._stream_ptr)
             cuda.streamSynchronize(self._stream_ptr)  # nothing is there; before, `cudaMalloc` would not get the memory
