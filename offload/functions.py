@@ -98,6 +98,19 @@ class DirectiveFunction:
         copy._apply({**self._clauses, "depend": self._depend, **given})  # its own copy
         return copy
 
+    def _with_dependences(self, depend: list[Dependence]) -> Self:
+        """Return a copy with other dependences, none of which waits for the call; the usual case in a loop.
+
+        Nothing else may wait for the call either, and there is no label.
+        """
+        copy = object.__new__(self.__class__)
+        copy.__dict__ = self.__dict__
+        copy._clauses = self._clauses
+        copy._depend = tuple(depend)
+        copy._is_late = False
+        copy._label = copy._names = None
+        return copy
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind like a function: under a method, ``self`` is the first argument."""
         return self if instance is None else BoundDirective(self, instance)  # type: ignore[arg-type]  # callable in each
@@ -118,7 +131,6 @@ class DirectiveFunction:
         )
 
 
-_NONE: dict[str, Any] = {}
 NOT_GIVEN: Any = object()
 
 
@@ -179,14 +191,8 @@ class TaskFunction(DirectiveFunction):
             if depend is not NOT_GIVEN:
                 clauses["depend"] = depend
             return super().options(**clauses)
-        # The usual case in a loop: nothing but dependences, none of which waits for the call.
-        copy = object.__new__(self.__class__)
-        copy.__dict__ = self.__dict__
-        copy._clauses = _NONE
-        copy._depend = tuple(depend)
-        copy._is_late = False
-        copy._is_plain = True
-        copy._label = copy._names = None
+        copy = self._with_dependences(depend)
+        copy._is_plain = True  # noqa: SLF001  # its own kind
         return copy
 
     def __call__(self, *args: Any, **kwargs: Any) -> Task:

@@ -74,14 +74,10 @@ class TargetFunction(DirectiveFunction):
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
         if depend is not NOT_GIVEN:
-            if not clauses and self._is_plain and are_plain(depend):  # the usual case in a loop
-                copy = object.__new__(self.__class__)
-                copy.__dict__ = self.__dict__
-                copy._clauses = self._clauses
-                copy._depend = tuple(depend)
-                copy._is_late = False
-                copy._is_plain = copy._is_deferred = True
-                copy._label = copy._names = copy._rules = copy._prepared = None
+            if not clauses and self._is_plain and are_plain(depend):
+                copy = self._with_dependences(depend)
+                copy._is_plain = copy._is_deferred = True  # noqa: SLF001  # its own kind
+                copy._rules = copy._prepared = None  # noqa: SLF001  # the same
                 return copy
             clauses["depend"] = depend
         return super().options(**clauses)
