@@ -121,6 +121,14 @@ def pytest_configure(config):
             memory._SMALL_NBYTES = -1  # blocks are of the size asked for, and none is kept
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leave out what would hang: `cudaMalloc`, of which each unpooled array is one, waits for kernels that hold a stream."""
+    if os.environ.get("OFFLOAD_TESTS_UNPOOLED"):
+        left_out = [item for item in items if "latch" in item.fixturenames]
+        items[:] = [item for item in items if "latch" not in item.fixturenames]
+        config.hook.pytest_deselected(items=left_out)
+
+
 def pytest_runtest_setup(item):
     """Skip a GPU test where there is no GPU."""
     if item.get_closest_marker("gpu") and no_gpu():

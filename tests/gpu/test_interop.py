@@ -309,6 +309,7 @@ def test_a_stream_that_captures_takes_no_task(gpu):
     host = landing(d)
     copy_out(host, d).result()
     assert host.tolist() == [2, 3, 4, 5]
+    omp.target_free(d)
 
 
 def test_a_region_called_in_a_capture(gpu):
@@ -325,12 +326,13 @@ def test_a_region_called_in_a_capture(gpu):
     host = landing(d)
     copy_out(host, d).result()
     assert host.tolist() == [2, 3, 4, 5]
+    omp.target_free(d)
 
 
 def test_a_handle_of_another_gpu(gpu):
     """A handle does not say whose it is: a block on another GPU's stream is an error, and no device is lost."""
     if cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("takes two GPUs")
+        pytest.skip("needs two GPUs")
     with cupy.cuda.Device(1):
         elsewhere = own_stream()
     d = device_array([1, 2, 3, 4])
@@ -339,6 +341,7 @@ def test_a_handle_of_another_gpu(gpu):
     host = landing(d)
     copy_out(host, d).result()
     assert host.tolist() == [1, 2, 3, 4]
+    omp.target_free(d)
 
 
 class _Attribute:
