@@ -15,9 +15,24 @@ if TYPE_CHECKING:
 
 
 class MapClause:
-    """One ``map`` clause: a map type, its modifiers, its list items and the mapper for those that are objects."""
+    """One ``map`` clause: a map type, its modifiers, its list items and the mapper for those that are objects.
 
-    __slots__ = ("always", "close", "is_symbolic", "items", "map_type", "mapper", "present")
+    OpenACC's data clauses are this too: ``word`` is what messages call such a clause, ``if_present`` and ``zeroes``
+    are as in `offload.data.present.MapItem`.
+    """
+
+    __slots__ = (
+        "always",
+        "close",
+        "if_present",
+        "is_symbolic",
+        "items",
+        "map_type",
+        "mapper",
+        "present",
+        "word",
+        "zeroes",
+    )
 
     def __init__(
         self,
@@ -28,10 +43,13 @@ class MapClause:
         present: bool = False,
         close: bool = False,
         mapper: str | None = None,
+        word: str = "",
+        if_present: bool = False,
+        zeroes: bool = False,
     ) -> None:
         name = map_type.name.lower()
         if not items:
-            raise ClauseError(f"map({name}) names no list item; name at least one")
+            raise ClauseError(f"{word or f'map({name})'} names no list item; name at least one")
         if mapper is not None and not isinstance(mapper, str):
             raise ClauseError(
                 f"map({name}): mapper={mapper!r:.60} is not a name given to declare_mapper; write a string"
@@ -40,7 +58,7 @@ class MapClause:
             if isinstance(item, str):
                 parse_item(item)
             else:
-                check_map_item(item, name, mapper)
+                check_map_item(item, name, mapper, word=word)
         self.map_type = map_type
         self.items = items
         self.is_symbolic = any(isinstance(item, str) for item in items)
@@ -48,15 +66,19 @@ class MapClause:
         self.present = present
         self.close = close
         self.mapper = mapper
+        self.word = word
+        self.if_present = if_present
+        self.zeroes = zeroes
 
     def __repr__(self) -> str:
-        return f"{self.map_type.name.lower()}({', '.join(map(label, self.items))})"
+        return f"{self.word or self.map_type.name.lower()}({', '.join(map(label, self.items))})"
 
 
-def check_map_item(item: Any, what: str, mapper: str | None = None) -> None:
+def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str = "") -> None:
     """Raise `ClauseError` unless ``item`` is a host array that can be mapped, or an object with that mapper."""
     if mapper_of(item, mapper) is not None:
         return
+    clause = word or f"map({what})"
     if mapper is not None:
         raise ClauseError(
             f"map({what}): {type(item).__name__} {item!r:.60} has no mapper {mapper!r}; "
@@ -64,16 +86,16 @@ def check_map_item(item: Any, what: str, mapper: str | None = None) -> None:
         )
     if is_device_array(item):
         raise ClauseError(
-            f"map({what}): {label(item)} is a device array already; pass it as an argument, without a map"
+            f"{clause}: {label(item)} is a device array already; pass it as an argument, without a map"
         )
     if not isinstance(item, np.ndarray):
         raise ClauseError(
-            f"map({what}): {type(item).__name__} {item!r:.60} is not an array; map arrays, views, "
+            f"{clause}: {type(item).__name__} {item!r:.60} is not an array; map arrays, views, "
             "section(…) or an object whose class has a mapper (declare_mapper)"
         )
     if item.dtype.hasobject:
         raise ClauseError(
-            f"map({what}): an array of dtype {item.dtype} holds Python objects, which mean nothing on a device"
+            f"{clause}: an array of dtype {item.dtype} holds Python objects, which mean nothing on a device"
         )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.data.declared import declarations
-from offload.data.entries import Origin
+from offload.data.entries import Counter, Origin
 from offload.data.leaving import LeavingIndex
 from offload.data.maptypes import MapType
 from offload.data.present import MapItem, PresentTable, correspond
@@ -68,8 +68,12 @@ class DataEnvironment:
         self._kept: dict[Lane, list[Any]] = {}
 
     # -- constructs ----------------------------------------------------------------------------------
-    def enter(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> EnterPlan:
+    def enter(
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter = Counter.DYNAMIC
+    ) -> EnterPlan:
         """Map the items of one construct and enqueue their copies-in; add those that are staged to ``staged``.
+
+        The construct counts in ``counter``.
 
         Raises
         ------
@@ -77,7 +81,7 @@ class DataEnvironment:
             Nothing has changed.
         """
         with self._lock:
-            known = self.table.reenter(items)
+            known = self.table.reenter(items, counter)
             if known is not None:
                 earlier: list[Any] = [entry.last_write for entry in known.counted if entry.last_write is not None]
                 if _COPYING in earlier:
@@ -89,7 +93,7 @@ class DataEnvironment:
                     self.table.undo(known)
                     raise
                 return known
-            plan = self.table.enter(items)
+            plan = self.table.enter(items, counter)
             if any(entry.last_write is _COPYING for entry in plan.counted):
                 raise PutOffError
             earlier = [entry.last_write for entry in plan.counted if entry.last_write is not None]
@@ -107,6 +111,8 @@ class DataEnvironment:
             for entry in overwritten:
                 earlier += entry.users.values()
             lane.wait_for(earlier)
+            for entry in plan.zeroed:
+                self.device.fill(entry.buffer, 0, lane.stream)
             for item, entry in plan.copies:
                 self.copy(self.view(entry, item.host), item.host, lane, staged)
             if len(staged) == n_before:
@@ -157,13 +163,15 @@ class DataEnvironment:
         items: Sequence[MapItem],
         lane: Lane,
         staged: list[Any],
+        counter: Counter = Counter.DYNAMIC,
         *,
         ends_region: bool = False,
+        finalizes: bool = False,
         may_be_put_off: bool = False,
     ) -> list[object]:
         """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done.
 
-        ``staged`` as for `enter`. ``ends_region``: as `PresentTable.exit` has it.
+        ``staged`` and ``counter`` as for `enter`. ``ends_region``, ``finalizes``: as `PresentTable.exit` has them.
 
         Raises
         ------
@@ -174,7 +182,7 @@ class DataEnvironment:
         failures: list[Exception] = []
         mine: list[Any] = []
         with self._lock:
-            plan = self.table.exit(items, ends_region=ends_region)
+            plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
             if may_be_put_off and any(entry.last_write is _COPYING for entry, *_ in plan.counts):
                 raise PutOffError
             if not ends_region:

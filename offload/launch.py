@@ -68,6 +68,10 @@ class DevicePlace(DataEnvironment):
                 lane = self._adopted[key] = Lane(self.device, native, -1)
             return lane
 
+    def stream_of_queue(self, number: int) -> Any:
+        """Return the stream that a queue shares with others, by its number."""
+        return self.user_pool.numbered(number).stream
+
     def close(self) -> None:
         """Close the device; what is still mapped goes with it."""
         self.device.close()
@@ -112,6 +116,8 @@ class DeviceTask(Task):
     __slots__ = ("after", "end", "held", "lane", "place", "work")
 
     waits_in_stream_order = True
+    queue: Any = None
+    """The async queue on whose stream it is to run."""
     _collects = True
     _is_watched = False
     _staging: _Staging | None = None
@@ -205,7 +211,11 @@ class DeviceTask(Task):
         place = self.place
         device = place.device
         points = [point for other in self.predecessors if not other.finished and (point := other.point) is not None]
-        lane = place.pool.acquire(points)
+        queue = self.queue
+        if queue is None:
+            lane = place.pool.acquire(points)
+        else:
+            lane = queue.lane if queue.lane.take() else None
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)
@@ -226,7 +236,7 @@ class DeviceTask(Task):
                 with suppress(DeviceLostError):
                     self.construct.runtime.gate.add(lane.mark(), _Kept(kept))
             place.in_flight.discard(self)
-            place.pool.release(lane)
+            lane.release()
             if isinstance(error, PutOffError) or (isinstance(error, DeviceMemoryError) and place.in_flight):
                 return self._put_off()
             if isinstance(error, DeviceMemoryError) and self._may_find_memory(ended):
@@ -316,14 +326,13 @@ class DeviceTask(Task):
 
     def _mark(self, engine: Engine) -> Task | None:
         """Note where the work ends, and give the lane back."""
-        place = self.place
         lane: Any = self.lane
         try:
             end = self.end
             if end is None:
                 end = self.end = lane.mark()
         except DeviceLostError as error:
-            place.pool.release(lane)
+            lane.release()
             self.passed(error)
             return None
         self.launched = True
@@ -333,7 +342,7 @@ class DeviceTask(Task):
         gate.add(end, self, watched=watched)
         if self._is_watched and not watched:
             gate.watch(end)  # `watch` came before the gate knew the point
-        place.pool.release(lane)
+        lane.release()
         return engine.release_early(self) if self.early else None
 
     # -- staged copies -------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import MapClause
+from offload.data.entries import Counter
 from offload.data.maptypes import Construct, MapType, resolve
 from offload.data.present import MapItem
 from offload.errors import MapError
@@ -39,6 +40,7 @@ def map_item(
     always: bool = False,
     present: bool = False,
     implicit: bool = False,
+    clause: MapClause | None = None,
 ) -> MapItem:
     """Return the evaluated list item of a host array.
 
@@ -61,6 +63,8 @@ def map_item(
         label=text,
         implicit=implicit,
     )
+    if clause is not None:
+        item.clause, item.if_present, item.zeroes = clause.word, clause.if_present, clause.zeroes
     check_writeable((item,))
     return item
 
@@ -69,10 +73,9 @@ def check_writeable(items: Iterable[MapItem]) -> None:
     """Raise `MapError` if the device's values would have to be copied to an array that cannot be written."""
     for item in items:
         if item.map_type.copies_out and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
-            raise MapError(
-                f"map({item.map_type.word}: {item.label}): the array is read-only, so nothing can be copied back to "
-                "it; map it `to`"
-            )
+            what = f"{item.clause}({item.label})" if item.clause else f"map({item.map_type.word}: {item.label})"
+            instead = "copyin" if item.clause else "`to`"
+            raise MapError(f"{what}: the array is read-only, so nothing can be copied back to it; map it {instead}")
 
 
 def map_items(
@@ -104,7 +107,7 @@ def map_items(
                 expansion = expansion_of(array, map_type, text, given)
                 if objects is not None:
                     objects[id(array)] = expansion
-                items += object_items(expansion)
+                items += object_items(expansion, given)
                 continue
             items.append(
                 map_item(
@@ -113,6 +116,7 @@ def map_items(
                     text,
                     always=given is not None and given.always,
                     present=given is not None and given.present,
+                    clause=given,
                 )
             )
     return items
@@ -140,8 +144,8 @@ def expansion_of(
     return expand_object(value, map_type, mapper, modifiers)
 
 
-def object_items(expansion: Expansion) -> list[MapItem]:
-    """Return the evaluated list items of an object: the arrays that its mapper maps."""
+def object_items(expansion: Expansion, clause: MapClause | None = None) -> list[MapItem]:
+    """Return the evaluated list items of an object in a clause: the arrays that its mapper maps."""
     owner = type(expansion.item).__name__
     return [
         map_item(
@@ -150,6 +154,7 @@ def object_items(expansion: Expansion) -> list[MapItem]:
             Label(leaf.array, owner),
             always=leaf.modifiers.always,
             present=leaf.modifiers.present,
+            clause=clause,
         )
         for leaf in expansion.leaves()
     ]
@@ -193,22 +198,50 @@ class _Bodyless:
         return self.held
 
 
+def present_items(plan: EnterPlan) -> list[MapItem]:
+    """Return the items of a construct without those that were absent and need not have been present."""
+    return [
+        item for item, entry in zip(plan.items, plan.entries, strict=True) if entry is not None or not item.if_present
+    ]
+
+
+class EmptyWork(_Bodyless):
+    """Do nothing but be followed."""
+
+    __slots__ = ()
+
+    def again(self) -> EmptyWork:
+        return EmptyWork()
+
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        """Do nothing: what it follows is waited for already."""
+
+
 class EnterDataWork(_Bodyless):
-    """Map items, as ``target enter data`` and the entry of ``target data`` do."""
+    """Map items, as ``target enter data`` and the entry of ``target data`` do; count in ``counter``.
 
-    __slots__ = ("_plan", "items")
+    ``entered``, if given, receives the items that are mapped then: without those of ``if_present`` that are absent.
+    """
 
-    def __init__(self, items: list[MapItem]) -> None:
+    __slots__ = ("_counter", "_entered", "_plan", "items")
+
+    def __init__(
+        self, items: list[MapItem], counter: Counter = Counter.DYNAMIC, entered: list[MapItem] | None = None
+    ) -> None:
         super().__init__()
         self.items = items
+        self._counter = counter
+        self._entered = entered
         self._plan: EnterPlan | None = None
 
     def again(self) -> EnterDataWork:
-        return EnterDataWork(self.items)
+        return EnterDataWork(self.items, self._counter, self._entered)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        self._plan = place.enter(self.items, lane, staged)
+        plan = self._plan = place.enter(self.items, lane, staged, self._counter)
         self.held = [item.host for item in self.items]
+        if self._entered is not None:
+            self._entered[:] = present_items(plan)
 
     def settle(self, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)
@@ -218,19 +251,29 @@ class EnterDataWork(_Bodyless):
 
 
 class ExitDataWork(_Bodyless):
-    """Unmap items, as ``target exit data`` does."""
+    """Unmap items, as ``target exit data`` does; with ``finalizes`` all references of ``counter`` go."""
 
-    __slots__ = ("items",)
+    __slots__ = ("_counter", "_finalizes", "items")
 
-    def __init__(self, items: list[MapItem]) -> None:
+    def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC, *, finalizes: bool = False) -> None:
         super().__init__()
         self.items = items
+        self._counter = counter
+        self._finalizes = finalizes
 
     def again(self) -> ExitDataWork:
-        return type(self)(self.items)
+        return type(self)(self.items, self._counter, finalizes=self._finalizes)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        self.held = place.exit(self.items, lane, staged, ends_region=self.ends_region, may_be_put_off=True)
+        self.held = place.exit(
+            self.items,
+            lane,
+            staged,
+            self._counter,
+            ends_region=self.ends_region,
+            finalizes=self._finalizes,
+            may_be_put_off=True,
+        )
 
     def settle(self, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from offload.tasks.region import Inherited
 
 if TYPE_CHECKING:
     from offload.devices.base import Device
-    from offload.devices.streams import Lane
-    from offload.launch import DevicePlace
+    from offload.queues import Queue
     from offload.tasks.task import Task
 
 
@@ -81,7 +79,7 @@ def in_explicit_task() -> bool:
     OpenMP 5.2, 18.5 "Tasking Routines": omp_in_explicit_task (section numbers unchecked).
     """
     task = here().task
-    return task is not None and task.construct.directive != "target"
+    return task is not None and not task.construct.is_target
 
 
 def in_final() -> bool:
@@ -181,10 +179,6 @@ def current_stream() -> Any:
     return scope.lane.stream
 
 
-_queues: WeakKeyDictionary[DevicePlace, dict[int, tuple[Lane, Any]]] = WeakKeyDictionary()
-"""The queues of each device that are streams of users, with the stream as it was given, which has to live as long."""
-
-
 def stream(queue: int = 0, device: int | None = None) -> Any:
     """Return the native stream behind an async queue number: one of `set_stream`, or of those that queues share.
 
@@ -193,9 +187,7 @@ def stream(queue: int = 0, device: int | None = None) -> Any:
     ClauseError
         A negative queue, or a device that does not exist.
     """
-    place = _place_of_queue("stream", queue, device)
-    own = _queues.get(place, {}).get(queue)
-    return place.user_pool.numbered(queue).stream if own is None else own[0].stream
+    return _queue("stream", queue, device).stream
 
 
 def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
@@ -220,31 +212,28 @@ def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* never. What the queue held before is not waited for. An extension of OpenMP, after OpenACC's
-    ``acc_set_cuda_stream``.
+    *Blocks* never. The queue's own operations stay in order; what else its stream held before is not waited for. An
+    extension of OpenMP, after OpenACC's ``acc_set_cuda_stream``.
     """
-    place = _place_of_queue("set_stream", queue, device)
-    own = _queues.setdefault(place, {})
-    if stream is None:
-        own.pop(queue, None)
-        return
-    if not place.device.owns_stream(stream):
+    found = _queue("set_stream", queue, device)
+    place: Any = found.place
+    if stream is not None and not place.device.owns_stream(stream):
         raise ClauseError(
             f"set_stream: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
             f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
         )
-    own[queue] = (place.lane_of(stream), stream)
+    found.use(stream)
 
 
-def _place_of_queue(what: str, queue: Any, device: Any) -> DevicePlace:
-    """Return the device of a queue number."""
+def _queue(what: str, queue: Any, device: Any) -> Queue:
+    """Return the queue of a number, on a device."""
     if type(queue) is not int or queue < 0:
         raise ClauseError(f"{what}: queue {queue!r} is not a number of at least 0")
     scope = here()
-    place: DevicePlace | None = scope.runtime.place(scope.frame(what), check_device(device))
+    place = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
         raise ClauseError(f"{what}: the host has no streams; name a device")
-    return place
+    return scope.runtime.queues.of(place, queue)  # type: ignore[no-any-return]  # Scope does not know Runtime
 
 
 def current_task() -> Task | None:

@@ -32,6 +32,7 @@ from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts import Shield
 from offload.launch import DevicePlace, DeviceTask
+from offload.queues import Queues
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import raise_failures
 from offload.tasks.region import Frame, Inherited
@@ -119,6 +120,7 @@ class Runtime:
         self._roots: dict[Frame, threading.Thread] = {}
         self._allocated: dict[int, tuple[Any, str]] = {}
         self.records: WeakSet[Any] = WeakSet()  # where task graphs keep what they have recorded here
+        self.queues = Queues()
         self._tokens: list[Any] = []
         self._warned_host = False
         self._is_closed = False
@@ -277,6 +279,7 @@ class Runtime:
             self.engine.close(self.engine.closed)
             for place in self.places:
                 place.close()
+            self.queues.close()
         self._allocated.clear()
         self.engine.frames.clear()  # each refers to the task whose body it was
         for frame in list(self._roots):

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
 _FRONT = frozenset(
     {
         "contextlib",
+        "offload.acc.compute",
+        "offload.acc.data",
+        "offload.acc.routines",
+        "offload.acc.waiting",
         "offload.awaiting",
         "offload.copying",
         "offload.directives",
         "offload.interop",
         "offload.memory",
+        "offload.queues",
         "offload.synchronization",
         "offload.taskgraph",
         "offload.taskloop",

@@ -354,7 +354,7 @@ def _group_of(directive: str, construct: str) -> Group:
     if construct != "taskgroup":
         raise ClauseError(f"{directive}: {construct!r:.40} is not a construct; write 'taskgroup'")
     scope = here()
-    if scope.task is not None and scope.task.construct.directive == "target":
+    if scope.task is not None and scope.task.construct.is_target:
         scope.frame(directive)  # refuses it
     inherited = scope.inherited
     group = None if inherited is None else inherited.group

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.data.entries import Counter
 from offload.data.maptypes import MapType
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.items import MAPPERS, SCALARS, array_section, holder, is_device_array, is_foreign, label, mapper_of
-from offload.regions import expansion_of, implicit_item, object_items
+from offload.regions import expansion_of, implicit_item, object_items, present_items
 from offload.storage import covers
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 class TargetWork:
     """A target region: map, run the body on device arrays, unmap.
 
-    ``place`` is where it runs. ``sections`` are the arguments that a clause names in part, ``objects`` what mappers
-    made of arguments that a clause names, by `id`, ``privates`` the arguments that get storage of their own.
+    ``place`` is where it runs, ``counter`` what it counts in. ``sections`` are the arguments that a clause names in
+    part, ``objects`` what mappers made of arguments that a clause names, by `id`, ``privates`` the arguments that get
+    storage of their own.
     """
 
     __slots__ = (
         "_args",
         "_bound",
+        "_counter",
         "_function",
         "_items",
         "_kwargs",
@@ -61,7 +64,9 @@ class TargetWork:
         place: DevicePlace,
         objects: Mapping[int, Expansion],
         privates: Mapping[int | str, Private],
+        counter: Counter = Counter.DYNAMIC,
     ) -> None:
+        self._counter = counter
         self._function = function
         self._args: Any = args
         self._kwargs: Any = kwargs
@@ -139,7 +144,7 @@ class TargetWork:
         try:
             for slot, private in self._privates.items():  # before the maps: a failure here has changed nothing
                 own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            plan = self._plan = place.enter(self._items, lane, staged)
+            plan = self._plan = place.enter(self._items, lane, staged, self._counter)
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
@@ -169,9 +174,16 @@ class TargetWork:
         place.settle(lane)
 
     def _view(self, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any]) -> Any:
-        """Return the device array of a host array in an item; one without elements needs no entry."""
+        """Return the device array of a host array in an item; one without elements needs no entry.
+
+        An array that is not present and need not be stays what it is.
+        """
         entry = self._plan.entries[number] if self._plan is not None else None
-        return place.view(entry, host) if entry is not None else place.device.alloc(host.shape, host.dtype, lane.stream)
+        if entry is not None:
+            return place.view(entry, host)
+        if host.size and self._items[number].if_present:
+            return host
+        return place.device.alloc(host.shape, host.dtype, lane.stream)
 
     def _corresponding(self, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an attribute that a mapper maps."""
@@ -210,7 +222,8 @@ class TargetWork:
         self.point = place.leave(self._plan, lane)
         if self.point is not None:
             return [self._bound]
-        return [*place.exit(self._items, lane, staged, ends_region=True), self._bound]
+        items = present_items(self._plan)
+        return [*place.exit(items, lane, staged, self._counter, ends_region=True), self._bound]
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
         return [*place.undo(self._plan, lane), self._bound] if self._plan is not None else [self._bound]

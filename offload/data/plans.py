@@ -30,6 +30,8 @@ class EnterPlan:
         Entries whose count goes up by 1, the new ones included, each once.
     copies : list of (MapItem, Entry)
         Copies host to device of the items' own bytes, each once.
+    zeroed : list of Entry
+        Those of ``created`` that begin with zeros.
     only_counts : bool
         Everything was present, and nothing is copied.
     """
@@ -43,6 +45,7 @@ class EnterPlan:
     copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
     is_committed: bool = False
     only_counts: bool = False
+    zeroed: list[Entry] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

@@ -104,12 +104,13 @@ class PresentTable:
         for k, item in enumerate(plan.items):
             entry, other = search(item.section, item)
             if entry is None:
-                _check_place(item, other)
+                if not item.if_present:
+                    _check_place(item, other)
                 if item.present:
-                    raise NotPresentError(self._absent(_clause(item), other))
-                if other is not None:
+                    raise NotPresentError(self._absent(item, other))
+                if other is not None and not item.if_present:
                     extending = extending or (item, other)
-                elif item.section.run_nbytes:
+                elif item.section.run_nbytes and not item.if_present:
                     absent.append(k)
             elif not item.section.run_nbytes:
                 entry = None
@@ -184,12 +185,18 @@ class PresentTable:
             entry.increment(plan.counter)
 
     def exit(
-        self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC, *, ends_region: bool = False
+        self,
+        items: Iterable[MapItem],
+        counter: Counter = Counter.DYNAMIC,
+        *,
+        ends_region: bool = False,
+        finalizes: bool = False,
     ) -> ExitPlan:
         """Plan the exit of a construct that counts in ``counter``; change nothing.
 
         Items that are absent, or present in part, are ignored. At the end of a region that was entered with them
         (``ends_region``) that is so with ``present`` too: they were present then, and what was deleted inside is over.
+        With ``finalizes`` every item takes all references of the counter, as `MapType.DELETE` does.
 
         Raises
         ------
@@ -207,10 +214,10 @@ class PresentTable:
                 if not ends_region:
                     _check_place(item, other)
                     if item.present:
-                        raise NotPresentError(self._absent(_clause(item), other))
+                        raise NotPresentError(self._absent(item, other))
             elif not item.section.run_nbytes:
                 entry = None
-            elif item.map_type is MapType.DELETE:
+            elif finalizes or item.map_type is MapType.DELETE:
                 deleted.add(entry)
             entries.append(entry)
         for entry in _distinct(entries):
@@ -252,7 +259,7 @@ class PresentTable:
             if entry is None:
                 _check_place(item, other, "target_update")
                 if item.present:
-                    raise NotPresentError(self._absent(_clause(item, "target_update"), other))
+                    raise NotPresentError(self._absent(item, other, "target_update"))
             elif item.section.run_nbytes:
                 copies.append((item, entry))
         return _distinct_copies(copies)
@@ -324,6 +331,8 @@ class PresentTable:
                 entry = Entry(item.section, item.host, str(item.label))
                 fresh.add(entry)
                 plan.created.append(entry)
+                if item.zeroes:
+                    plan.zeroed.append(entry)
             plan.entries[k] = entry
             if item.map_type.copies_in:
                 plan.copies.append((item, entry))
@@ -358,11 +367,13 @@ class PresentTable:
             remedy = "pass the section that is present, or map all of it there"
         return f"{what} extends {other.label}, already present on device {self.device_num}; {remedy}"
 
-    def _absent(self, what: str, other: Entry | None) -> str:
+    def _absent(self, item: MapItem, other: Entry | None, name: str = "map") -> str:
         state = "not present" if other is None else f"present in part only ({other.label})"
+        what = f"{_clause(item, name)} is {state} on device {self.device_num}"
+        if item.clause:
+            return f"{what}; it must be there as a whole; put it into a data region or enter_data before"
         return (
-            f"{what} is {state} on device {self.device_num}; an item with `present` must be mapped there as a "
-            "whole; map it before, or leave `present` out"
+            f"{what}; an item with `present` must be mapped there as a whole; map it before, or leave `present` out"
         )
 
 
@@ -386,6 +397,12 @@ class MapItem:
         For messages; as a string ``"x[0:50]"``.
     implicit : bool
         The item is in no clause.
+    clause : str
+        What messages call the clause; empty: ``map``, with the map type.
+    if_present : bool
+        Where it is not wholly present the item is ignored.
+    zeroes : bool
+        Storage that it makes begins with zeros.
     """
 
     section: Section
@@ -399,6 +416,9 @@ class MapItem:
     host: object = None
     label: object = "the item"
     implicit: bool = False
+    clause: str = ""
+    if_present: bool = False
+    zeroes: bool = False
 
 
 def correspond(
@@ -449,7 +469,7 @@ def _distinct_copies(copies: list[tuple[MapItem, Entry]]) -> list[tuple[MapItem,
 
 
 def _clause(item: MapItem, name: str = "map") -> str:
-    return f"{name}({item.map_type.word}: {item.label})"
+    return f"{item.clause}({item.label})" if item.clause else f"{name}({item.map_type.word}: {item.label})"
 
 
 def _check_place(item: MapItem, other: Entry | None, name: str = "map") -> None:

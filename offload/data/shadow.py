@@ -150,7 +150,12 @@ class ShadowTable(PresentTable):
         """Return None, so that every construct goes through `enter` and `exit`."""
 
     def exit(
-        self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC, *, ends_region: bool = False
+        self,
+        items: Iterable[MapItem],
+        counter: Counter = Counter.DYNAMIC,
+        *,
+        ends_region: bool = False,
+        finalizes: bool = False,
     ) -> ExitPlan:
         """Plan likewise.
 
@@ -159,7 +164,7 @@ class ShadowTable(PresentTable):
         NotCapturableError
             The construct ends a mapping, or takes a reference, that was there before the region.
         """
-        plan = super().exit(items, counter, ends_region=ends_region)
+        plan = super().exit(items, counter, ends_region=ends_region, finalizes=finalizes)
         for item, entry in zip(plan.items, plan.entries, strict=True):
             self._note(item, entry)
             if entry in self._outside and item.map_type is MapType.DELETE:

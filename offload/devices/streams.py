@@ -53,12 +53,20 @@ class Point:
 
 
 class Lane:
-    """One stream of a device."""
+    """One stream of a device.
 
-    __slots__ = ("__weakref__", "_waited", "device", "lock", "number", "pool", "sequence", "stream")
+    ``pool`` is what it belongs to; a stream of a user's own belongs to none, and ``of_queue`` says that launches come
+    here because of an async queue.
+    """
 
-    def __init__(self, device: Device, stream: Any, number: int, pool: StreamPool | None = None) -> None:
+    __slots__ = ("__weakref__", "_free", "_waited", "device", "lock", "number", "of_queue", "pool", "sequence", "stream")
+
+    def __init__(
+        self, device: Device, stream: Any, number: int, pool: StreamPool | None = None, *, of_queue: bool = False
+    ) -> None:
         self.pool = pool
+        self.of_queue = of_queue
+        self._free = [True]  # for a launch; of a pool's lane the pool keeps the books
         self.device = device
         self.stream = stream
         self.number = number
@@ -91,8 +99,22 @@ class Lane:
             if event is None:
                 continue
             self.device.wait_event(self.stream, event)
-            if lane.pool is not None:  # a user's stream is not kept, and its handle may come to stand for another
+            if lane.pool is not None or lane.of_queue:  # a user's stream is not kept, and another may get its handle
                 self._waited[lane] = point.sequence
+
+    def take(self) -> bool:
+        """Take the lane of a queue for a launch; return whether no other launch has it."""
+        try:
+            return self._free.pop()  # one step
+        except IndexError:
+            return False
+
+    def release(self) -> None:
+        """Give a lane back after a launch."""
+        if self.of_queue:
+            self._free.append(True)
+        elif self.pool is not None:
+            self.pool.release(self)
 
     def __repr__(self) -> str:
         return f"<Lane {self.number} of {self.device.name}>"
@@ -115,7 +137,7 @@ class StreamPool:
         Returns None while `POOL_LIMIT` lanes are held by launches.
         """
         for point in preferred:
-            if not point.is_followed and point.lane.pool is self:
+            if not point.is_followed and point.lane.pool is self:  # not that of a queue
                 lane = point.lane
                 try:
                     self._idle.remove(lane)  # one step: whoever takes it out has it

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
+TARGETS = frozenset({"target", "acc parallel", "acc kernels", "acc serial"})
+"""Directives whose bodies only enqueue device work."""
+
+
 class Site:
     """A construct in the program: what its tasks are called, and where it stands."""
 
@@ -27,6 +31,11 @@ class Site:
         self.name = name
         self.location = location
         self.runtime = runtime
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it is a target region."""
+        return self.directive in TARGETS
 
 
 class TaskSet:

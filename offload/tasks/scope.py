@@ -78,7 +78,7 @@ class Scope:
             task = self.task
             if task is None:
                 raise UsageError(f"{what} on a thread of the runtime itself")
-            if task.construct.directive == "target":
+            if task.construct.is_target:
                 raise UsageError(
                     f"{what} inside of the target body {task.name!r}: a body only enqueues device work; "
                     "move it before or after the region"

@@ -16,17 +16,20 @@ import offload
 
 HEAVY = {"cupy", "dask", "distributed", "mpi4py", "rich"}
 LIMIT_S = 0.1  # beyond the interpreter's own start-up; NumPy is about 60 ms of it
+LIMIT_IN_NUMPYS = 0.75  # for machines on which NumPy takes longer: the package itself, in times of NumPy
 
 PROGRAM = """
 import json, sys, time
 began_s = time.perf_counter()
+import numpy
+numpy_s = time.perf_counter() - began_s
 import offload
-print(json.dumps([time.perf_counter() - began_s, sorted(sys.modules)]))
+print(json.dumps([time.perf_counter() - began_s, numpy_s, sorted(sys.modules)]))
 """
 
 
-def import_in_a_new_process(cache: Path) -> tuple[float, set[str]]:
-    """Import `offload` with warnings as errors: the time in seconds, the names of all modules loaded.
+def import_in_a_new_process(cache: Path) -> tuple[float, float, set[str]]:
+    """Import `offload` with warnings as errors: the time in seconds, NumPy's part of it, all modules loaded.
 
     As an installed package it is compiled; ``cache`` is where that is kept, whatever the environment says.
     """
@@ -37,22 +40,23 @@ def import_in_a_new_process(cache: Path) -> tuple[float, set[str]]:
         env={**environment, "PYTHONPYCACHEPREFIX": str(cache)},
         timeout=60,
     )
-    elapsed_s, modules = json.loads(output)
-    return elapsed_s, set(modules)
+    elapsed_s, numpy_s, modules = json.loads(output)
+    return elapsed_s, numpy_s, set(modules)
 
 
 def test_import_is_light(tmp_path):
     """Importing the package loads none of the packages that only a part of it needs."""
-    _, modules = import_in_a_new_process(tmp_path)
+    *_, modules = import_in_a_new_process(tmp_path)
     assert not HEAVY & modules
 
 
 def test_import_is_quick(tmp_path):
-    """The best of several imports takes less than 100 ms."""
+    """The best of several imports takes less than 100 ms, or than NumPy on a slow machine."""
     times_s = []
     for _ in range(8):  # the first one may compile; others may meet a busy machine
-        times_s.append(import_in_a_new_process(tmp_path)[0])
-        if times_s[-1] < LIMIT_S:
+        elapsed_s, numpy_s, _ = import_in_a_new_process(tmp_path)
+        times_s.append(elapsed_s)
+        if elapsed_s < LIMIT_S or elapsed_s - numpy_s < LIMIT_IN_NUMPYS * numpy_s:
             return
     pytest.fail(f"import offload took {min(times_s):.3f} s at best; python -X importtime -c 'import offload' shows why")
 

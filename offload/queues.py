@@ -1,0 +1,361 @@
+"""Async queues: numbered activity queues, whose operations are tasks that follow each other.
+
+Theory of operation
+-------------------
+An operation of a queue is an ordinary deferred task. What makes it one of the queue's are two dependences: it reads the
+*mark* of the operation before it and writes a mark of its own. So a queue is FIFO by the rules that hold for all
+tasks: failures go along it, recorded graphs and replays have it, other dependences mix with it. A `wait` that holds one
+queue for others reads the marks that are their last. Marks are fresh, since with one location for a queue whoever reads
+it would hold up what is written later.
+
+Dependences order siblings. An operation that follows one of another thread, or of another task's body, follows a
+*bridge* in place of it: an empty task beside it with an event, which the other's completion fulfils. The place in the
+queue is taken before the task is made, so that nothing gets in between while it is being made.
+
+*Streams.* All device work of a queue goes to one stream: `StreamPool.numbered` has a few for all queues, and a
+program may give its own. Each queue has a `Lane` of its own over that, as what is known of a lane belongs to one
+sequence of launches. Queues that share a stream are in more order than was asked for, and nothing else: whether an
+operation is complete is asked of its task. Only of a stream that the program has been given is it asked whether
+all that is on it is done.
+
+Rejected: one frame for all queues of a device (taskwait and taskgroup would not know the operations); completion by
+stream (with streams shared, ``async_test(1)`` would tell of queue 9, and a wait of 9 for 1 would wait for itself).
+
+OpenACC 3.3, 2.16 "Asynchronous Behavior".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from offload.dependences import Dependence
+from offload.devices.streams import Lane
+from offload.events.event import Event
+from offload.launch import device_maker
+from offload.regions import EmptyWork
+from offload.sites import call_site
+from offload.tasks.depend import DependType
+from offload.tasks.failures import raise_failures
+from offload.tasks.task import Task, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from offload.launch import DevicePlace
+    from offload.runtime import Runtime
+    from offload.tasks.region import Frame
+    from offload.tasks.scope import Scope
+
+
+class Queue:
+    """The operations with one number on one device; ``place`` is None for the host.
+
+    Attributes
+    ----------
+    lane : Lane or None
+        Where its device work goes; None on the host.
+    tail : Mark or None
+        Of the last operation.
+    is_exposed : bool
+        Whether the program has its stream, and may have put work of its own there.
+    """
+
+    __slots__ = ("_failed", "_given", "_lock", "_tasks", "is_exposed", "lane", "number", "place", "tail")
+
+    def __init__(self, place: DevicePlace | None, number: int) -> None:
+        self.place = place
+        self.number = number
+        self.is_exposed = False
+        self.tail: Mark | None = None
+        self.lane: Lane | None = None
+        self._given: Any = None  # a stream of the program's, which has to live as long
+        self._lock = threading.Lock()
+        self._tasks: deque[Task] = deque()
+        self._failed: list[Task] = []
+        self.use(None)
+
+    def __repr__(self) -> str:
+        return f"queue {self.number}"
+
+    @property
+    def stream(self) -> Any:
+        """The native stream; it counts as exposed from now on."""
+        self.is_exposed = True
+        return self._given if self._given is not None else self.lane.stream  # type: ignore[union-attr]  # on a device
+
+    def use(self, stream: Any) -> None:
+        """Put what comes on this stream of the program's, None for a stream of the runtime's."""
+        place = self.place
+        if place is None:
+            return
+        native = place.stream_of_queue(self.number) if stream is None else place.lane_of(stream).stream
+        self._given = stream
+        self.lane = Lane(place.device, native, self.number, of_queue=True)
+
+    def close(self) -> None:
+        """Let the stream go."""
+        if self.lane is not None:
+            self.lane.stream = None
+        self._given = self.tail = None
+
+    # -- operations ----------------------------------------------------------------------------------
+    def take_place(self, frame: Frame) -> tuple[Mark | None, Mark]:
+        """Return the mark of the last operation, and that of one that comes after it."""
+        mark = Mark(self, frame)
+        with self._lock:
+            before, self.tail = self.tail, mark
+        return before, mark
+
+    def note(self, task: Task, mark: Mark) -> None:
+        """Enter the task that has been made for a place."""
+        if self.place is not None and task.waits_in_stream_order:
+            task.queue = self  # type: ignore[attr-defined]  # a DeviceTask
+        with self._lock:
+            self._prune()
+            self._tasks.append(task)
+        mark.set(task)
+
+    def unfinished(self) -> Task | None:
+        """Return the last operation that is not complete: all are when that is."""
+        with self._lock:
+            self._prune()
+            return self._tasks[-1] if self._tasks else None
+
+    def take_failed(self) -> list[Task]:
+        """Return the operations that have failed since the last call."""
+        with self._lock:
+            self._prune()
+            failed, self._failed = self._failed, []
+        return failed
+
+    def _prune(self) -> None:
+        tasks = self._tasks
+        while tasks and (tasks[0].finished or tasks[0].state_ is TaskState.RECORDED):
+            task = tasks.popleft()
+            if task.failure is not None and not task.seen:
+                self._failed.append(task)
+
+
+class Mark:
+    """The place of one operation in its queue: what a dependence names."""
+
+    __slots__ = ("_is_void", "_lock", "_queue", "_task", "_waiting", "frame")
+
+    def __init__(self, queue: Queue, frame: Frame) -> None:
+        self.frame = frame
+        self._queue = queue
+        self._lock = threading.Lock()
+        self._task: ref[Task] | None = None  # weak: dependences remember marks for long
+        self._is_void = False
+        self._waiting: list[Callable[[object], Any]] = []
+
+    def __repr__(self) -> str:
+        return repr(self._queue)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether nothing has to follow it any more."""
+        if self._task is None:
+            return self._is_void
+        task = self._task()
+        return task is None or task.past or task.state_ is TaskState.RECORDED
+
+    def set(self, task: Task) -> None:
+        """Name the task; a replay makes another one, which is not asked for."""
+        with self._lock:
+            if self._task is None:
+                self._task = ref(task)
+            waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            task.add_done_callback(callback)
+
+    def void(self) -> None:
+        """There will be no task: the construct has raised."""
+        with self._lock:
+            self._is_void = True
+            waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback(None)
+
+    def when_complete(self, callback: Callable[[object], Any]) -> None:
+        """Call back when the operation is complete, at once if it is, from whichever thread completes it."""
+        with self._lock:
+            if self._task is None and not self._is_void:
+                self._waiting.append(callback)
+                return
+            task = self._task() if self._task is not None else None
+        if task is None:
+            callback(None)
+        else:
+            task.add_done_callback(callback)
+
+
+class Queues:
+    """The queues of a runtime.
+
+    Attributes
+    ----------
+    local : threading.local
+        ``default`` is the number of each host thread's default queue, where it has chosen one.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[tuple[DevicePlace | None, int], Queue] = {}
+        self._lock = threading.Lock()
+        self.local = threading.local()
+
+    def of(self, place: DevicePlace | None, number: int) -> Queue:
+        """Return a queue of a device, or of the host."""
+        queue = self._queues.get((place, number))
+        if queue is None:
+            with self._lock:
+                queue = self._queues.get((place, number))
+                if queue is None:
+                    queue = self._queues[place, number] = Queue(place, number)
+        return queue
+
+    def known(self, place: DevicePlace | None) -> list[Queue]:
+        """Return the queues of a device that have been used."""
+        return [queue for (at, _), queue in self._queues.copy().items() if at is place]
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+
+
+# -- what constructs do ------------------------------------------------------------------------------
+
+
+def enqueue(
+    scope: Scope,
+    frame: Frame,
+    queue: Queue,
+    make: Callable[[Frame], Task],
+    depend: Sequence[Any] = (),
+    after: Iterable[Queue] = (),
+) -> Task:
+    """Generate a task as the next operation of a queue, which follows the last ones of other queues, too."""
+    runtime = scope.runtime
+    marks = [tail for other in after if other is not queue and (tail := last_mark(scope, frame, other)) is not None]
+    before, own = queue.take_place(frame)
+    if before is not None:
+        marks.append(before)
+
+    def kept(frame: Frame) -> Task:
+        task = make(frame)
+        queue.note(task, own)
+        return task
+
+    try:
+        followed = _followed(scope, frame, marks)
+        dependences = (*depend, *followed, Dependence(DependType.OUT, (own,)))
+        task: Task = runtime.encounter(scope, frame, kept, dependences, deferred=True)
+    except BaseException:
+        own.void()
+        raise
+    return task
+
+
+def enqueue_marker(scope: Scope, frame: Frame, queue: Queue, after: Iterable[Queue] = ()) -> Task:
+    """Generate an operation that does nothing but follow: what the queue holds, and other queues."""
+    site = call_site("acc wait", scope.runtime)
+    make: Any
+    if queue.place is None:
+
+        def make(frame: Frame) -> Task:
+            return Task(site, _nothing, (), None, frame)
+    else:
+        make = device_maker(site, None, queue.place, EmptyWork())
+    return enqueue(scope, frame, queue, make, (), after)
+
+
+def last_mark(scope: Scope, frame: Frame, queue: Queue) -> Mark | None:
+    """Return the mark of all that is in a queue, with what the program has put on its stream."""
+    if queue.is_exposed and frame.recorder is None and not queue.lane.stream.done:  # type: ignore[union-attr]  # has one
+        enqueue_marker(scope, frame, queue)
+    return queue.tail
+
+
+def wait_for(scope: Scope, frame: Frame, queues: Sequence[Queue], where: str) -> None:
+    """Block until what the queues hold now is complete, and raise what has failed among it, as a group."""
+    runtime: Runtime = scope.runtime
+    marks = [mark for queue in queues if (mark := last_mark(scope, frame, queue)) is not None]
+    recorder = frame.recorder
+    if recorder is not None:
+        here = [mark for mark in marks if mark.frame.tracker is frame.tracker]
+        if here:
+            recorder.add_wait(call_site("acc wait", runtime), (Dependence(DependType.IN, tuple(here)),))
+        if not recorder.executes:
+            return
+    tasks = [task for queue in queues if (task := queue.unfinished()) is not None]
+    if tasks:
+        for task in tasks:
+            task.watch()
+            task.add_done_callback(lambda _: scope.parker.unpark())
+        runtime.engine.wait(scope, lambda: all(task.finished for task in tasks), (), where, awaited=tasks)
+    raise_failures([task for queue in queues for task in queue.take_failed()], where)
+
+
+def are_complete(scope: Scope, frame: Frame, queues: Sequence[Queue]) -> bool:
+    """Tell whether what the queues hold is complete; who asks again and again gets there without a wait.
+
+    Raises
+    ------
+    BaseExceptionGroup
+        All is complete, and something has failed that nobody has seen.
+    """
+    engine = scope.runtime.engine
+    unfinished = [task for queue in queues if (task := queue.unfinished()) is not None]
+    if unfinished:
+        for task in unfinished:
+            task.watch()
+        if engine.look is not None:
+            engine.look()
+        if not engine.threads:  # nobody else runs what is ready
+            engine.help_once(scope, frame)
+        if not all(task.finished for task in unfinished):
+            return False
+    if any(queue.is_exposed and not queue.lane.stream.done for queue in queues):  # type: ignore[union-attr]  # has one
+        return False
+    raise_failures([task for queue in queues for task in queue.take_failed()], "async_test")
+    return True
+
+
+def _followed(scope: Scope, frame: Frame, marks: Sequence[Mark]) -> list[Dependence]:
+    """Return the dependences on operations that are still of account; those of other regions by way of bridges."""
+    siblings, found = [], []
+    for mark in marks:
+        if mark.frame.tracker is frame.tracker:
+            if frame.recorder is not None or not mark.is_past:
+                siblings.append(mark)
+        elif not mark.is_past:
+            found.append(_bridge(scope, frame, mark))
+    if siblings:
+        found.append(Dependence(DependType.IN, tuple(siblings)))
+    return found
+
+
+def _bridge(scope: Scope, frame: Frame, mark: Mark) -> Dependence:
+    """Generate the sibling that is complete when an operation elsewhere is; return the dependence on it."""
+    runtime = scope.runtime
+    site = call_site("acc wait", runtime)
+    event = Event()
+
+    def make(frame: Frame) -> Task:
+        task = Task(site, _nothing, (), None, frame)
+        event.attach(task)
+        task.event, task.early, task.special = event, [], True
+        return task
+
+    here = Mark(mark._queue, frame)  # noqa: SLF001  # its own kind
+    runtime.encounter(scope, frame, make, (Dependence(DependType.OUT, (here,)),), deferred=True)
+    mark.when_complete(lambda _: event.fulfill())
+    return Dependence(DependType.IN, (here,))
+
+
+def _nothing() -> None:
+    """Do nothing: the body of an operation that is only followed."""
