@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from offload.data.present import MapItem
     from offload.items import VisibleNames
     from offload.mappers import Expansion
+    from offload.storage import Section
 
 Slot: TypeAlias = int | str
 """An argument of a call: its position, or the name that it was passed by."""
@@ -140,6 +141,7 @@ class ArgumentRules:
         mapped: Mapping[int, Expansion],
         *,
         on_host: bool,
+        listed: Iterable[Section] = (),
     ) -> Decision:
         """Decide about the arguments of a call.
 
@@ -153,6 +155,8 @@ class ArgumentRules:
             The items of the map clauses, and the objects that these name.
         on_host : bool
             The region runs on the host, where any array is a device array.
+        listed : iterable of Section
+            Storage that need not be named, since a construct around the region names it.
 
         Raises
         ------
@@ -171,9 +175,10 @@ class ArgumentRules:
                 self._share(clause, slot, value, decision, is_whole=value is values[slot], on_host=on_host)
         if self._behaviour:
             sections = [item.section for item in items]
+            listed = tuple(listed)
             for slot, value in values.items():
                 if slot not in taken:
-                    self._default(slot, value, sections, decision)
+                    self._default(slot, value, sections, listed, decision)
         return decision
 
     def _named(
@@ -217,13 +222,17 @@ class ArgumentRules:
         if not is_whole:
             decision.sections[slot] = value
 
-    def _default(self, slot: Slot, value: Any, sections: list[Any], decision: Decision) -> None:
+    def _default(
+        self, slot: Slot, value: Any, sections: list[Any], listed: tuple[Any, ...], decision: Decision
+    ) -> None:
         """Apply ``defaultmap`` to an argument that is in no clause."""
         if isinstance(value, np.ndarray):
             section = array_section(value)
-            if any(item == section or (section.run_nbytes and covers(item, section)) for item in sections):
+            if _is_within(section, sections):
                 return
             category, behaviour = "an array", self._behaviour.get("aggregate", "default")
+            if behaviour == "none" and _is_within(section, listed):
+                return
         elif mapper_of(value) is not None:
             category, behaviour = "an object with a mapper", self._behaviour.get("aggregate", "default")
         elif isinstance(value, (Number, np.generic)):
@@ -322,6 +331,10 @@ def _is_same(value: Any, item: Any) -> bool:
     ):
         return False
     return array_section(value) == array_section(item)
+
+
+def _is_within(section: Section, others: Iterable[Section]) -> bool:
+    return any(other == section or (section.run_nbytes and covers(other, section)) for other in others)
 
 
 def _contradiction(name: str, first: str, second: str) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class MapClause:
     """One ``map`` clause: a map type, its modifiers, its list items and the mapper for those that are objects.
 
-    OpenACC's data clauses are this too: ``word`` is what messages call such a clause, ``if_present`` and ``zeroes``
-    are as in `offload.data.present.MapItem`.
+    OpenACC's data clauses are this too: ``word`` is what messages call such a clause, ``names`` what they call its
+    items, by `id`; ``if_present`` and ``zeroes`` are as in `offload.data.present.MapItem`.
     """
 
     __slots__ = (
@@ -29,6 +29,7 @@ class MapClause:
         "items",
         "map_type",
         "mapper",
+        "names",
         "present",
         "word",
         "zeroes",
@@ -67,6 +68,7 @@ class MapClause:
         self.close = close
         self.mapper = mapper
         self.word = word
+        self.names: dict[int, str] = {}
         self.if_present = if_present
         self.zeroes = zeroes
 
@@ -85,9 +87,7 @@ def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str
             f"declare_mapper({type(item).__name__}, fn, {mapper!r}) declares one"
         )
     if is_device_array(item):
-        raise ClauseError(
-            f"{clause}: {label(item)} is a device array already; pass it as an argument, without a map"
-        )
+        raise ClauseError(f"{clause}: {label(item)} is a device array already; pass it as an argument, without a map")
     if not isinstance(item, np.ndarray):
         raise ClauseError(
             f"{clause}: {type(item).__name__} {item!r:.60} is not an array; map arrays, views, "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from offload.runtime import Runtime
     from offload.tasks.region import Frame
 
+    Maker: TypeAlias = Callable[[Any, Frame], Task]
+
 MAX_DIMENSIONS = 64
 """Dimensions of a rectangular copy at most: NumPy's own limit."""
 
@@ -43,7 +45,12 @@ MAX_DIMENSIONS = 64
 
 
 def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task:
-    """Generate the task that copies between two arrays of one shape and dtype.
+    """Generate the task that copies between two arrays of one shape and dtype; raise as `copy_maker`."""
+    return _encounter(directive, depend, copy_maker(directive, dst, src), deferred)
+
+
+def copy_maker(directive: str, dst: Any, src: Any) -> Maker:
+    """Return what makes the task that copies between two arrays of one shape and dtype, each time that it is to run.
 
     Raises
     ------
@@ -58,9 +65,7 @@ def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) -> 
         raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
     place, other = place_of(runtime, dst, directive), place_of(runtime, src, directive)
     if place is None and other is None:
-        return _encounter(
-            directive, depend, lambda site, frame: Task(site, np.copyto, (dst, src), None, frame), deferred
-        )
+        return lambda site, frame: Task(site, np.copyto, (dst, src), None, frame)
     second = None
     if place is not None and other is not None and place is not other:
         if place.device.kind != other.device.kind:
@@ -69,7 +74,7 @@ def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) -> 
                 "to each other; copy through an array of the host"
             )
         second = other.device
-    return _encounter_on(directive, depend, place or other, CopyWork(dst, src, second), deferred)
+    return _maker_on(place or other, CopyWork(dst, src, second))
 
 
 def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool) -> Task:
@@ -86,10 +91,10 @@ def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool)
         return _encounter(
             directive, depend, lambda site, frame: Task(site, array.fill, (value,), None, frame), deferred
         )
-    return _encounter_on(directive, depend, place, FillWork(array, value), deferred)
+    return _encounter(directive, depend, _maker_on(place, FillWork(array, value)), deferred)
 
 
-def _encounter_on(directive: str, depend: Any, place: Any, work: CopyWork | FillWork, deferred: bool) -> Task:
+def _maker_on(place: Any, work: CopyWork | FillWork) -> Maker:
     made: list[Callable[[Frame], Task]] = []
 
     def make(site: Any, frame: Frame) -> Task:
@@ -97,10 +102,10 @@ def _encounter_on(directive: str, depend: Any, place: Any, work: CopyWork | Fill
             made.append(device_maker(site, None, place, work))
         return made[0](frame)
 
-    return _encounter(directive, depend, make, deferred)
+    return make
 
 
-def _encounter(directive: str, depend: Any, make: Callable[[Any, Frame], Task], deferred: bool) -> Task:
+def _encounter(directive: str, depend: Any, make: Maker, deferred: bool) -> Task:
     """Encounter a routine as a task; ``make`` makes it, each time that a recorded graph runs anew."""
     scope = here()
     runtime = scope.runtime
@@ -166,16 +171,22 @@ def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[Any, int,
 
 
 def byte_ranges(
-    dst: Any, src: Any, nbytes: Any, dst_offset: Any, src_offset: Any, dst_device: Any, src_device: Any
+    dst: Any,
+    src: Any,
+    nbytes: Any,
+    dst_offset: Any = 0,
+    src_offset: Any = 0,
+    dst_device: Any = None,
+    src_device: Any = None,
+    what: str = "target_memcpy",
 ) -> tuple[Any, Any]:
-    """Return the bytes that ``target_memcpy`` copies, as two arrays of ``u1``.
+    """Return the bytes that ``target_memcpy``, or another routine, copies, as two arrays of ``u1``.
 
     Raises
     ------
     ClauseError
         An argument that means nothing, is out of range or contradicts another.
     """
-    what = "target_memcpy"
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
         return np.empty(0, np.uint8), np.empty(0, np.uint8)

@@ -211,11 +211,7 @@ class DeviceTask(Task):
         place = self.place
         device = place.device
         points = [point for other in self.predecessors if not other.finished and (point := other.point) is not None]
-        queue = self.queue
-        if queue is None:
-            lane = place.pool.acquire(points)
-        else:
-            lane = queue.lane if queue.lane.take() else None
+        lane = place.pool.acquire(points) if self.queue is None else self.queue.take_lane()
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)

@@ -33,6 +33,7 @@ from weakref import ref
 
 from offload.dependences import Dependence
 from offload.devices.streams import Lane
+from offload.errors import ClauseError
 from offload.events.event import Event
 from offload.launch import device_maker
 from offload.regions import EmptyWork
@@ -75,7 +76,7 @@ class Queue:
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._failed: list[Task] = []
-        self.use(None)
+        self._use(None)
 
     def __repr__(self) -> str:
         return f"queue {self.number}"
@@ -86,8 +87,7 @@ class Queue:
         self.is_exposed = True
         return self._given if self._given is not None else self.lane.stream  # type: ignore[union-attr]  # on a device
 
-    def use(self, stream: Any) -> None:
-        """Put what comes on this stream of the program's, None for a stream of the runtime's."""
+    def _use(self, stream: Any) -> None:
         place = self.place
         if place is None:
             return
@@ -100,6 +100,11 @@ class Queue:
         if self.lane is not None:
             self.lane.stream = None
         self._given = self.tail = None
+
+    def take_lane(self) -> Lane | None:
+        """Return the lane for a launch; None while another launch has it."""
+        lane = self.lane
+        return lane if lane is not None and lane.take() else None
 
     # -- operations ----------------------------------------------------------------------------------
     def take_place(self, frame: Frame) -> tuple[Mark | None, Mark]:
@@ -130,6 +135,26 @@ class Queue:
             self._prune()
             failed, self._failed = self._failed, []
         return failed
+
+    def raise_failures(self, where: str) -> None:
+        """Raise what has failed in the queue and nobody has seen, as a group."""
+        raise_failures(self.take_failed(), where)
+
+    def give(self, stream: Any, what: str) -> None:
+        """Put what comes on a stream of the program's, or for None on one of the runtime's; ``what`` is for errors.
+
+        Raises
+        ------
+        ClauseError
+            It is no stream of the device.
+        """
+        place: Any = self.place
+        if stream is not None and not place.device.owns_stream(stream):
+            raise ClauseError(
+                f"{what}: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
+                f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
+            )
+        self._use(stream)
 
     def _prune(self) -> None:
         tasks = self._tasks

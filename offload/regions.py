@@ -100,7 +100,8 @@ def map_items(
         given = clause if isinstance(clause, MapClause) else None
         listed = given.items if given is not None else (clause,)
         for item in listed:
-            text = item if isinstance(item, str) else Label(item)
+            name = given.names.get(id(item), "") if given is not None else ""
+            text = item if isinstance(item, str) else Label(item, name)
             array = parse_item(item).resolve(names or {}) if isinstance(item, str) else item
             map_type = resolve(construct, given.map_type if given is not None else None, text)
             if not isinstance(array, np.ndarray) or (given is not None and given.mapper is not None):

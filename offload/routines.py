@@ -215,14 +215,7 @@ def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
     *Blocks* never. The queue's own operations stay in order; what else its stream held before is not waited for. An
     extension of OpenMP, after OpenACC's ``acc_set_cuda_stream``.
     """
-    found = _queue("set_stream", queue, device)
-    place: Any = found.place
-    if stream is not None and not place.device.owns_stream(stream):
-        raise ClauseError(
-            f"set_stream: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
-            f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
-        )
-    found.use(stream)
+    _queue("set_stream", queue, device).give(stream, "set_stream")
 
 
 def _queue(what: str, queue: Any, device: Any) -> Queue:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from offload.arguments import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.clauses import check_device, check_map, check_name, check_priority, string_items
 from offload.current import here
+from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.defaults import Defaults
 from offload.dependences import check_depend
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from offload.arguments import Private
     from offload.data.present import MapItem
     from offload.mappers import Expansion
+    from offload.storage import Section
     from offload.tasks.region import Frame
     from offload.tasks.scope import Scope
 
@@ -35,6 +37,7 @@ class TargetFunction(DirectiveFunction):
     """A function whose calls are target regions: its array arguments are device arrays there."""
 
     _directive = "target"
+    _counter = Counter.DYNAMIC
     _checks = {  # noqa: RUF012  # a table, never changed
         "map": check_map,
         "depend": check_depend,
@@ -121,9 +124,9 @@ class TargetFunction(DirectiveFunction):
         if self._defaults is not None:
             args, kwargs = self._defaults.completed(args, kwargs)
         runtime = scope.runtime
-        frame = scope.frame("target")
+        frame = scope.frame(self._directive)
         clauses = self._clauses
-        place = runtime.place(frame, clauses.get("device"), if_=bool(clauses.get("if_", True)))
+        place = runtime.place(frame, clauses.get("device"), if_=self._is_offloaded())
         names = self._names.at_call(args, kwargs) if self._names is not None else {}
         depend: Any = self._dependences(names) if self._is_late else self._depend
         site = self._site_in(runtime)
@@ -133,31 +136,54 @@ class TargetFunction(DirectiveFunction):
         items = self._items(names, objects)
         sections = self._sections(names, args, kwargs)
         if self._rules is not None:
-            decided = self._rules.decide(args, kwargs, names, items, objects, on_host=place is None)
+            decided = self._rules.decide(
+                args, kwargs, names, items, objects, on_host=place is None, listed=self._listed_around()
+            )
             privates = decided.privates
             sections.update(decided.sections)
             items += decided.items
             objects.update(decided.objects)
         make: Callable[[Frame], Task]
+        body = self._body(names, args, kwargs)
+        work: TargetWork | None = None
         if place is None:
 
             def make(frame: Frame) -> Task:
                 replaced, named = on_host(args, kwargs, sections, objects, privates)
-                task = Task(site, self._function, replaced, named, frame)
+                task = Task(site, body, replaced, named, frame)
                 task.label = self._label
                 if priority:
                     task.priority = priority
                 return task
         else:
-            work = TargetWork(self._function, args, kwargs, items, sections, place, objects, privates)
+            work = TargetWork(body, args, kwargs, items, sections, place, objects, privates, self._counter)
             if self._is_deferred and frame.is_plain:
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 runtime.defer(scope, frame, task, depend)
                 return task
             make = device_maker(site, self._label, place, work, priority)
+        return self._generate(scope, frame, make, depend, work)
 
-        encountered = runtime.encounter(scope, frame, make, depend, deferred=self._is_deferred)
+    # -- what another kind of target region does otherwise -------------------------------------------
+    def _is_offloaded(self) -> bool:
+        return bool(self._clauses.get("if_", True))
+
+    def _listed_around(self) -> tuple[Section, ...]:
+        """Return the storage that ``defaultmap(none)`` need not name."""
+        return ()
+
+    def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return what is called with the arguments on the device."""
+        return self._function
+
+    def _generate(
+        self, scope: Scope, frame: Frame, make: Callable[[Frame], Task], depend: Any, work: TargetWork | None
+    ) -> Any:
+        """Generate the task, and return what the call does; ``work`` is None on the host."""
+        encountered = scope.runtime.encounter(scope, frame, make, depend, deferred=self._is_deferred)
         return encountered if self._is_deferred else encountered.value
+
+    # -- list items ----------------------------------------------------------------------------------
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion]) -> list[MapItem]:
         """Return the evaluated list items of the ``map`` clause, which are the same at every call if all are arrays."""

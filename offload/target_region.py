@@ -129,6 +129,11 @@ class TargetWork:
         if expansion is not None:
             self._objects.append((slot, expansion))
 
+    @property
+    def items(self) -> list[MapItem]:
+        """What it maps, as far as that is not in objects."""
+        return self._items
+
     def again(self) -> TargetWork:
         work = object.__new__(TargetWork)
         for name in self.__slots__:

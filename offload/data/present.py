@@ -372,9 +372,7 @@ class PresentTable:
         what = f"{_clause(item, name)} is {state} on device {self.device_num}"
         if item.clause:
             return f"{what}; it must be there as a whole; put it into a data region or enter_data before"
-        return (
-            f"{what}; an item with `present` must be mapped there as a whole; map it before, or leave `present` out"
-        )
+        return f"{what}; an item with `present` must be mapped there as a whole; map it before, or leave `present` out"
 
 
 @dataclass(slots=True, eq=False)

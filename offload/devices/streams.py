@@ -59,7 +59,18 @@ class Lane:
     here because of an async queue.
     """
 
-    __slots__ = ("__weakref__", "_free", "_waited", "device", "lock", "number", "of_queue", "pool", "sequence", "stream")
+    __slots__ = (
+        "__weakref__",
+        "_free",
+        "_waited",
+        "device",
+        "lock",
+        "number",
+        "of_queue",
+        "pool",
+        "sequence",
+        "stream",
+    )
 
     def __init__(
         self, device: Device, stream: Any, number: int, pool: StreamPool | None = None, *, of_queue: bool = False

@@ -483,7 +483,7 @@ class Engine:
             return True
         if task.finished:
             return True  # `mend` has taken it out
-        if task.poison is not None:
+        if task.poison is not None and not task.survives:
             self.end_in_turn(task, poisoned(task, task.poison), TaskState.NOT_RUN)
             return True
         group = task.inherited.group

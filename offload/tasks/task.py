@@ -106,6 +106,8 @@ class Task:
     run: Any = None
     seen = False
     """Whether somebody has been told of its failure."""
+    survives = False
+    """Whether it runs though a task that it depends on has failed: it releases what an earlier one has taken."""
     _serial = 0
 
     def __init__(

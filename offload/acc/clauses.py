@@ -1,0 +1,312 @@
+"""OpenACC's clauses: what each data clause maps, which queue an async-argument means, what a wait clause names."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.clauses import MapClause, as_tuple
+from offload.data.maptypes import MapType
+from offload.dependences import Dependence
+from offload.errors import ClauseError
+from offload.items import array_section, is_device_array, label
+from offload.tasks.depend import DependType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import FrameType
+
+    from offload.data.present import MapItem
+    from offload.launch import DevicePlace
+    from offload.queues import Queue, Queues
+    from offload.storage import Section
+
+# -- data clauses ------------------------------------------------------------------------------------
+
+
+class _Meaning(NamedTuple):
+    map_type: MapType
+    present: bool = False
+    if_present: bool = False
+
+
+MEANINGS: Final = {
+    "copy": _Meaning(MapType.TOFROM),
+    "copyin": _Meaning(MapType.TO),
+    "copyout": _Meaning(MapType.FROM),
+    "create": _Meaning(MapType.ALLOC),
+    "no_create": _Meaning(MapType.ALLOC, if_present=True),
+    "present": _Meaning(MapType.ALLOC, present=True),
+    "delete": _Meaning(MapType.RELEASE),
+    "update self": _Meaning(MapType.FROM, present=True),
+    "update device": _Meaning(MapType.TO, present=True),
+}
+"""What each clause asks for. All count, and transfer only what is not present: "present or" is the standard's default.
+
+OpenACC 3.3, 2.7 "Data Clauses".
+"""
+
+SPELLINGS: Final = {
+    spelling: word
+    for word in ("copy", "copyin", "copyout", "create")
+    for spelling in (word, f"p{word}", f"present_or_{word}")
+} | {"no_create": "no_create", "present": "present"}
+"""The data clauses of data and compute constructs, by what is written."""
+
+ENTER_SPELLINGS: Final = {text: word for text, word in SPELLINGS.items() if word in ("copyin", "create")}
+EXIT_SPELLINGS: Final = {text: word for text, word in SPELLINGS.items() if word == "copyout"} | {"delete": "delete"}
+
+
+class Zero:
+    """List items whose storage begins with zeros; made by `zero`."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[Any, ...]) -> None:
+        self.items = items
+
+    def __repr__(self) -> str:
+        return f"zero({', '.join(map(label, self.items))})"
+
+
+def zero(*items: Any) -> Zero:
+    """Have new storage begin with zeros: OpenACC's ``zero`` modifier of ``create`` and ``copyout``.
+
+    Parameters
+    ----------
+    *items : arrays or str
+        List items of the clause that this stands in.
+
+    Raises
+    ------
+    ClauseError
+        No item.
+
+    Notes
+    -----
+    OpenACC 3.3, 2.7.11 "create clause" (section numbers of OpenACC are unchecked).
+    """
+    if not items:
+        raise ClauseError("zero() names no list item; name at least one")
+    return Zero(items)
+
+
+def data_clauses(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str]) -> list[MapClause]:
+    """Return the data clauses of a construct.
+
+    Raises
+    ------
+    ClauseError
+        The construct has no such clause, or an item can not be mapped.
+    """
+    clauses: list[MapClause] = []
+    names = names_of(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+    for spelling, value in given.items():
+        word = spellings.get(spelling)
+        if word is None:
+            raise ClauseError(f"{construct} has no clause {spelling!r}; data clauses are {', '.join(spellings)}")
+        plain: list[Any] = []
+        zeroed: list[Any] = []
+        for item in as_tuple(value):
+            if not isinstance(item, Zero):
+                plain.append(item)
+            elif word in ("create", "copyout") and spellings is not EXIT_SPELLINGS:
+                zeroed += item.items
+            else:
+                raise ClauseError(f"{construct} {word}: {item!r} means nothing there; zero belongs to create, copyout")
+        for items, zeroes in ((plain, False), (zeroed, True)):
+            if items:
+                clauses.append(data_clause(word, items, names, zeroes=zeroes))
+    return clauses
+
+
+def data_clause(word: str, items: Sequence[Any], names: Names, *, zeroes: bool = False) -> MapClause:
+    """Return one data clause; raise as `data_clauses` does."""
+    map_type, present, if_present = MEANINGS[word]
+    clause = MapClause(map_type, tuple(items), present=present, word=word, if_present=if_present, zeroes=zeroes)
+    clause.names = {id(item): name for item in items if (name := names.of(item))}
+    return clause
+
+
+def check_distinct(construct: str, items: Iterable[MapItem]) -> None:
+    """Raise `ClauseError` if the same storage stands in the data clauses twice."""
+    seen: dict[Section, MapItem] = {}
+    for item in items:
+        other = seen.setdefault(item.section, item)
+        if other is not item and item.section.run_nbytes:
+            raise ClauseError(
+                f"{construct}: {item.label} is in {other.clause} and in {item.clause}; a variable is in one data clause"
+            )
+
+
+class Names:
+    """What the variables of a program are called, for messages."""
+
+    __slots__ = ("_frame",)
+
+    def __init__(self, frame: FrameType | None) -> None:
+        self._frame = frame
+
+    def of(self, value: Any) -> str:
+        """Return the name of the variable that holds an array; nothing where none does."""
+        frame = self._frame
+        if frame is None or isinstance(value, str):
+            return ""
+        for names in (frame.f_locals, frame.f_globals):
+            for name, other in names.items():
+                if other is value:
+                    return name
+        return ""
+
+
+def names_of(frame: FrameType | None) -> Names:
+    """Return the names that the program's code knows that calls into the package."""
+    while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] in ("offload", "contextlib"):
+        frame = frame.f_back
+    return Names(frame)
+
+
+# -- which operations follow which -------------------------------------------------------------------
+
+
+class _Presence:
+    """Whether storage is present on a device, as something that operations depend on."""
+
+    __slots__ = ("_section", "dtype", "shape")
+
+    def __init__(self, item: MapItem, device_num: int) -> None:
+        host: Any = item.host
+        self.dtype, self.shape = host.dtype, host.shape
+        self._section = item.section._replace(space=("presence", device_num))
+
+    def __offload_section__(self) -> Section:
+        return self._section
+
+
+def presence(items: Iterable[MapItem], place: DevicePlace | None, *, changes: bool) -> tuple[Dependence, ...]:
+    """Return the dependence of an operation on whether its items are present.
+
+    What is present changes when an operation gets its turn in its queue. Who maps or unmaps an item follows whoever
+    needs it there, and the other way round, so that all find what is there in the order of the program.
+    """
+    if place is None:
+        return ()
+    named = tuple([_Presence(item, place.device.number) for item in items if item.section.run_nbytes])
+    return (Dependence(DependType.INOUT if changes else DependType.IN, named),) if named else ()
+
+
+# -- async and wait ----------------------------------------------------------------------------------
+
+async_noval: Final = -1
+"""The async-argument of ``async`` without a value: the calling host thread's default queue."""
+
+async_sync: Final = -2
+"""The async-argument that makes an operation synchronous."""
+
+async_default: Final = -3
+"""The async-argument of the queue that is every host thread's default to begin with."""
+
+FIRST_DEFAULT: Final = 0
+"""That queue's number."""
+
+_NAMED = {async_noval: "async_noval", async_sync: "async_sync", async_default: "async_default"}
+
+
+def check_async(value: Any, clause: str = "async_") -> int | None:
+    """Return an async-argument; None where there is none.
+
+    Raises
+    ------
+    ClauseError
+        Neither a number of at least 0, nor one of the three constants, nor a truth value.
+    """
+    if value is None or value is False:
+        return None
+    if value is True:
+        return async_noval
+    if isinstance(value, (int, np.integer)) and (value >= 0 or int(value) in _NAMED):
+        return int(value)
+    raise ClauseError(
+        f"{clause}: {value!r:.40} is not an async-argument; use a number of at least 0, True, "
+        f"{', '.join(f'acc.{name}' for name in _NAMED.values())}"
+    )
+
+
+def number_of(queues: Queues, value: int | None) -> int | None:
+    """Return the number of the queue that a checked async-argument means; None: the operation is synchronous."""
+    if value == async_noval:
+        value = default_number(queues)
+    if value is None or value == async_sync:
+        return None
+    return FIRST_DEFAULT if value == async_default else value
+
+
+def default_number(queues: Queues) -> int:
+    """Return the calling host thread's default queue, which may be `async_sync`."""
+    number: int = getattr(queues.local, "default", FIRST_DEFAULT)
+    return number
+
+
+def queue_of(queues: Queues, place: DevicePlace | None, value: int | None) -> Queue | None:
+    """Return the queue that a checked async-argument means; None: the operation is synchronous."""
+    number = number_of(queues, value)
+    return None if number is None else queues.of(place, number)
+
+
+def check_wait(value: Any, clause: str = "wait") -> tuple[int, ...] | None:
+    """Return the async-arguments of a wait clause; None: all queues.
+
+    Raises
+    ------
+    ClauseError
+        As `check_async`.
+    """
+    if value is True:
+        return None
+    if value is None or value is False:
+        return ()
+    values = [check_async(item, clause) for item in as_tuple(value)]
+    return tuple([async_noval if item is None else item for item in values])
+
+
+def queues_of(queues: Queues, place: DevicePlace | None, values: tuple[int, ...] | None) -> list[Queue]:
+    """Return the queues that checked wait-arguments mean, each once; of all those that have been used."""
+    if values is None:
+        return queues.known(place)
+    found = [queue_of(queues, place, value) for value in values]
+    return list(dict.fromkeys([queue for queue in found if queue is not None]))
+
+
+def device_arrays(clause: str, value: Any) -> tuple[Any, ...]:
+    """Return the items of a ``deviceptr`` clause of a data construct.
+
+    Raises
+    ------
+    ClauseError
+        One of them is not a device array.
+    """
+    items = as_tuple(value)
+    for item in items:
+        if not is_device_array(item):
+            raise ClauseError(
+                f"{clause}: {type(item).__name__} {label(item):.60} is not a device array; give what acc.malloc, "
+                "acc.deviceptr or host_data returned"
+            )
+    return items
+
+
+def host_arrays(clause: str, value: Any) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the items of a clause that takes host arrays.
+
+    Raises
+    ------
+    ClauseError
+        One of them is none.
+    """
+    for item in as_tuple(value):
+        if not isinstance(item, np.ndarray):
+            raise ClauseError(f"{clause}: {type(item).__name__} {item!r:.60} is not a host array; give NumPy arrays")
+        array_section(item)  # refuses Python objects
+        yield item

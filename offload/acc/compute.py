@@ -1,0 +1,346 @@
+"""OpenACC's compute constructs: ``parallel``, ``kernels`` and ``serial`` over a body that works on whole arrays.
+
+They are target regions (`offload.target`) with other clauses, in queues, and with their own counter. What the
+standard distributes over gangs and lanes is here the array operations of the body, so that the three differ by name
+only; how many gangs there are to be is passed on to bodies that launch kernels.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.acc.clauses import (
+    SPELLINGS,
+    check_async,
+    check_distinct,
+    check_wait,
+    data_clause,
+    data_clauses,
+    names_of,
+    presence,
+    queue_of,
+    queues_of,
+)
+from offload.acc.data import in_regions
+from offload.acc.operations import generate
+from offload.arguments import check_defaultmap, check_sharing
+from offload.clauses import check_clauses, check_count, check_device, check_name
+from offload.current import here
+from offload.data.entries import Counter
+from offload.dependences import check_depend
+from offload.errors import ClauseError, UsageError
+from offload.functions import decorate
+from offload.items import array_section, is_device_array, parse_item
+from offload.operators import find_operator
+from offload.reductions import check_item, check_reduction
+from offload.routines import array_namespace
+from offload.target import TargetFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Self
+
+    from offload.data.present import MapItem
+    from offload.mappers import Expansion
+    from offload.operators import Operator
+    from offload.storage import Section
+    from offload.target_region import TargetWork
+    from offload.tasks.region import Frame
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+
+class LaunchConfig(NamedTuple):
+    """How a compute construct asks to be launched; None where a clause is missing.
+
+    Attributes
+    ----------
+    num_gangs, num_workers, vector_length : int or None
+        CUDA's blocks, warps of a block and threads of a warp, as the usual compilers have it.
+    """
+
+    num_gangs: int | None = None
+    num_workers: int | None = None
+    vector_length: int | None = None
+
+
+_config: ContextVar[LaunchConfig] = ContextVar("offload_acc_config")
+
+_DEFAULTS = {"none": check_defaultmap("none"), "present": {"aggregate": "present"}}
+"""What each ``default`` clause is as a ``defaultmap``."""
+
+
+def _check_default(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or value not in _DEFAULTS):
+        raise ClauseError(f"default: {value!r:.40} is not allowed; use 'none' or 'present'")
+    return value
+
+
+def _unchecked(value: Any) -> Any:
+    return value
+
+
+class ComputeFunction(TargetFunction):
+    """A function whose calls are OpenACC compute regions."""
+
+    _counter = Counter.STRUCTURED
+    _checks = {  # noqa: RUF012  # a table, never changed
+        **dict.fromkeys(SPELLINGS, _unchecked),
+        "deviceptr": check_sharing,
+        "private": check_sharing,
+        "firstprivate": check_sharing,
+        "reduction": lambda value: check_reduction("reduction", value),
+        "default": _check_default,
+        "if_": _unchecked,
+        "self_": _unchecked,
+        "async_": check_async,
+        "wait": check_wait,
+        "num_gangs": lambda value: check_count("num_gangs", value),
+        "num_workers": lambda value: check_count("num_workers", value),
+        "vector_length": lambda value: check_count("vector_length", value),
+        "device": check_device,
+        "depend": check_depend,
+        "name": check_name,
+    }
+
+    __slots__ = ("_acc", "_async", "_config", "_reduced", "_wait")
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        """Take over the clauses, those that `target` has under its names."""
+        self._acc = clauses
+        self._async: int | None = clauses.get("async_")
+        self._wait: tuple[int, ...] | None = clauses.get("wait", ())
+        self._reduced: tuple[Any, ...] = clauses.get("reduction", ())
+        config = LaunchConfig(*(clauses.get(name) for name in LaunchConfig._fields))
+        self._config: LaunchConfig | None = None if config == LaunchConfig() else config
+        maps = data_clauses(self._directive, {word: clauses[word] for word in SPELLINGS if word in clauses}, SPELLINGS)
+        listed = {_name_or_id(item) for clause in maps for item in clause.items}
+        reduced = [item.item for item in self._reduced if _name_or_id(item.item) not in listed]
+        if reduced:
+            maps.append(data_clause("copy", reduced, names_of(None)))
+        target: dict[str, Any] = {"map": tuple(maps)} if maps else {}
+        renamed = {"deviceptr": "has_device_addr", "default": "defaultmap"}
+        for name in ("deviceptr", "private", "firstprivate", "device", "depend", "name", "default"):
+            if clauses.get(name) is not None:
+                target[renamed.get(name, name)] = clauses[name]
+        if "defaultmap" in target:
+            target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
+        super()._apply(target)
+
+    def options(self, **clauses: Any) -> Self:  # type: ignore[override]  # no clause is treated on its own
+        """Return a copy with these clauses replaced. Raises as for every construct."""
+        copy = object.__new__(type(self))
+        copy.__dict__ = self.__dict__
+        copy._apply({**self._acc, **check_clauses(self._directive, clauses, self._checks)})  # its own copy
+        return copy
+
+    def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion]) -> list[MapItem]:
+        items = super()._items(names, objects)
+        check_distinct(self._directive, items)
+        return items
+
+    def _is_offloaded(self) -> bool:
+        return bool(self._acc.get("if_", True)) and not self._acc.get("self_", False)
+
+    def _listed_around(self) -> tuple[Section, ...]:
+        return in_regions.get()
+
+    def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return the function, with what the clauses put around a call of it."""
+        if not self._reduced and self._config is None:
+            return self._function
+        return _Body(self._function, self._config, [self._slot(item, args, kwargs) for item in self._reduced])
+
+    def _slot(self, item: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Operator, int | str]:
+        """Return the operator of a reduction, and which argument is its variable."""
+        operator = find_operator("reduction", item.operator)
+        if isinstance(item.item, str):
+            found: Any = self._names.slot(parse_item(item.item).name, kwargs)
+            values: Any = kwargs if isinstance(found, str) else args
+            if isinstance(found, str) and found not in kwargs:
+                raise ClauseError(f"reduction: {item.item!r} is no argument of this call; pass the array")
+            value = values[found]
+        else:
+            value = item.item
+            slots = [*enumerate(args), *kwargs.items()]
+            found = next((slot for slot, other in slots if _is_storage(other, value)), None)
+            if found is None:
+                raise ClauseError("reduction: the array is no argument of this call; pass it, or name a parameter")
+        if not is_device_array(value):
+            check_item("reduction", operator, value)
+        return operator, found
+
+    def _generate(
+        self, scope: Scope, frame: Frame, make: Callable[[Frame], Task], depend: Any, work: TargetWork | None
+    ) -> Any:
+        """Generate the task in its queue, or run it."""
+        runtime = scope.runtime
+        at = runtime.place(frame, self._clauses.get("device"))
+        queue = queue_of(runtime.queues, at, self._async)
+        after = queues_of(runtime.queues, at, self._wait)
+        depend = (*depend, *presence(work.items, at, changes=False)) if work is not None else depend
+        task = generate(scope, frame, make, depend, queue, after)
+        return task if queue is not None else task.value
+
+
+class Parallel(ComputeFunction):
+    """A function under ``parallel``."""
+
+    _directive = "acc parallel"
+    __slots__ = ()
+
+
+class Kernels(ComputeFunction):
+    """A function under ``kernels``."""
+
+    _directive = "acc kernels"
+    __slots__ = ()
+
+
+class Serial(ComputeFunction):
+    """A function under ``serial``."""
+
+    _directive = "acc serial"
+    __slots__ = ()
+
+
+class _Body:
+    """A function with private arrays for its reduction variables, and its launch configuration at hand."""
+
+    __slots__ = ("_config", "_function", "_reduced")
+
+    def __init__(
+        self, function: Callable[..., Any], config: LaunchConfig | None, reduced: list[tuple[Operator, int | str]]
+    ) -> None:
+        self._function = function
+        self._config = config
+        self._reduced = reduced
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given: list[Any] = list(args)
+        combined = []
+        for operator, slot in self._reduced:
+            values: Any = kwargs if isinstance(slot, str) else given
+            variable = values[slot]
+            private = values[slot] = array_namespace(variable).zeros(variable.shape, variable.dtype)
+            operator.initialize(private)
+            combined.append((operator, variable, private))
+        token = _config.set(self._config or LaunchConfig())
+        try:
+            value = self._function(*given, **kwargs)
+        finally:
+            _config.reset(token)
+        for operator, variable, private in combined:
+            result = operator.combine(variable, private)
+            if result is not None:
+                variable[...] = result
+        return value
+
+
+def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make each call of a function an OpenACC compute region: its array arguments are device arrays there.
+
+    Parameters
+    ----------
+    copy, copyin, copyout, create, present, no_create : list of str and arrays
+        As for `data`, for the time of the region. Arguments in no clause are ``copy``. A string names a parameter, a
+        section of one (``"x[2:5]"``: lower and length), or a name that the function sees.
+    deviceptr : list of str and arrays
+        Arguments that have to be device arrays; those pass through in any case.
+    private, firstprivate : list of str and arrays
+        Arguments with device storage of their own: uninitialised, or with the contents at the call.
+    reduction : dict of str to list of str and arrays
+        By operator, as for `taskgroup`: arguments of which the body receives a private array that holds the operator's
+        identity, and which are combined with what that holds when the body ends.
+    default : {"none", "present"}, optional
+        What arrays in no clause are: an error unless a region around the call names them, or ``present``.
+    if_, self_ : bool
+        False, or True for ``self_``: the body runs on the host, on the host's arrays.
+    async_ : int or True, optional
+        The queue that the region is an operation of; the call returns its `Task`.
+    wait : int, list or True, optional
+        Queues that the region follows, True for all; without ``async_`` the calling thread waits for them.
+    num_gangs, num_workers, vector_length : int, optional
+        What the body can ask for with `launch_config`.
+    device, depend, name
+        As for `target`.
+
+    Returns
+    -------
+    ComputeFunction
+        Calling it returns what the body returns, or a `Task`; ``.options(…)`` replaces clauses.
+
+    Raises
+    ------
+    ClauseError
+        At the call or before: wrong clauses, types, names or device numbers.
+    NotPresentError, MapError, DeviceMemoryError
+        At the call, with ``async_`` from the next wait: presence, overlap, memory.
+
+    Notes
+    -----
+    *Blocks* without ``async_`` until copies back are done, and on no queue but those of ``wait``. *Costs* as `target`.
+    OpenACC 3.3, 2.5.1 "Parallel Construct" (section numbers of OpenACC are unchecked).
+    """
+    return decorate(Parallel, function, clauses)
+
+
+def kernels(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make each call of a function an OpenACC kernels region.
+
+    Parameters, returns, errors and blocking as for `parallel`.
+
+    Notes
+    -----
+    OpenACC 3.3, 2.5.3 "Kernels Construct".
+    """
+    return decorate(Kernels, function, clauses)
+
+
+def serial(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make each call of a function an OpenACC serial region.
+
+    Parameters, returns, errors and blocking as for `parallel`.
+
+    Notes
+    -----
+    OpenACC 3.3, 2.5.2 "Serial Construct".
+    """
+    return decorate(Serial, function, clauses)
+
+
+def launch_config() -> LaunchConfig:
+    """Return ``num_gangs``, ``num_workers`` and ``vector_length`` of the compute region that the caller is in.
+
+    Returns
+    -------
+    LaunchConfig
+        None for each that the construct does not say.
+
+    Raises
+    ------
+    UsageError
+        The caller is in no compute region.
+
+    Notes
+    -----
+    OpenACC 3.3, 2.5.10 "num_gangs clause" and the next two.
+    """
+    task = here().task
+    if task is None or not task.construct.directive.startswith("acc "):
+        raise UsageError("launch_config outside of a compute region; call it in a body under acc.parallel")
+    return _config.get(LaunchConfig())
+
+
+def _name_or_id(item: Any) -> Any:
+    """Return what tells whether two list items name one variable."""
+    if isinstance(item, str):
+        return parse_item(item).name
+    return array_section(item) if isinstance(item, np.ndarray) else id(item)
+
+
+def _is_storage(value: Any, item: Any) -> bool:
+    return value is item or (isinstance(value, np.ndarray) and array_section(value) == array_section(item))

@@ -1,0 +1,491 @@
+"""OpenACC's data constructs: ``data``, ``enter data``, ``exit data``, ``update``, ``host_data``, ``declare``."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from offload.acc.clauses import (
+    ENTER_SPELLINGS,
+    EXIT_SPELLINGS,
+    SPELLINGS,
+    check_distinct,
+    data_clause,
+    data_clauses,
+    device_arrays,
+    host_arrays,
+    names_of,
+    presence,
+)
+from offload.acc.operations import Operation
+from offload.clauses import as_tuple, check_device, symbolic
+from offload.current import here
+from offload.data.entries import Counter
+from offload.data.maptypes import Construct
+from offload.errors import ClauseError, MapError, NotPresentError
+from offload.items import VisibleNames, is_device_array, label, parse_item
+from offload.persistent import declare_target
+from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, map_items
+from offload.storage import overlaps
+from offload.tasks.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from offload.data.present import MapItem
+    from offload.devices.streams import Lane
+    from offload.launch import DevicePlace
+    from offload.storage import Section
+    from offload.tasks.region import Frame
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+in_regions: ContextVar[tuple[Section, ...]] = ContextVar("offload_acc_regions", default=())
+"""The storage in the data clauses of the regions around the code that runs: what ``default(none)`` need not name."""
+
+
+@contextmanager
+def data(
+    *,
+    deviceptr: Any = (),
+    if_: bool = True,
+    async_: Any = None,
+    wait: Any = None,
+    device: int | None = None,
+    depend: Any = (),
+    **clauses: Any,
+) -> Iterator[None]:
+    """Keep data on a device for the time of a block.
+
+    Parameters
+    ----------
+    copy, copyin, copyout, create, present, no_create : list of arrays
+        Host arrays, views, sections or objects with a mapper. What is present already is only counted, else it gets
+        storage, with a copy to the device at the entry (``copy``, ``copyin``), and one back at the end if nothing else
+        holds it then (``copy``, ``copyout``). ``present`` has to be there; ``no_create`` is ignored where it is
+        not. ``create`` and ``copyout`` take `zero` of items. ``pcopy``, ``present_or_copy`` and so on mean the same.
+    deviceptr : list of arrays
+        Device arrays, which are used as they are.
+    if_ : bool
+        False: nothing is mapped.
+    async_ : int or True, optional
+        The queue that entry and end are operations of: the block begins at once and leaves at once.
+    wait : int, list or True, optional
+        Queues that the entry follows, True for all.
+    device : int, optional
+        A device number; None is the default device.
+    depend : list of dependences
+        Of the entry and the end, as of OpenMP's tasks.
+
+    Raises
+    ------
+    ClauseError
+        Wrong clauses, at the call.
+    NotPresentError
+        ``present`` data is absent; with ``async_`` from the next wait.
+    MapError, DeviceMemoryError
+        An item is present in part, can not be copied back, or does not fit.
+
+    Notes
+    -----
+    *Blocks* without ``async_`` until the copies are done, and on nothing else: operations of queues go on. A block that
+    raises is left as one that ends. OpenACC 3.3, 2.6.5 "Data Construct" (section numbers of OpenACC are unchecked).
+    """
+    name = "acc data"
+    items = _items(name, clauses, SPELLINGS)
+    _check_device_arrays(name, deviceptr, device)
+    if not items and not as_tuple(deviceptr):
+        raise ClauseError("acc data has no data clause; give copy=, copyin=, copyout=, create=, present= or others")
+    operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, depend=depend)
+    entered: list[MapItem] = []
+    try:
+        entry = operation.run(EnterDataWork(items, Counter.STRUCTURED, entered), items, changes=True)
+    except KeyboardInterrupt:
+        if operation.task is not None:  # it has mapped the items, or will
+            _leave(operation, operation.task, items, entered)
+        raise
+    token = in_regions.set((*in_regions.get(), *(item.section for item in items)))
+    failure: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001  # goes on below, after the end
+        failure = error
+    with suppress(ValueError):  # left in another context than it was entered in
+        in_regions.reset(token)
+    try:
+        _leave(operation, entry, items, entered)
+    except BaseException as error:
+        if failure is None:
+            raise
+        failure.add_note(f"then, at the end of acc data: {error!r}")
+    if failure is not None:
+        raise failure
+
+
+def _leave(operation: Operation, entry: Task, items: list[MapItem], entered: list[MapItem]) -> None:
+    """Undo the entry of a region; one that failed has mapped nothing."""
+    if entry.failure is None:
+        operation.end_run(_EndRegion(entered, Counter.STRUCTURED), items)
+
+
+class _EndRegion(EndDataWork):
+    """The end of a region: of those items that its entry has mapped, none where that has failed."""
+
+    __slots__ = ()
+
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        super().begin(place, lane, staged)
+        self.items.clear()  # a replay's entry may fail
+
+
+def enter_data(
+    *,
+    async_: Any = None,
+    wait: Any = None,
+    if_: bool = True,
+    device: int | None = None,
+    depend: Any = (),
+    **clauses: Any,
+) -> Task | None:
+    """Map data until `exit_data`; what is present already is only counted.
+
+    Parameters
+    ----------
+    copyin, create : list of arrays
+        With and without a copy to the device, as for `data`; ``create`` takes `zero`.
+    async_, wait, if_, device, depend
+        As for `data`.
+
+    Returns
+    -------
+    Task or None
+        The operation, with ``async_``.
+
+    Raises
+    ------
+    ClauseError, MapError, DeviceMemoryError
+        As `data`.
+
+    Notes
+    -----
+    *Blocks* without ``async_`` until the copies are done. Counts in the dynamic counter. OpenACC 3.3, 2.6.6 "Enter Data
+    and Exit Data Directives".
+    """
+    items = _items("acc enter_data", clauses, ENTER_SPELLINGS, needs="copyin= or create=")
+    operation = Operation("acc enter_data", async_=async_, wait=wait, if_=if_, device=device, depend=depend)
+    task = operation.run(EnterDataWork(items), items, changes=True)
+    return task if operation.queue is not None else None
+
+
+def exit_data(
+    *,
+    finalize: bool = False,
+    async_: Any = None,
+    wait: Any = None,
+    if_: bool = True,
+    device: int | None = None,
+    depend: Any = (),
+    **clauses: Any,
+) -> Task | None:
+    """Undo one `enter_data`; data that nothing holds any more is removed.
+
+    Parameters
+    ----------
+    copyout, delete : list of arrays
+        With and without a copy back where the data is removed. What is absent is ignored.
+    finalize : bool
+        True: undo every `enter_data` of the items. Regions still hold their data.
+    async_, wait, if_, device, depend
+        As for `data`.
+
+    Returns
+    -------
+    Task or None
+        The operation, with ``async_``.
+
+    Raises
+    ------
+    ClauseError
+        Wrong clauses.
+    MapError
+        An item of ``copyout`` is read-only.
+
+    Notes
+    -----
+    *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.6.6 "Enter Data and Exit Data Directives".
+    """
+    items = _items("acc exit_data", clauses, EXIT_SPELLINGS, needs="copyout= or delete=")
+    operation = Operation("acc exit_data", async_=async_, wait=wait, if_=if_, device=device, depend=depend)
+    task = operation.run(ExitDataWork(items, finalizes=bool(finalize)), items, changes=True)
+    return task if operation.queue is not None else None
+
+
+def update(
+    *,
+    self_: Any = (),
+    host: Any = (),
+    device: Any = (),
+    if_present: bool = False,
+    if_: bool = True,
+    async_: Any = None,
+    wait: Any = None,
+    device_num: int | None = None,
+    depend: Any = (),
+) -> Task | None:
+    """Copy between host arrays and their data on the device, whatever the counters.
+
+    Parameters
+    ----------
+    self_, host : list of arrays
+        Copied to the host; two words for one clause. Host arrays, or views of any strides.
+    device : list of arrays
+        Copied to the device.
+    if_present : bool
+        True: what is not present is ignored; else it is an error.
+    if_, async_, wait, depend
+        As for `data`.
+    device_num : int, optional
+        A device number; None is the default device.
+
+    Returns
+    -------
+    Task or None
+        The operation, with ``async_``.
+
+    Raises
+    ------
+    ClauseError
+        No item, one in both directions, or wrong clauses.
+    NotPresentError
+        An item is not wholly present; with ``async_`` from the next wait.
+    MapError
+        An item of ``self_`` is read-only.
+
+    Notes
+    -----
+    *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.14.4 "Update Directive".
+    """
+    outgoing = _moved("update self", (*as_tuple(self_), *as_tuple(host)), if_present=if_present)
+    incoming = _moved("update device", as_tuple(device), if_present=if_present)
+    if not outgoing and not incoming and not (as_tuple(self_) or as_tuple(host) or as_tuple(device)):
+        raise ClauseError("acc update names no list item; give self_=[…], device=[…] or both")
+    for one in incoming:
+        for other in outgoing:
+            if overlaps(one.section, other.section):
+                raise ClauseError(
+                    f"acc update: {one.label} in `device` and {other.label} in `self_` share storage; "
+                    "a variable is copied one way; use two updates"
+                )
+    items = incoming + outgoing
+    operation = Operation("acc update", async_=async_, wait=wait, if_=if_, device=device_num, depend=depend)
+    task = operation.run(UpdateWork(items), items, changes=False)
+    return task if operation.queue is not None else None
+
+
+def _moved(word: str, given: tuple[Any, ...], *, if_present: bool) -> list[MapItem]:
+    """Return the items of one clause of an update; of an object with a mapper, those that move this way."""
+    if not given:
+        return []
+    clause = data_clause(word, given, names_of(sys._getframe(1)))  # noqa: SLF001  # as `call_site` does
+    if clause.is_symbolic:
+        raise ClauseError(f"acc {word}: list items written as strings belong to decorators; name the array itself")
+    items = map_items(Construct.TARGET_DATA, (clause,))
+    for item in items:
+        item.present = not if_present
+    return [item for item in items if item.map_type is clause.map_type]
+
+
+@contextmanager
+def host_data(
+    use_device: Any, *, if_present: bool = False, if_: bool = True, device: int | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """Give the device arrays of host arrays, for a library that works on those.
+
+    Parameters
+    ----------
+    use_device : list of arrays
+        Host arrays; a device array stands for itself.
+    if_present : bool
+        True: an array that is not present stands for itself; else it is an error.
+    if_ : bool
+        False: every array stands for itself.
+    device : int, optional
+        A device number; None is the default device.
+
+    Yields
+    ------
+    tuple of arrays
+        For each item the device array of its shape and dtype over its storage there; on the host the item itself.
+
+    Raises
+    ------
+    ClauseError
+        An item is no array.
+    NotPresentError
+        An item is not wholly present.
+
+    Notes
+    -----
+    *Blocks* until operations of queues that map or unmap the items have been put on their streams; for data that is
+    still being copied wait for its queue. OpenACC 3.3, 2.8 "Host_Data Construct".
+    """
+    scope = here()
+    frame = scope.frame("acc host_data")
+    place: DevicePlace | None = scope.runtime.place(frame, check_device(device), if_=bool(if_))
+    names = names_of(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+    given = as_tuple(use_device)
+    if not given:
+        raise ClauseError("acc host_data names no list item; give use_device=[…]")
+    yield tuple([_device_array(scope, frame, place, item, names.of(item), if_present=if_present) for item in given])
+
+
+def _device_array(
+    scope: Scope, frame: Frame, place: DevicePlace | None, item: Any, name: str, *, if_present: bool
+) -> Any:
+    if is_device_array(item):
+        return item
+    for array in host_arrays("acc host_data use_device", item):
+        found = None if place is None else corresponding(scope, frame, place, array)
+        if found is None and place is not None and array.size and not if_present:
+            raise NotPresentError(
+                f"use_device({name or label(array)}) is not present on device {place.device.number}; put it into a "
+                "data region or enter_data before, or give if_present=True"
+            )
+        return item if found is None else found
+    raise AssertionError  # one array has been given
+
+
+def corresponding(scope: Scope, frame: Frame, place: DevicePlace, array: Any) -> Any:
+    """Return the device array of a host array, as the program has it by now; None unless all of it is present."""
+    settle(scope, frame, place, array)
+    return place.corresponding(array)
+
+
+def settle(scope: Scope, frame: Frame, place: DevicePlace, array: Any) -> None:
+    """Wait until what the calling region has generated to map or unmap an array has been put on its stream."""
+    (item,) = map_items(Construct.TARGET_ENTER_DATA, (array,))
+    tracker = frame.tracker
+    before = [task for handle in tracker.latest(presence([item], place, changes=False)) if (task := handle())]
+    pending = [task for task in before if _is_pending(task)]
+    if not pending:
+        return
+    for task in pending:
+        task.watch()
+        task.add_done_callback(lambda _: scope.parker.unpark())
+    scope.runtime.engine.wait(
+        scope, lambda: not any(map(_is_pending, pending)), (), "the data operations before", awaited=pending
+    )
+
+
+def _is_pending(task: Task) -> bool:
+    return not (task.finished or task.launched or task.state_ is TaskState.RECORDED)
+
+
+# -- declare -----------------------------------------------------------------------------------------
+
+_STATIC = ("create", "copyin", "device_resident", "link")
+
+
+def declare(**clauses: Any) -> Any:
+    """Declare data for the whole run of the program, or for each call of a function.
+
+    Parameters
+    ----------
+    create, copyin, device_resident, link : list of arrays
+        Host arrays, which have storage on every device from its first use until the runtime closes, with the values
+        that the host has then; with ``link`` only while something maps them. Values move by `update`.
+    copy, copyin, copyout, create, present, no_create, deviceptr : list of str
+        Parameters of a function, or sections of them, or names that it sees: then `declare` is its decorator, and
+        each of its calls is a `data` region of them.
+
+    Returns
+    -------
+    callable or None
+        The decorator, with strings.
+
+    Raises
+    ------
+    ClauseError
+        Arrays beside strings, or a clause that means nothing for them.
+    MapError
+        As `declare_target`.
+
+    Notes
+    -----
+    *Blocks* never; the region of a call as `data`. OpenACC 3.3, 2.13 "Declare Directive".
+    """
+    given = {word: as_tuple(value) for word, value in clauses.items()}
+    items = [item for value in given.values() for item in value]
+    if not items:
+        raise ClauseError("acc declare names no list item; give copyin=[…], create=[…] or others")
+    if symbolic(items):
+        if not all(isinstance(item, str) for item in items):
+            raise ClauseError("acc declare: strings name data of a function, arrays that of the program; use two")
+        return functools.partial(_declared, given)
+    for word, value in given.items():
+        if word not in _STATIC:
+            raise ClauseError(
+                f"acc declare has no clause {word!r} for data of the program; it takes {', '.join(_STATIC)}; for the "
+                "time of a block use acc.data"
+            )
+        for array in host_arrays(f"acc declare {word}", value):
+            declare_target(array, link=word == "link")
+    return None
+
+
+def _declared(clauses: Mapping[str, tuple[str, ...]], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function each call of which is a data region."""
+    names = VisibleNames(function)
+    for word, items in clauses.items():
+        if word not in SPELLINGS and word != "deviceptr":
+            raise ClauseError(
+                f"acc declare has no clause {word!r} for data of a function; it takes {', '.join(SPELLINGS)}"
+            )
+        for item in items:
+            if not names.may_have(parse_item(item).name):
+                raise ClauseError(f"acc declare {word}: {item!r} names no parameter and no visible name")
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        visible = names.at_call(args, kwargs)
+        found: dict[str, Any] = {
+            word: [parse_item(item).resolve(visible) for item in items] for word, items in clauses.items() if items
+        }
+        with data(**found):
+            return function(*args, **kwargs)
+
+    return call
+
+
+# -- list items --------------------------------------------------------------------------------------
+
+
+def _items(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str], needs: str = "") -> list[MapItem]:
+    """Return the evaluated items of the data clauses of a construct that is a call."""
+    clauses = data_clauses(construct, given, spellings)
+    if needs and not clauses:
+        raise ClauseError(f"{construct} has no data clause; give {needs}")
+    if symbolic(clauses):
+        raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
+    items = map_items(Construct.TARGET_DATA if not needs else _construct(spellings), clauses)
+    check_distinct(construct, items)
+    return items
+
+
+def _construct(spellings: Mapping[str, str]) -> Construct:
+    return Construct.TARGET_ENTER_DATA if spellings is ENTER_SPELLINGS else Construct.TARGET_EXIT_DATA
+
+
+def _check_device_arrays(construct: str, deviceptr: Any, device: int | None) -> None:
+    """Refuse what is in a ``deviceptr`` clause and no device array of the construct's device."""
+    items = device_arrays(f"{construct} deviceptr", deviceptr)
+    if not items:
+        return
+    scope = here()
+    place: DevicePlace | None = scope.runtime.place(scope.frame(construct), check_device(device))
+    for item in items:
+        if place is not None and place.device.as_array(item) is None:
+            raise MapError(f"deviceptr({label(item)}) is not on device {place.device.number}; use it where it is")
