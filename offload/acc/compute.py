@@ -130,7 +130,7 @@ class ComputeFunction(TargetFunction):
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
         super()._apply(target)
 
-    def options(self, **clauses: Any) -> Self:  # type: ignore[override]  # no clause is treated on its own
+    def options(self, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
         copy = object.__new__(type(self))
         copy.__dict__ = self.__dict__
@@ -158,7 +158,8 @@ class ComputeFunction(TargetFunction):
         """Return the operator of a reduction, and which argument is its variable."""
         operator = find_operator("reduction", item.operator)
         if isinstance(item.item, str):
-            found: Any = self._names.slot(parse_item(item.item).name, kwargs)
+            names: Any = self._names  # there, as it names list items
+            found: Any = names.slot(parse_item(item.item).name, kwargs)
             values: Any = kwargs if isinstance(found, str) else args
             if isinstance(found, str) and found not in kwargs:
                 raise ClauseError(f"reduction: {item.item!r} is no argument of this call; pass the array")
