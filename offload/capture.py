@@ -37,6 +37,7 @@ from offload.items import label, mapper_of
 from offload.launch import DeviceTask
 from offload.reached import reached
 from offload.tasks.branches import branches
+from offload.tasks.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from offload.data.shadow import Noted
     from offload.devices.base import Device, Graph, GraphCapture
     from offload.launch import DevicePlace
+    from offload.queues import Queue
     from offload.storage import Section
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
@@ -105,6 +107,8 @@ class Capture:
         Why replays are no graph; empty while nothing is known against it.
     n_captured : int
         How often the region has been captured.
+    queues : set of Queue
+        The async queues that operations in it belong to: a replay belongs to them all.
     """
 
     __slots__ = (
@@ -116,6 +120,7 @@ class Capture:
         "_steps",
         "n_captured",
         "place",
+        "queues",
         "why_not",
         "work",
     )
@@ -129,6 +134,7 @@ class Capture:
         self._steps = steps
         self.n_captured = 0
         self.place: DevicePlace | None = None
+        self.queues: set[Queue] = set()
         self.why_not = why_not
         self.work: GraphWork | None = None
 
@@ -156,7 +162,11 @@ class Capture:
             self.why_not = "what it uses was mapped elsewhere for each replay; map that around them"
 
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
-        self.place = next(task.place for task in tasks if isinstance(task, DeviceTask))
+        launched = [task for task in tasks if isinstance(task, DeviceTask)]
+        self.place = launched[0].place
+        self.queues = {task.queue for task in launched if task.queue is not None}
+        for task in tasks:
+            task.state_ = TaskState.RECORDED  # they are never entered, and nobody waits for them
         try:
             self.work = _captured(scope, self.place, tasks, self._before, self._steps)
         except NotCapturableError as error:
@@ -210,6 +220,7 @@ class GraphWork:
             used = [(use, at(use.section)) for use in self._noted.uses]
             before = {entry.last_write for _, entry in used}
             for use, entry in used:
+                before.update(entry.parts.values())
                 if use.follows_users:
                     before.update(entry.users.values())
             before.discard(None)
@@ -223,7 +234,7 @@ class GraphWork:
                 point = lane.mark()
                 place._note_leaving(self._noted.copied_back, point)  # noqa: SLF001  # the same
                 for use, entry in used:
-                    entry.users[lane] = point
+                    entry.users[lane, use.section] = point
                     if use.writes:
                         entry.last_write = point
 

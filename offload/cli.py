@@ -100,7 +100,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from offload.bench import present, rect, tasks
+    from offload.bench import acc, present, rect, tasks
     from offload.bench.gpu import command as gpu
     from offload.demo import fft3d
 
@@ -127,6 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     one = benches.add_parser("present", help="what a look-up of mapped storage costs", allow_abbrev=False)
     present.add_arguments(one)
     one.set_defaults(run=present.run, parser=one)
+    one = benches.add_parser("acc", help="what OpenACC's queues gain over blocking calls", allow_abbrev=False)
+    acc.add_arguments(one)
+    one.set_defaults(run=acc.run, parser=one)
     one = benches.add_parser("gpu", help="what a CUDA device reaches, beside CuPy by hand", allow_abbrev=False)
     gpu.add_arguments(one)
     one.set_defaults(run=gpu.run, parser=one)

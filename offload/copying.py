@@ -61,9 +61,11 @@ def copy_maker(directive: str, dst: Any, src: Any) -> Maker:
     """
     runtime = current_runtime()
     _check_destination(dst, directive)
-    if isinstance(dst, np.ndarray) == isinstance(src, np.ndarray) and overlaps(array_section(dst), array_section(src)):
-        raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
     place, other = place_of(runtime, dst, directive), place_of(runtime, src, directive)
+    if place is other:
+        section = array_section if place is None else place.device.section  # the device's own is quicker
+        if overlaps(section(dst), section(src)):
+            raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
     if place is None and other is None:
         return lambda site, frame: Task(site, np.copyto, (dst, src), None, frame)
     second = None

@@ -27,19 +27,24 @@ from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 from offload.items import array_section, label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from offload.data.entries import Entry
     from offload.data.leaving import Leaving
-    from offload.data.plans import EnterPlan
+    from offload.data.plans import EnterPlan, ExitPlan
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
+    from offload.notify import Notifier
     from offload.storage import Section
 
 _BYTE = np.dtype("u1")
 
 _COPYING: Any = object()
 """Stands for an entry's last write while a copy of it is being enqueued, or carried out by threads."""
+
+
+_MANY_ACCESSES = 64
+"""Accesses of an entry, one for each lane and section, from which on those that have passed are looked for."""
 
 
 class PutOffError(Exception):
@@ -55,16 +60,20 @@ class DataEnvironment:
     table : PresentTable
     declared : int
         The state of the process's declarations that the device has taken in.
+    notify : Notifier or None
+        What tells of launches and copies, under ``OFFLOAD_NOTIFY``.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.table = PresentTable(device.number)
         self.declared = 0
+        self.notify: Notifier | None = None
         self._lock = threading.Lock()
         self._leaving = LeavingIndex()
         self._leaving_on: dict[Lane, deque[Leaving]] = {}
-        self._unsettled: dict[Lane, tuple[list[Entry], list[Leaving]]] = {}
+        # Of the launch on a lane: entries that it writes, parts that it writes or reads, copies back.
+        self._unsettled: dict[Lane, tuple[list[Entry], list[tuple[dict[Any, Any], Section]], list[Leaving]]] = {}
         self._kept: dict[Lane, list[Any]] = {}
 
     # -- constructs ----------------------------------------------------------------------------------
@@ -84,6 +93,8 @@ class DataEnvironment:
             known = self.table.reenter(items, counter)
             if known is not None:
                 earlier: list[Any] = [entry.last_write for entry in known.counted if entry.last_write is not None]
+                if any(entry.parts for entry in known.counted):
+                    earlier = _written_before(known)
                 if _COPYING in earlier:
                     self.table.undo(known)
                     raise PutOffError
@@ -94,27 +105,26 @@ class DataEnvironment:
                     raise
                 return known
             plan = self.table.enter(items, counter)
-            if any(entry.last_write is _COPYING for entry in plan.counted):
+            earlier = _written_before(plan)
+            for item, entry in plan.copies:
+                earlier += entry.users_of(item.section)
+            if _COPYING in earlier:
                 raise PutOffError
-            earlier = [entry.last_write for entry in plan.counted if entry.last_write is not None]
             if self._leaving:
                 earlier += self._copies_back_to(entry.section for entry in plan.created)
             buffers = self._allocate(plan, lane)
-            overwritten = [entry for _, entry in plan.copies if entry.users]
             written = _distinct((*plan.created, *(entry for _, entry in plan.copies)))
             self.table.commit(plan, buffers)
             for entry in written:
                 entry.last_write = _COPYING
         n_before = len(staged)
-        self._unsettled[lane] = written, []
+        self._unsettled[lane] = written, [], []
         try:
-            for entry in overwritten:
-                earlier += entry.users.values()
             lane.wait_for(earlier)
             for entry in plan.zeroed:
                 self.device.fill(entry.buffer, 0, lane.stream)
             for item, entry in plan.copies:
-                self.copy(self.view(entry, item.host), item.host, lane, staged)
+                self.copy(self.view(entry, item.host), item.host, lane, staged, item.label)
             if len(staged) == n_before:
                 self.settle(lane)
         except BaseException:
@@ -133,16 +143,18 @@ class DataEnvironment:
         """Return what must live until the lane gets to where it is now, although its construct has failed."""
         return self._kept.pop(lane, None)
 
-    def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any]) -> None:
-        """Enqueue a copy between two arrays, or add it to those that are staged."""
+    def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:
+        """Enqueue a copy between two arrays, or add it to those that are staged; ``text`` names its list item."""
         copy = self.device.copy(dst, src, lane.stream)
+        if self.notify is not None:
+            self.notify.copy(dst, src, self.device, lane, text)
         if copy is not None:
             staged.append(copy)
 
     def settle(self, lane: Lane) -> None:
         """Take note that the copies of the launch on the lane are all enqueued, or carried out."""
-        entries, leaving = self._unsettled.pop(lane, ((), ()))
-        if not entries and not leaving:
+        entries, accesses, leaving = self._unsettled.pop(lane, ((), (), ()))
+        if not entries and not accesses and not leaving:
             return
         point = None
         try:
@@ -151,6 +163,11 @@ class DataEnvironment:
             with self._lock:
                 for entry in entries:
                     entry.last_write = point
+                for noted, section in accesses:
+                    if point is None:
+                        del noted[lane, section]
+                    else:
+                        _note(noted, lane, section, point)
                 for copy in leaving:
                     if point is None:
                         self._leaving.remove(copy)
@@ -183,7 +200,7 @@ class DataEnvironment:
         mine: list[Any] = []
         with self._lock:
             plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
-            if may_be_put_off and any(entry.last_write is _COPYING for entry, *_ in plan.counts):
+            if may_be_put_off and any(_is_copying(entry) for entry, *_ in plan.counts):
                 raise PutOffError
             if not ends_region:
                 for item, _ in plan.copies:
@@ -193,7 +210,7 @@ class DataEnvironment:
             self.table.commit_exit(plan)
             kept = [pair for pair in plan.copies if pair[1] not in removed]
             self._copy_out(kept, lane, mine, failures)
-            self._note_use(lane, [entry for entry, *_ in plan.counts if entry not in removed])
+            self._note_use(lane, plan, removed)
             busy = _distinct(entry for _, entry in kept) if mine else []
             for entry in busy:
                 entry.last_write = _COPYING
@@ -201,7 +218,7 @@ class DataEnvironment:
         try:
             self._copy_out([pair for pair in plan.copies if pair[1] in removed], lane, mine, failures)
         finally:
-            self._unsettled[lane] = busy, leaving
+            self._unsettled[lane] = busy, [], leaving
             if failures or not mine:
                 self.settle(lane)
         if failures:
@@ -229,8 +246,9 @@ class DataEnvironment:
             if not self.table.leave(plan):
                 return None
             point = lane.mark()
-            for entry in plan.counted:
-                entry.users[lane] = point
+            for item, entry in zip(plan.items, plan.entries, strict=True):
+                if entry is not None:
+                    _note(entry.users, lane, item.section, point)
             return point
 
     def _copy_out(
@@ -240,7 +258,7 @@ class DataEnvironment:
         for item, entry in copies:
             try:
                 _check_writeable(item)
-                self.copy(item.host, self.view(entry, item.host), lane, staged)
+                self.copy(item.host, self.view(entry, item.host), lane, staged, item.label)
             except Exception as error:  # noqa: BLE001  # raised when all have been tried
                 failures.append(error)
 
@@ -278,7 +296,7 @@ class DataEnvironment:
         with self._lock:
             removed = self.table.undo(plan)
             self._follow_users(lane, removed)
-            self._note_use(lane, [entry for entry in plan.counted if entry not in removed])
+            self._note_use(lane, plan, removed)
         return [*(entry.buffer for entry in removed), *(item.host for item in plan.items)]
 
     def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> list[object]:
@@ -293,36 +311,32 @@ class DataEnvironment:
         """
         with self._lock:
             copies = self.table.update(items)
-            used = _distinct(entry for _, entry in copies)
-            written = _distinct(entry for item, entry in copies if item.map_type.copies_in)
-            if any(entry.last_write is _COPYING for entry in used):
+            earlier: list[Any] = []
+            for item, entry in copies:
+                earlier += entry.before_use(item.section)
+                if item.map_type.copies_in:
+                    earlier += entry.users_of(item.section)
+            if _COPYING in earlier:
                 raise PutOffError
-            earlier: list[Any] = [entry.last_write for entry in used if entry.last_write is not None]
-            for entry in written:
-                earlier += entry.users.values()
-                entry.last_write = _COPYING
+            accesses: list[Any] = [
+                (entry.parts if item.map_type.copies_in else entry.users, item.section) for item, entry in copies
+            ]
+            for noted, section in accesses:
+                noted[lane, section] = _COPYING
         n_before = len(staged)
+        self._unsettled[lane] = [], accesses, []
         is_settled = True
         try:
             lane.wait_for(earlier)
             for item, entry in copies:
                 array = self.view(entry, item.host)
                 dst, src = (array, item.host) if item.map_type.copies_in else (item.host, array)
-                self.copy(dst, src, lane, staged)
+                self.copy(dst, src, lane, staged, item.label)
             is_settled = len(staged) == n_before
         finally:
-            with self._lock:
-                if not is_settled:
-                    for entry in used:
-                        entry.last_write = _COPYING
-                self._unsettled[lane] = (written if is_settled else used), []
-            try:
-                with self._lock:
-                    self._note_use(lane, used)
-            finally:
-                if is_settled:
-                    self.settle(lane)
-        return [*(entry.buffer for entry in used), *(item.host for item in items)]
+            if is_settled:
+                self.settle(lane)
+        return [*(entry.buffer for _, entry in copies), *(item.host for item in items)]
 
     # -- storage that no construct ends --------------------------------------------------------------
     def associate(self, item: MapItem, buffer: Any) -> None:
@@ -358,10 +372,10 @@ class DataEnvironment:
                     f"{item.label} is still held by {entry.structured} regions on device {self.device.number}; "
                     "disassociate it after their end"
                 )
-            points: list[Any] = [*entry.users.values(), entry.last_write]
+            points = _points_of(entry)
             self.table.discard(entry)
         for point in points:
-            event = None if point is None or point is _COPYING else point.event
+            event = point.event
             if event is not None:
                 event.synchronize()
 
@@ -400,7 +414,10 @@ class DataEnvironment:
         buffer = device.alloc((section.nbytes,), _BYTE, stream)
         entry = self.table.insert(item, buffer, Origin.DECLARED)
         try:
-            copy = device.copy(self.view(entry, array), array, stream)
+            to = self.view(entry, array)
+            copy = device.copy(to, array, stream)
+            if self.notify is not None:
+                self.notify.copy(to, array, device, None, None)
             if copy is not None:
                 copy.run()
             stream.synchronize()
@@ -448,16 +465,19 @@ class DataEnvironment:
 
     def _follow_users(self, lane: Lane, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            points: list[Any] = list(entry.users.values())
-            if entry.last_write is not None and entry.last_write is not _COPYING:
-                points.append(entry.last_write)
-            lane.wait_for(points)
+            lane.wait_for(_points_of(entry))
 
-    def _note_use(self, lane: Lane, entries: Sequence[Entry]) -> None:
-        if entries:
+    def _note_use(self, lane: Lane, plan: EnterPlan | ExitPlan, removed: Container[Entry]) -> None:
+        """Note the lane as a user of the items of a construct up to here, but for those that go with it."""
+        used = [
+            (entry, item)
+            for item, entry in zip(plan.items, plan.entries, strict=True)
+            if entry is not None and entry not in removed
+        ]
+        if used:
             point = lane.mark()
-            for entry in entries:
-                entry.users[lane] = point
+            for entry, item in used:
+                _note(entry.users, lane, item.section, point)
 
 
 def _check_writeable(item: MapItem) -> None:
@@ -468,6 +488,36 @@ def _check_writeable(item: MapItem) -> None:
             f"{item.label} cannot be copied back: the array is read-only now; "
             "make it writeable, or release it without a copy"
         )
+
+
+def _written_before(plan: EnterPlan) -> list[Any]:
+    """Return what has written the items of a construct."""
+    return [
+        point
+        for item, entry in zip(plan.items, plan.entries, strict=True)
+        if entry is not None
+        for point in entry.before_use(item.section)
+    ]
+
+
+def _points_of(entry: Entry) -> list[Any]:
+    """Return the places of all that uses or has written an entry, as far as it has been enqueued."""
+    points: list[Any] = [*entry.users.values(), *entry.parts.values(), entry.last_write]
+    return [point for point in points if point is not None and point is not _COPYING]
+
+
+def _is_copying(entry: Entry) -> bool:
+    """Tell whether a copy of an entry, or of a part, is being enqueued, or carried out by threads."""
+    return entry.last_write is _COPYING or _COPYING in entry.parts.values() or _COPYING in entry.users.values()
+
+
+def _note(accesses: dict[Any, Any], lane: Lane, section: Section, point: Point) -> None:
+    """Note that a section is in use up to a place on a lane; forget those that lanes have passed, if many are known."""
+    if len(accesses) >= _MANY_ACCESSES:
+        for key, other in list(accesses.items()):
+            if other is not _COPYING and other.event is None:
+                del accesses[key]
+    accesses[lane, section] = point
 
 
 def _distinct(entries: Iterable[Entry]) -> list[Entry]:

@@ -1,10 +1,12 @@
 """Settings: what the environment says, parsed and checked once, when a runtime is made.
 
 Those of OpenMP are the initial values of internal control variables (ICVs): ``OMP_TARGET_OFFLOAD``,
-``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``. A variable that is empty
-or blank counts as not set; case does not matter.
+``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``, ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``. OpenACC's are
+``ACC_DEVICE_NUM`` and ``ACC_DEVICE_TYPE``, over which OpenMP's and those of `offload` go. A variable that is empty or
+blank counts as not set; case does not matter.
 
-OpenMP 5.2, 2.2 "ICV Initialization" and ch. 21 "Environment Variables" (section numbers unchecked).
+OpenMP 5.2, 2.2 "ICV Initialization" and ch. 21 "Environment Variables"; OpenACC 3.3, ch. 4
+"Environment Variables" (section numbers unchecked).
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DISPLAY_WORDS = {"false": "false", "0": "false", "true": "true", "1": "true", "verbose": "verbose"}
+_ACC_DEVICES: dict[str, str | None] = {"default": None, "nvidia": "cuda", "sim": "sim", "host": "none"}
+"""What each device type of OpenACC is as a specification of devices."""
+
+_NOTIFY = {"0": 0, "1": 1, "2": 2, "3": 3}
 _Meaning = TypeVar("_Meaning")
 _OPENMP = 202111
 """OpenMP 5.2, as its ``_OPENMP`` macro says it."""
@@ -69,12 +75,18 @@ class Settings:
         ``OMP_CANCELLATION``: whether ``cancel`` does anything.
     display_env : DisplayEnv
         ``OMP_DISPLAY_ENV``.
+    acc_device_num : int or None
+        ``ACC_DEVICE_NUM``: a device number of at least 0, the default device where ``OMP_DEFAULT_DEVICE`` is not set.
+    acc_device_type : str or None
+        ``ACC_DEVICE_TYPE``: which devices there are where ``devices`` is None, as a word in lower case.
     devices : str or None
         ``OFFLOAD_DEVICES``.
     sim_memory_nbytes : int or None
         ``OFFLOAD_SIM_MEMORY``: bytes of memory of each simulated device.
     hang_s : float
         ``OFFLOAD_HANG_S``: seconds without progress after which a wait says what it waits for.
+    notify : int
+        ``OFFLOAD_NOTIFY``: 0, or how much `offload.notify` tells, up to 3.
     """
 
     target_offload: TargetOffload
@@ -82,9 +94,19 @@ class Settings:
     max_task_priority: int
     cancellation: bool
     display_env: DisplayEnv
+    acc_device_num: int | None
+    acc_device_type: str | None
     devices: str | None
     sim_memory_nbytes: int | None
     hang_s: float
+    notify: int
+
+    @property
+    def device_spec(self) -> str | None:
+        """The devices that the variables ask for, as `parse_devices` takes them; None where they leave it open."""
+        if self.devices is not None or self.acc_device_type is None:
+            return self.devices
+        return _ACC_DEVICES[self.acc_device_type]
 
     @property
     def icvs(self) -> dict[str, str | int | None]:
@@ -99,12 +121,15 @@ class Settings:
 
     @property
     def variables(self) -> dict[str, str | int | float | None]:
-        """All variables and their values: OpenMP's, then those of `offload` alone; None for one that is not set."""
+        """All variables and their values: OpenMP's, OpenACC's, then `offload`'s; None for one that is not set."""
         return {
             **self.icvs,
+            "ACC_DEVICE_NUM": self.acc_device_num,
+            "ACC_DEVICE_TYPE": None if self.acc_device_type is None else self.acc_device_type.upper(),
             "OFFLOAD_DEVICES": self.devices,
             "OFFLOAD_SIM_MEMORY": self.sim_memory_nbytes,
             "OFFLOAD_HANG_S": self.hang_s,
+            "OFFLOAD_NOTIFY": self.notify,
         }
 
 
@@ -131,9 +156,12 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         max_task_priority=_max_task_priority(env),
         cancellation=_word(env, "OMP_CANCELLATION", {"false": False, "true": True, "0": False, "1": True}),
         display_env=DisplayEnv(_word(env, "OMP_DISPLAY_ENV", _DISPLAY_WORDS)),
+        acc_device_num=_acc_device_num(env),
+        acc_device_type=_acc_device_type(env),
         devices=env.get("OFFLOAD_DEVICES") or None,
         sim_memory_nbytes=None if not memory else parse_nbytes(memory, "OFFLOAD_SIM_MEMORY"),
         hang_s=hang_s,
+        notify=_word(env, "OFFLOAD_NOTIFY", _NOTIFY),
     )
 
 
@@ -154,6 +182,23 @@ def _default_device(env: Mapping[str, str]) -> int | None:
     return int(text)
 
 
+def _acc_device_num(env: Mapping[str, str]) -> int | None:
+    text = env.get("ACC_DEVICE_NUM", "").strip()
+    if text and not (text.isascii() and text.isdecimal()):
+        raise ClauseError(f"ACC_DEVICE_NUM={text!r} is not a device number; write 0 or more")
+    return int(text) if text else None
+
+
+def _acc_device_type(env: Mapping[str, str]) -> str | None:
+    text = env.get("ACC_DEVICE_TYPE", "").strip().lower()
+    if text and text not in _ACC_DEVICES:
+        raise ClauseError(
+            f"ACC_DEVICE_TYPE={env['ACC_DEVICE_TYPE']!r} is not a type of device here; "
+            f"write {', '.join(_ACC_DEVICES).upper()}"
+        )
+    return text or None
+
+
 def _max_task_priority(env: Mapping[str, str]) -> int:
     text = env.get("OMP_MAX_TASK_PRIORITY", "").strip()
     if text and not (text.isascii() and text.isdecimal()):
@@ -171,7 +216,7 @@ def format_env(settings: Settings, default_device: int, *, verbose: bool) -> str
     default_device : int
         The initial value of default-device-var, which `Settings` knows only where it was set.
     verbose : bool
-        Add the variables of `offload` alone.
+        Add the variables of OpenACC and of `offload` alone.
     """
     shown = {**(settings.variables if verbose else settings.icvs), "OMP_DEFAULT_DEVICE": default_device}
     lines = [f"  {name} = '{'' if value is None else value}'" for name, value in shown.items()]

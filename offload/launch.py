@@ -202,8 +202,11 @@ class DeviceTask(Task):
         elif self._staging is not None and not self._settle(engine):
             return self._mark(engine)
         failure = self.failure
-        if failure is None and self.body is not None:
-            failure = self._run_body(scope)
+        if failure is None:
+            if self.place.notify is not None:
+                self.place.notify.launch(self)
+            if self.body is not None:
+                failure = self._run_body(scope)
         return self._end_launch(engine, failure)
 
     def _begin(self) -> bool:

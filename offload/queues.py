@@ -118,16 +118,20 @@ class Queue:
         """Enter the task that has been made for a place."""
         if self.place is not None and task.waits_in_stream_order:
             task.queue = self  # type: ignore[attr-defined]  # a DeviceTask
+        self.count(task)
+        mark.set(task)
+
+    def count(self, task: Task) -> None:
+        """Count a task among what has to be complete before the queue is."""
         with self._lock:
             self._prune()
             self._tasks.append(task)
-        mark.set(task)
 
-    def unfinished(self) -> Task | None:
-        """Return the last operation that is not complete: all are when that is."""
+    def unfinished(self) -> list[Task]:
+        """Return the operations that are not complete, in order; some may be, as of two replays at a time."""
         with self._lock:
             self._prune()
-            return self._tasks[-1] if self._tasks else None
+            return [task for task in self._tasks if task.state_ is not TaskState.RECORDED]
 
     def take_failed(self) -> list[Task]:
         """Return the operations that have failed since the last call."""
@@ -155,6 +159,7 @@ class Queue:
                 f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
             )
         self._use(stream)
+        self.is_exposed = self.is_exposed or stream is not None
 
     def _prune(self) -> None:
         tasks = self._tasks
@@ -316,13 +321,44 @@ def wait_for(scope: Scope, frame: Frame, queues: Sequence[Queue], where: str) ->
             recorder.add_wait(call_site("acc wait", runtime), (Dependence(DependType.IN, tuple(here)),))
         if not recorder.executes:
             return
-    tasks = [task for queue in queues if (task := queue.unfinished()) is not None]
-    if tasks:
+    if runtime.notify is not None:
+        runtime.notify.wait(where, queues)
+    held = [queue.unfinished() for queue in queues]
+    while tasks := [task for operations in held if (task := _last(operations)) is not None]:
         for task in tasks:
             task.watch()
             task.add_done_callback(lambda _: scope.parker.unpark())
         runtime.engine.wait(scope, lambda: all(task.finished for task in tasks), (), where, awaited=tasks)
     raise_failures([task for queue in queues for task in queue.take_failed()], where)
+
+
+def wait_for_any(scope: Scope, frame: Frame, queues: Sequence[Queue | None], where: str) -> int:
+    """Block until what one of the queues holds now is complete; return which, and raise what has failed in it.
+
+    None in place of a queue is what is complete at any time.
+    """
+    if frame.recorder is not None and not frame.recorder.executes:
+        return 0
+    for queue in queues:
+        if queue is not None:
+            last_mark(scope, frame, queue)
+    held = [queue.unfinished() if queue is not None else [] for queue in queues]
+    while None not in (tasks := [_last(operations) for operations in held]):
+        for task in tasks:
+            task.watch()  # type: ignore[union-attr]  # none is None
+            task.add_done_callback(lambda _: scope.parker.unpark())  # type: ignore[union-attr]  # the same
+        scope.runtime.engine.wait(
+            scope,
+            lambda: any(task.finished for task in tasks),  # type: ignore[union-attr]  # the same
+            (),
+            where,
+            awaited=tasks,
+        )
+    at = tasks.index(None)
+    done = queues[at]
+    if done is not None:
+        done.raise_failures(where)
+    return at
 
 
 def are_complete(scope: Scope, frame: Frame, queues: Sequence[Queue]) -> bool:
@@ -334,7 +370,8 @@ def are_complete(scope: Scope, frame: Frame, queues: Sequence[Queue]) -> bool:
         All is complete, and something has failed that nobody has seen.
     """
     engine = scope.runtime.engine
-    unfinished = [task for queue in queues if (task := queue.unfinished()) is not None]
+    held = [queue.unfinished() for queue in queues]
+    unfinished = [task for operations in held if (task := _last(operations)) is not None]
     if unfinished:
         for task in unfinished:
             task.watch()
@@ -342,12 +379,19 @@ def are_complete(scope: Scope, frame: Frame, queues: Sequence[Queue]) -> bool:
             engine.look()
         if not engine.threads:  # nobody else runs what is ready
             engine.help_once(scope, frame)
-        if not all(task.finished for task in unfinished):
+        if any(_last(operations) is not None for operations in held):
             return False
     if any(queue.is_exposed and not queue.lane.stream.done for queue in queues):  # type: ignore[union-attr]  # has one
         return False
     raise_failures([task for queue in queues for task in queue.take_failed()], "async_test")
     return True
+
+
+def _last(operations: list[Task]) -> Task | None:
+    """Return the last operation that is not complete, and drop those after it."""
+    while operations and operations[-1].finished:
+        operations.pop()
+    return operations[-1] if operations else None
 
 
 def _followed(scope: Scope, frame: Frame, marks: Sequence[Mark]) -> list[Dependence]:

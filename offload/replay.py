@@ -149,6 +149,8 @@ class Replay:
             if work is None:
                 return False
             task = DeviceTask.of(self._site, frame, self.capture.place, work, self._name)  # type: ignore[arg-type]  # known then
+            for queue in self.capture.queues:
+                queue.count(task)
             if runtime.engine.submit(task, ()):
                 runtime.begin(scope, task)
             return True

@@ -32,6 +32,7 @@ from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts import Shield
 from offload.launch import DevicePlace, DeviceTask
+from offload.notify import notifier
 from offload.queues import Queues
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import raise_failures
@@ -67,7 +68,8 @@ class Runtime:
     ----------
     devices : str, optional
         ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count), ``"none"``, or a list of those separated by
-        commas. None: ``OFFLOAD_DEVICES``, else all CUDA devices that CuPy sees, else ``"sim:1"``.
+        commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy sees, else
+        ``"sim:1"``.
     num_threads : int, optional
         Host workers besides the calling thread, at least 0; by default 2 to 4, by the number of processors.
     check : bool
@@ -77,7 +79,8 @@ class Runtime:
         programs that rely on an order which nothing promises.
     env : mapping, optional
         Used in place of ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``,
-        ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``OFFLOAD_DEVICES``, ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``.
+        ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``, ``OFFLOAD_DEVICES``,
+        ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_NOTIFY``.
 
     Raises
     ------
@@ -109,8 +112,9 @@ class Runtime:
             raise ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")
         self._check = check
         self._rng = _generator(seed)
-        opened = open_devices(devices or settings.devices, settings, self._rng)
+        opened = open_devices(devices or settings.device_spec, settings, self._rng)
         self.places = [DevicePlace(device) for device in opened]
+        self.notify = notifier(settings.notify, self.places)
         self.initial_device = len(self.places)
         self.default_device = self._initial_default_device()
         self.has_mixed_kinds = len({place.device.kind for place in self.places}) > 1
@@ -140,12 +144,15 @@ class Runtime:
             sys.stderr.write(self.env_text(verbose=settings.display_env is icv.DisplayEnv.ALL))
 
     def _initial_default_device(self) -> int:
-        """Return what default-device-var begins with; ``OMP_DEFAULT_DEVICE`` means nothing where there is no device."""
+        """Return what default-device-var begins with; what variables say means nothing where there is no device."""
         settings = self.settings
         if not self.places:
             is_mandatory = settings.target_offload is icv.TargetOffload.MANDATORY
             return invalid_device if is_mandatory else self.initial_device
-        number = settings.default_device or 0
+        number = settings.default_device
+        if number is None:
+            number = settings.acc_device_num or 0
+            return invalid_device if number == self.initial_device else number  # OpenACC does not count the host
         return self.initial_device if number == initial_device else number
 
     def env_text(self, *, verbose: bool) -> str:
@@ -493,7 +500,11 @@ class Runtime:
             try:
                 return self.find_place(frame.inherited.default_device)
             except ClauseError as error:
-                error.add_note("it is the default device: see OMP_DEFAULT_DEVICE")
+                number = self.settings.acc_device_num
+                error.add_note(
+                    "it is the default device: see OMP_DEFAULT_DEVICE"
+                    + (f" and ACC_DEVICE_NUM={number}" if number is not None else "")
+                )
                 raise
         if not self.places:
             self._require_devices()

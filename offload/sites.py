@@ -15,6 +15,7 @@ _FRONT = frozenset(
         "contextlib",
         "offload.acc.compute",
         "offload.acc.data",
+        "offload.acc.operations",
         "offload.acc.routines",
         "offload.acc.waiting",
         "offload.awaiting",

@@ -54,6 +54,12 @@ class GroupRegion:
         if self.group.reductions:
             end_reductions(self.group, combines=combines)
 
+    def notify(self) -> None:
+        """Tell of the wait at the end, under ``OFFLOAD_NOTIFY``."""
+        notify, recorder = self._scope.runtime.notify, self._frame.recorder
+        if notify is not None and (recorder is None or recorder.executes):
+            notify.wait(self._where)
+
     def _close(self) -> None:
         """Have what the frame generates from now on belong to the group around."""
         frame = self._frame
@@ -91,6 +97,7 @@ class Taskgroup:
     ) -> bool:
         region = self._region
         assert region is not None, "entered"
+        self._notify(region)
         is_left = isinstance(error, LeaveRegion) and error.group is region.group
         try:
             region.end(combines=error is None or is_left)
@@ -111,6 +118,7 @@ class Taskgroup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         region: Any = self._region
+        self._notify(region)
         is_left = isinstance(error, LeaveRegion) and error.group is region.group
         try:
             await region.finish(combines=error is None or is_left)
@@ -119,6 +127,11 @@ class Taskgroup:
                 raise  # a cancellation must not get lost
             error.add_note(f"then, at the end of the {self._directive}: {later!r}")
         return is_left
+
+    def _notify(self, region: GroupRegion) -> None:
+        """Tell of the wait at the end, under ``OFFLOAD_NOTIFY``; a construct that has an implicit group does not."""
+        if self._directive == "taskgroup":
+            region.notify()
 
 
 def taskgroup(task_reduction: Any = None) -> Taskgroup:
@@ -203,6 +216,8 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
         recorder.add_wait(call_site("taskwait", scope.runtime), dependences)
         if not recorder.executes:
             return None if waits is None else waits.nothing()
+    if scope.runtime.notify is not None:
+        scope.runtime.notify.wait("taskwait")
     if dependences:
         waited = _followed(frame, dependences)
         return _wait_for(scope, waited) if waits is None else waits.some(scope, waited, "taskwait")
@@ -277,6 +292,8 @@ def barrier() -> Any:
         frame.recorder.add_wait(call_site("barrier", scope.runtime), ())
         if not frame.recorder.executes:
             return None if waits is None else waits.nothing()
+    if scope.runtime.notify is not None:
+        scope.runtime.notify.wait("barrier")
     if waits is not None:
         return waits.everything(scope.runtime, scope, "the barrier")
     scope.runtime.wait_for_all("the barrier")

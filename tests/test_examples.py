@@ -1,4 +1,4 @@
-"""Every example runs, with warnings as errors, on the simulated device."""
+"""Every example runs, with warnings as errors; those of OpenACC on every kind of device, and with other sizes too."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import offload as omp
+from offload import acc
+from offload.demo.examples import load_example
+
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
 
 
 def test_there_are_examples():
     """A glob that finds nothing would pass."""
-    assert EXAMPLES
+    assert len(OF_OPENACC) >= 5
+    assert len(EXAMPLES) > len(OF_OPENACC)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example(path, tmp_path):
-    """An example ends well, checks itself, and leaves nothing behind."""
+def check_run(path, devices, tmp_path):
+    """Run an example as a program: it ends well, has printed something, and leaves nothing behind."""
     done = subprocess.run(
         [sys.executable, "-W", "error", path],
-        env={**os.environ, "OFFLOAD_DEVICES": "sim"},
+        env={**os.environ, "OFFLOAD_DEVICES": devices},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -30,6 +36,139 @@ def test_example(path, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert done.stdout.strip()
     assert done.stderr == ""
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path, tmp_path):
+    """An example ends well, checks itself, and leaves nothing behind."""
+    check_run(path, "sim", tmp_path)
+
+
+@pytest.mark.parametrize("devices", ["sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("path", OF_OPENACC, ids=lambda path: path.stem)
+def test_example_of_openacc(path, devices, tmp_path):
+    """An example of OpenACC's does so on two devices, and on a real one."""
+    check_run(path, devices, tmp_path)
+
+
+# -- what the examples' functions do, with other sizes than their own --------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 1000])
+def test_two_queues(runtime, n):
+    """Both arrays hold square roots and the third one their product, on the host and on no device."""
+    example = load_example("acc_two_queues")
+    a, b, both = np.full(n, 1.5), np.linspace(1, 3, n), np.zeros(n)
+    example.process(a, b, both)
+    for array, square in ((a, 2), (b, 3), (both, 6)):
+        np.testing.assert_allclose(array, square**0.5, rtol=1e-12)
+        assert not acc.is_present(array)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("n_blocks", [1, 3, 20])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_columns(runtime, asynchronous, n_blocks, order):
+    """Each block of columns is taken through the device once, whatever their number and the order in memory."""
+    example = load_example("acc_columns")
+    start = np.random.default_rng(1).uniform(-1, 1, (30, 31))
+    matrix = start.copy(order=order)
+    example.process(matrix, n_blocks, asynchronous=asynchronous)
+    np.testing.assert_allclose(matrix, 1 + start + start**2 / 2 + start**3 / 6, rtol=1e-13)
+
+
+def test_columns_with_a_step_of_the_callers(runtime):
+    """The step is any compute construct of one argument."""
+    example = load_example("acc_columns")
+
+    @acc.kernels
+    def negate(block):
+        block *= -1
+
+    matrix = np.asfortranarray(np.arange(12.0).reshape(3, 4))
+    example.process(matrix, 4, asynchronous=True, step=negate)
+    assert matrix.tolist() == (-np.arange(12.0).reshape(3, 4)).tolist()
+
+
+def jacobi(plate, sweeps):
+    for _ in range(sweeps):
+        u = plate
+        plate = u.copy()
+        plate[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    return plate
+
+
+@pytest.mark.parametrize("sweeps", [0, 1, 2, 11])
+@pytest.mark.parametrize("rows", [4, 9])
+def test_halo(runtime, rows, sweeps):
+    """Halves of a plate with halos between them become what the whole plate would, on each choice of devices."""
+    example = load_example("acc_halo")
+    plate = np.random.default_rng(1).uniform(0, 1, (rows, 7))
+    last = omp.get_num_devices() - 1
+    for devices in {(0, 0), (0, last), (last, 0)}:
+        np.testing.assert_allclose(example.iterate(plate, sweeps, devices), jacobi(plate, sweeps), rtol=1e-12)
+
+
+def test_halo_moves_rows_only(runtime):
+    """Between the sweeps nothing but the edges and halos is copied: what the host has elsewhere is not seen."""
+    example = load_example("acc_halo")
+
+    class Spoiled(example.Half):
+        def wait(self):
+            super().wait()
+            self.old[2:-2] = self.new[2:-2] = np.nan
+
+    example.Half = Spoiled
+    plate = np.random.default_rng(1).uniform(0, 1, (20, 7))
+    last = omp.get_num_devices() - 1
+    np.testing.assert_allclose(example.iterate(plate, 5, (0, last)), jacobi(plate, 5), rtol=1e-12)
+
+
+def poisson(n):
+    """Return a solution and a right-hand side."""
+    x = np.random.default_rng(1).standard_normal((n, n))
+    around = np.pad(x, 1)
+    return x, 4 * x - around[:-2, 1:-1] - around[2:, 1:-1] - around[1:-1, :-2] - around[1:-1, 2:]
+
+
+def test_present(runtime):
+    """The solver begins from the guess that it is given, and stops at once where that is the solution."""
+    example = load_example("acc_present")
+    expected, b = poisson(9)
+    x = np.zeros_like(b)
+    assert example.solve(x, b, 1e-12) > 0
+    np.testing.assert_allclose(x, expected, atol=1e-10)
+    assert example.solve(x, b, 1e-9) == 0
+
+
+def test_present_in_a_region(runtime):
+    """Called where its data is present, the solver leaves the result on the device, until that region ends."""
+    example = load_example("acc_present")
+    expected, b = poisson(9)
+    x = np.zeros_like(b)
+    with acc.data(copy=[x]):
+        example.solve(x, b, 1e-12)
+        assert not x.any()
+    np.testing.assert_allclose(x, expected, atol=1e-10)
+
+
+def test_present_without_a_region(runtime):
+    """A function that has its data ``present`` is an error where it is not, which names clause and variable."""
+    example = load_example("acc_present")
+    x = np.ones((3, 3))
+    with pytest.raises(omp.NotPresentError, match=r"present.*x"):
+        example.dot(x, np.ones((3, 3)))
+
+
+def test_host_data(runtime):
+    """Both transforms take their turn in the queue: a field of which nothing is taken out comes back as it was."""
+    example = load_example("acc_host_data")
+    field = np.random.default_rng(1).standard_normal((12, 10)) + 2j
+    result = field.copy()
+    example.smooth(result, np.ones((12, 10)))
+    np.testing.assert_allclose(result, field, atol=1e-12)
+    example.smooth(result, np.zeros((12, 10)))
+    assert not result.any()

@@ -130,15 +130,27 @@ def data_clause(word: str, items: Sequence[Any], names: Names, *, zeroes: bool =
     return clause
 
 
-def check_distinct(construct: str, items: Iterable[MapItem]) -> None:
-    """Raise `ClauseError` if the same storage stands in the data clauses twice."""
+def check_distinct(construct: str, items: Iterable[MapItem], *, of_function: bool = False) -> None:
+    """Raise `ClauseError` if the same storage stands in the data clauses twice.
+
+    Two parameters ``of_function`` may be passed one array, as two pointers may in C, if they are in the same clause.
+    """
     seen: dict[Section, MapItem] = {}
     for item in items:
         other = seen.setdefault(item.section, item)
+        if of_function and other.clause == item.clause and str(other.label) != str(item.label):
+            continue
         if other is not item and item.section.run_nbytes:
             raise ClauseError(
                 f"{construct}: {item.label} is in {other.clause} and in {item.clause}; a variable is in one data clause"
             )
+
+
+def excuse_empty(items: Iterable[MapItem]) -> None:
+    """Have no item without elements be missed: those are never present."""
+    for item in items:
+        if not item.section.run_nbytes:
+            item.present = False
 
 
 class Names:
@@ -267,8 +279,13 @@ def check_wait(value: Any, clause: str = "wait") -> tuple[int, ...] | None:
         return None
     if value is None or value is False:
         return ()
-    values = [check_async(item, clause) for item in as_tuple(value)]
-    return tuple([async_noval if item is None else item for item in values])
+    values: list[int] = []
+    for item in as_tuple(value):
+        number = check_async(item, clause)
+        if number is None:
+            raise ClauseError(f"{clause}: {item!r} in a list is not an async-argument; use a number of at least 0")
+        values.append(number)
+    return tuple(values)
 
 
 def queues_of(queues: Queues, place: DevicePlace | None, values: tuple[int, ...] | None) -> list[Queue]:

@@ -7,6 +7,7 @@ only; how many gangs there are to be is passed on to bodies that launch kernels.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from offload.acc.clauses import (
     check_wait,
     data_clause,
     data_clauses,
+    excuse_empty,
     names_of,
     presence,
     queue_of,
@@ -26,7 +28,7 @@ from offload.acc.clauses import (
 )
 from offload.acc.data import in_regions
 from offload.acc.operations import generate
-from offload.arguments import check_defaultmap, check_sharing
+from offload.arguments import ArgumentRules, check_defaultmap, check_sharing
 from offload.clauses import check_clauses, check_count, check_device, check_name
 from offload.current import here
 from offload.data.entries import Counter
@@ -40,9 +42,10 @@ from offload.routines import array_namespace
 from offload.target import TargetFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Self
 
+    from offload.arguments import Decision
     from offload.data.present import MapItem
     from offload.mappers import Expansion
     from offload.operators import Operator
@@ -117,7 +120,8 @@ class ComputeFunction(TargetFunction):
         config = LaunchConfig(*(clauses.get(name) for name in LaunchConfig._fields))
         self._config: LaunchConfig | None = None if config == LaunchConfig() else config
         maps = data_clauses(self._directive, {word: clauses[word] for word in SPELLINGS if word in clauses}, SPELLINGS)
-        listed = {_name_or_id(item) for clause in maps for item in clause.items}
+        given = [item for clause in maps for item in clause.items]
+        listed = {_name_or_id(item) for item in (*given, *clauses.get("deviceptr", ()))}
         reduced = [item.item for item in self._reduced if _name_or_id(item.item) not in listed]
         if reduced:
             maps.append(data_clause("copy", reduced, names_of(None)))
@@ -128,7 +132,10 @@ class ComputeFunction(TargetFunction):
                 target[renamed.get(name, name)] = clauses[name]
         if "defaultmap" in target:
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
-        super()._apply(target)
+        with _own_words():
+            super()._apply(target)
+        if self._rules is not None and self._names is not None:
+            self._rules = _Rules(target, self._names)
 
     def options(self, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
@@ -138,9 +145,17 @@ class ComputeFunction(TargetFunction):
         return copy
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion]) -> list[MapItem]:
+        for item in self._reduced:
+            name = item.item
+            if isinstance(name, str) and is_device_array(names.get(name)) and not self._is_in_deviceptr(name):
+                raise ClauseError(f"reduction: {name!r} is a device array; put it into deviceptr as well")
         items = super()._items(names, objects)
-        check_distinct(self._directive, items)
+        check_distinct(self._directive, items, of_function=True)
+        excuse_empty(items)
         return items
+
+    def _is_in_deviceptr(self, item: str) -> bool:
+        return item in map(_name_or_id, self._acc.get("deviceptr", ()))
 
     def _is_offloaded(self) -> bool:
         return bool(self._acc.get("if_", True)) and not self._acc.get("self_", False)
@@ -152,7 +167,10 @@ class ComputeFunction(TargetFunction):
         """Return the function, with what the clauses put around a call of it."""
         if not self._reduced and self._config is None:
             return self._function
-        return _Body(self._function, self._config, [self._slot(item, args, kwargs) for item in self._reduced])
+        reduced = [self._slot(item, args, kwargs) for item in self._reduced]
+        if len({slot for _, slot in reduced}) < len(reduced):
+            raise ClauseError(f"{self._directive} reduction: one argument is named twice; name it under one operator")
+        return _Body(self._function, self._config, reduced)
 
     def _slot(self, item: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Operator, int | str]:
         """Return the operator of a reduction, and which argument is its variable."""
@@ -185,6 +203,36 @@ class ComputeFunction(TargetFunction):
         depend = (*depend, *presence(work.items, at, changes=False)) if work is not None else depend
         task = generate(scope, frame, make, depend, queue, after)
         return task if queue is not None else task.value
+
+
+_WORDS = {
+    "defaultmap(": "default(",
+    "has_device_addr": "deviceptr",
+    " in map": " in a data clause",
+    " into map": " into a data clause",
+}
+"""What the clauses that an error of `target` names are called here."""
+
+
+@contextmanager
+def _own_words() -> Iterator[None]:
+    try:
+        yield
+    except ClauseError as error:
+        text = str(error)
+        for word, own in _WORDS.items():
+            text = text.replace(word, own)
+        raise ClauseError(text) from None
+
+
+class _Rules(ArgumentRules):
+    """The rules for arguments, whose errors name OpenACC's clauses."""
+
+    __slots__ = ()
+
+    def decide(self, *args: Any, **kwargs: Any) -> Decision:
+        with _own_words():
+            return super().decide(*args, **kwargs)
 
 
 class Parallel(ComputeFunction):
@@ -255,7 +303,8 @@ def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> A
         Arguments with device storage of their own: uninitialised, or with the contents at the call.
     reduction : dict of str to list of str and arrays
         By operator, as for `taskgroup`: arguments of which the body receives a private array that holds the operator's
-        identity, and which are combined with what that holds when the body ends.
+        identity, and which are combined with what that holds when the body ends. They are ``copy`` unless another
+        data clause names them, and device arrays have to be in ``deviceptr``.
     default : {"none", "present"}, optional
         What arrays in no clause are: an error unless a region around the call names them, or ``present``.
     if_, self_ : bool

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from offload.acc.clauses import (
     ENTER_SPELLINGS,
     EXIT_SPELLINGS,
@@ -16,6 +18,7 @@ from offload.acc.clauses import (
     data_clause,
     data_clauses,
     device_arrays,
+    excuse_empty,
     host_arrays,
     names_of,
     presence,
@@ -295,6 +298,7 @@ def _moved(word: str, given: tuple[Any, ...], *, if_present: bool) -> list[MapIt
     items = map_items(Construct.TARGET_DATA, (clause,))
     for item in items:
         item.present = not if_present
+    excuse_empty(items)
     return [item for item in items if item.map_type is clause.map_type]
 
 
@@ -329,8 +333,9 @@ def host_data(
 
     Notes
     -----
-    *Blocks* until operations of queues that map or unmap the items have been put on their streams; for data that is
-    still being copied wait for its queue. OpenACC 3.3, 2.8 "Host_Data Construct".
+    *Blocks* until operations of queues on the items have been put on their streams: what is then given to the stream of
+    a queue (`get_cuda_stream`) runs after those of that queue. For data that other queues still work on wait for them.
+    OpenACC 3.3, 2.8 "Host_Data Construct".
     """
     scope = here()
     frame = scope.frame("acc host_data")
@@ -348,7 +353,10 @@ def _device_array(
     if is_device_array(item):
         return item
     for array in host_arrays("acc host_data use_device", item):
-        found = None if place is None else corresponding(scope, frame, place, array)
+        found = None
+        if place is not None:
+            settle(scope, frame, place, array, uses=True)
+            found = place.corresponding(array)
         if found is None and place is not None and array.size and not if_present:
             raise NotPresentError(
                 f"use_device({name or label(array)}) is not present on device {place.device.number}; put it into a "
@@ -364,11 +372,14 @@ def corresponding(scope: Scope, frame: Frame, place: DevicePlace, array: Any) ->
     return place.corresponding(array)
 
 
-def settle(scope: Scope, frame: Frame, place: DevicePlace, array: Any) -> None:
-    """Wait until what the calling region has generated to map or unmap an array has been put on its stream."""
+def settle(scope: Scope, frame: Frame, place: DevicePlace, array: Any, *, uses: bool = False) -> None:
+    """Wait until what the calling region has generated to map or unmap an array has been put on its stream.
+
+    With ``uses`` also what needs it there.
+    """
     (item,) = map_items(Construct.TARGET_ENTER_DATA, (array,))
     tracker = frame.tracker
-    before = [task for handle in tracker.latest(presence([item], place, changes=False)) if (task := handle())]
+    before = [task for handle in tracker.latest(presence([item], place, changes=uses)) if (task := handle())]
     pending = [task for task in before if _is_pending(task)]
     if not pending:
         return
@@ -425,14 +436,16 @@ def declare(**clauses: Any) -> Any:
         if not all(isinstance(item, str) for item in items):
             raise ClauseError("acc declare: strings name data of a function, arrays that of the program; use two")
         return functools.partial(_declared, given)
+    arrays: list[tuple[Any, str]] = []
     for word, value in given.items():
         if word not in _STATIC:
             raise ClauseError(
                 f"acc declare has no clause {word!r} for data of the program; it takes {', '.join(_STATIC)}; for the "
                 "time of a block use acc.data"
             )
-        for array in host_arrays(f"acc declare {word}", value):
-            declare_target(array, link=word == "link")
+        arrays += [(array, word) for array in host_arrays(f"acc declare {word}", value)]
+    for array, word in arrays:
+        declare_target(array, link=word == "link")
     return None
 
 
@@ -472,6 +485,7 @@ def _items(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str
         raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
     items = map_items(Construct.TARGET_DATA if not needs else _construct(spellings), clauses)
     check_distinct(construct, items)
+    excuse_empty(items)
     return items
 
 
@@ -480,12 +494,14 @@ def _construct(spellings: Mapping[str, str]) -> Construct:
 
 
 def _check_device_arrays(construct: str, deviceptr: Any, device: int | None) -> None:
-    """Refuse what is in a ``deviceptr`` clause and no device array of the construct's device."""
-    items = device_arrays(f"{construct} deviceptr", deviceptr)
+    """Refuse what is in a ``deviceptr`` clause and no device array of the construct's device; the host's are arrays."""
+    items = as_tuple(deviceptr)
     if not items:
         return
     scope = here()
     place: DevicePlace | None = scope.runtime.place(scope.frame(construct), check_device(device))
-    for item in items:
+    if place is None:
+        items = tuple([item for item in items if not isinstance(item, np.ndarray)])
+    for item in device_arrays(f"{construct} deviceptr", items):
         if place is not None and place.device.as_array(item) is None:
             raise MapError(f"deviceptr({label(item)}) is not on device {place.device.number}; use it where it is")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.acc.clauses import data_clause, names_of
+from offload.acc.clauses import data_clause, excuse_empty, names_of
 from offload.acc.data import corresponding, settle
 from offload.acc.operations import Operation
 from offload.clauses import check_device
@@ -192,6 +192,7 @@ def _move(
     clause = data_clause(word, (a,), names_of(sys._getframe(1)))  # noqa: SLF001  # as `call_site` does
     construct = Construct.TARGET_EXIT_DATA if kind is ExitDataWork else Construct.TARGET_DATA
     items: list[MapItem] = map_items(construct, (clause,))
+    excuse_empty(items)
     operation = Operation(name, async_=async_, device=device)
     work = kind(items, finalizes=True) if finalizes else kind(items)
     task = operation.run(work, items, changes=kind is not UpdateWork)
@@ -274,7 +275,7 @@ def hostptr(d: Any, *, device: int | None = None) -> Any:
     for entry in place.table.entries():
         buffer = array_section(entry.buffer)
         if buffer.address <= section.address and section.end <= buffer.end:
-            return _host_array(entry, section.address - buffer.address, d)
+            return _host_array(entry, place.corresponding(entry.host), section.address - buffer.address, d)
     return None
 
 
@@ -283,18 +284,21 @@ class _Memory:
 
     def __init__(self, entry: Entry, offset: int, d: Any) -> None:
         self._host = entry.host
+        first = sum((size - 1) * -stride for size, stride in zip(d.shape, d.strides, strict=True) if stride < 0)
+        is_fixed = not entry.host.flags.writeable  # type: ignore[attr-defined]  # an array
         self.__array_interface__ = {
             "version": 3,
             "shape": d.shape,
             "typestr": f"|V{d.dtype.itemsize}",
             "strides": d.strides,
-            "data": (entry.section.address + offset, not entry.host.flags.writeable),  # type: ignore[attr-defined]  # an array
+            "data": (entry.section.address + offset + first, is_fixed),
         }
 
 
-def _host_array(entry: Entry, offset: int, d: Any) -> Any:
+def _host_array(entry: Entry, whole: Any, offset: int, d: Any) -> Any:
+    """Return the host array of a part of an entry's buffer, of which ``whole`` is the device array."""
     host: Any = entry.host
-    if not offset and d.shape == host.shape and d.dtype == host.dtype:
+    if not offset and whole is not None and (d.shape, d.strides, d.dtype) == (whole.shape, whole.strides, whole.dtype):
         return host
     return None if entry.is_packed else np.asarray(_Memory(entry, offset, d)).view(d.dtype)
 

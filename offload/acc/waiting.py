@@ -18,7 +18,7 @@ from offload.acc.clauses import (
 from offload.clauses import as_tuple, check_device
 from offload.current import current_runtime, here
 from offload.errors import ClauseError
-from offload.queues import are_complete, enqueue_marker, wait_for
+from offload.queues import are_complete, enqueue_marker, wait_for, wait_for_any
 
 if TYPE_CHECKING:
     from offload.launch import DevicePlace
@@ -33,7 +33,8 @@ def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None 
     Parameters
     ----------
     *queues : int
-        Async-arguments; none, or True: all queues of the device. A queue that was never used holds nothing.
+        Async-arguments, or one list of them; none at all, or True: all queues of the device. A queue that was never
+        used holds nothing.
     async_ : int or True, optional
         The queue whose later operations follow what ``queues`` hold; the host goes on.
     if_ : bool
@@ -53,8 +54,8 @@ def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None 
     *Blocks* without ``async_``; the waiting thread may run other tasks, so hold no lock. OpenACC 3.3, 2.16.3 "Wait
     Directive" (section numbers of OpenACC are unchecked).
     """
-    names_all = not queues or any(queue is True for queue in queues)
-    number, values = check_async(async_), check_wait(names_all or list(queues))
+    given = True if not queues else queues[0] if len(queues) == 1 else list(queues)
+    number, values = check_async(async_), check_wait(given)
     scope, frame, place = _here("acc wait", device)
     if not if_:
         return
@@ -125,24 +126,11 @@ def wait_any(queues: Any, *, device: int | None = None) -> int:
     *Blocks* as `wait`. OpenACC 3.3, 3.2.16 "acc_wait_any".
     """
     values = check_wait(list(as_tuple(queues)), "wait_any")
-    scope, _, place = _here("acc wait_any", device)
+    scope, frame, place = _here("acc wait_any", device)
     if not values:
         return -1
     found = [queue_of(scope.runtime.queues, place, value) for value in values]
-    tasks = [None if queue is None else queue.unfinished() for queue in found]
-    pending = [task for task in tasks if task is not None]
-    if len(pending) == len(tasks):
-        for task in pending:
-            task.watch()
-            task.add_done_callback(lambda _: scope.parker.unpark())
-        scope.runtime.engine.wait(
-            scope, lambda: any(task.finished for task in pending), (), "acc.wait_any", awaited=pending
-        )
-    at = next(number for number, task in enumerate(tasks) if task is None or task.finished)
-    done = found[at]
-    if done is not None:
-        done.raise_failures("acc.wait_any")
-    return at
+    return wait_for_any(scope, frame, found, "acc.wait_any")
 
 
 def async_test(queue: Any = True, *, device: int | None = None) -> bool:

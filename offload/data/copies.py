@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 from enum import Enum
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +44,12 @@ MAX_UNITS = 1 << 31
 
 MAX_AXES = 12
 """Axes of one launch."""
+
+_ALIGNMENT = WIDTHS[0]
+"""All that a plan has to know of an address is where it lies between multiples of this."""
+
+_PLANS = 1024
+"""Plans that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch."""
 
 _LEAST_EXTENT = 8
 """Elements of a side from which tiles are worth it."""
@@ -159,6 +166,12 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     dst, src : int
         Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them.
     """
+    return _units(box, dst % _ALIGNMENT, src % _ALIGNMENT)
+
+
+@lru_cache(_PLANS)
+def _units(box: Box, dst: int, src: int) -> Units | None:
+    """Return the same for addresses of which only the alignment matters; a copy is mostly one of many alike."""
     row = box.row_nbytes
     if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
         return None

@@ -61,9 +61,11 @@ class Entry:
     host : object
         Keeps the host memory alive.
     last_write : object
-        What a reader of the buffer must wait for; None if nothing.
+        What wrote the buffer last, as a whole; None if nothing has to be waited for.
+    parts : dict
+        What has written parts of it, by writer and section.
     users : dict
-        Who uses the buffer.
+        Who uses it, by user and section.
     generation : int
         Differs between any two entries of a table, also of the same section; 0 before the commit.
     label : str
@@ -79,6 +81,7 @@ class Entry:
         "label",
         "last_write",
         "origin",
+        "parts",
         "section",
         "structured",
         "users",
@@ -93,7 +96,8 @@ class Entry:
         self.buffer: object = None
         self.host = host
         self.last_write: object = None
-        self.users: dict[object, object] = {}
+        self.parts: dict[tuple[object, Section], object] = {}
+        self.users: dict[tuple[object, Section], object] = {}
         self.generation = 0
         self.label = label
 
@@ -114,6 +118,15 @@ class Entry:
     def is_packed(self) -> bool:
         """Tell whether the host section has gaps, which the buffer has not."""
         return bool(self.section.dims)
+
+    def before_use(self, section: Section) -> list[object]:
+        """Return what has written bytes of a section of it."""
+        found = [] if self.last_write is None else [self.last_write]
+        return found + _overlapping(self.parts, section) if self.parts else found
+
+    def users_of(self, section: Section) -> list[object]:
+        """Return what uses bytes of a section of it."""
+        return _overlapping(self.users, section)
 
     def increment(self, counter: Counter) -> None:
         """Count a construct that maps the storage."""
@@ -216,6 +229,10 @@ class Index:
 
     def _lists(self, section: Section) -> tuple[list[Entry], list[int]]:
         return (self.packed, self.packed_starts) if section.dims else (self.dense, self.dense_starts)
+
+
+def _overlapping(accesses: dict[tuple[object, Section], object], section: Section) -> list[object]:
+    return [access for (_, other), access in accesses.items() if other == section or overlaps(other, section)]
 
 
 def _has_place(entry: Entry, item: MapItem) -> bool:

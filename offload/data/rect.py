@@ -14,6 +14,7 @@ checks nothing but null pointers; here whatever would touch an element outside a
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from operator import index
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,10 @@ from offload.errors import ClauseError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_BOXES = 1024
+"""Copies that are remembered: a program makes those of few shapes."""
 
 
 class Box(NamedTuple):
@@ -71,6 +76,11 @@ def collapse(shape: Sequence[int], dst_strides: Sequence[int], src_strides: Sequ
     itemsize : int
         Bytes of an element, the same on both sides.
     """
+    return _collapse(tuple(shape), tuple(dst_strides), tuple(src_strides), itemsize)
+
+
+@lru_cache(_BOXES)
+def _collapse(shape: tuple[int, ...], dst_strides: tuple[int, ...], src_strides: tuple[int, ...], itemsize: int) -> Box:
     if not itemsize or 0 in shape:
         return Box(0, 0, 0, ())
     dst_offset = src_offset = 0

@@ -31,10 +31,11 @@ DEVICES = ("sim:1", "sim:2", "cuda")
 
 HEAD = """# Conformance
 
-Public validation suites say what OpenMP's constructs do, case by case:
+Public validation suites say what the constructs of OpenMP and OpenACC do, case by case:
 [OpenMP_VV](https://github.com/OpenMP-Validation-and-Verification/OpenMP_VV),
 [LLVM](https://github.com/llvm/llvm-project)'s `offload/test` and `openmp/runtime/test`,
-[GCC](https://gcc.gnu.org/git.html)'s libgomp and [AOMP](https://github.com/ROCm/aomp).
+[GCC](https://gcc.gnu.org/git.html)'s libgomp, [AOMP](https://github.com/ROCm/aomp) and
+[OpenACCV-V](https://github.com/OpenACCUserGroup/OpenACCV-V).
 `tests/conformance` mirrors their cases: written anew in Python, named after the case, with the same expectation.
 Each runs on one simulated device, on two, and on a GPU where there is one; the asynchronous ones with one worker, with
 four, and with streams that stand still until everything has been generated.
@@ -44,7 +45,7 @@ four, and with streams that stand still until everything has been generated.
 
 
 class Case(NamedTuple):
-    """A case, and the names of the tests that mirror it, as ``file.py::test``."""
+    """A case, and the names of the tests that mirror it, as ``directory/file.py::test``."""
 
     name: str
     tests: list[str]
@@ -66,10 +67,10 @@ class Cases:
         self.deviating: list[dict[str, Any]] = data["deviating"]
         self.names = [name for _, names in self.groups.values() for name in names]
         self.tests: dict[str, list[str]] = defaultdict(list)
-        for path in sorted(HERE.glob("test_*.py")):
+        for path in sorted(HERE.rglob("test_*.py")):
             for test, docstring in docstrings(path):
                 for name in itertools.chain.from_iterable(map(self.cited, citations(docstring))):
-                    self.tests[name].append(f"{path.name}::{test}")
+                    self.tests[name].append(f"{path.relative_to(HERE).as_posix()}::{test}")
         self._check()
 
     def cited(self, citation: str) -> list[str]:
@@ -128,7 +129,7 @@ class Results:
             device = callspec.params.get("devices") if callspec is not None else None
             if device is None and "sim" in getattr(item, "fixturenames", ()):
                 device = "sim:1"
-            test = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
+            test = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
             # One that makes its runtimes itself does not depend on the device: it counts for each.
             self._where[item.nodeid] = [(test, one) for one in ((device,) if device is not None else DEVICES)]
 

@@ -238,15 +238,17 @@ def test_display_env_off(capfd, value):
 
 @pytest.mark.parametrize(("value", "is_verbose"), [("true", False), (" TRUE ", False), ("1", False), ("Verbose", True)])
 def test_display_env_on(capfd, value, is_verbose):
-    """When a runtime is made its ICVs go to stderr; with verbose the settings of offload too."""
+    """When a runtime is made its ICVs go to stderr; with verbose those of OpenACC and offload too."""
     env = {**environment(DISPLAY_ENV=value, DEFAULT_DEVICE="1"), "OFFLOAD_SIM_MEMORY": "1M"}
+    env |= {"ACC_DEVICE_NUM": "0", "ACC_DEVICE_TYPE": "sim"}
     with omp.Runtime("sim:2", env=env):
         printed = capfd.readouterr()
     lines = printed.err.splitlines()
     assert printed.out == ""
     assert (lines[0], lines[-1]) == ("OPENMP DISPLAY ENVIRONMENT BEGIN", "OPENMP DISPLAY ENVIRONMENT END")
     assert {"  _OPENMP = '202111'", "  OMP_TARGET_OFFLOAD = 'DEFAULT'", "  OMP_DEFAULT_DEVICE = '1'"} <= set(lines)
-    assert ("  OFFLOAD_SIM_MEMORY = '1048576'" in lines) is is_verbose
+    others = {"OFFLOAD_SIM_MEMORY": "1048576", "OFFLOAD_NOTIFY": "0", "ACC_DEVICE_NUM": "0", "ACC_DEVICE_TYPE": "SIM"}
+    assert [f"  {name} = '{text}'" in lines for name, text in others.items()] == [is_verbose] * len(others)
 
 
 def test_display_env_routine(capfd):

@@ -301,12 +301,13 @@ def test_update_waits_for_the_last_write(sim, monkeypatch):
     first = omp.target_enter_data(map=[to(a)], nowait=True)
     update = omp.target_update(to=[a], nowait=True)
     (entry,) = place.table.entries()
-    assert entry.last_write.lane is update.lane
+    (written,) = entry.parts.values()
+    assert written.lane is update.lane
     leaving = omp.target_exit_data(map=[omp.from_(a)], nowait=True)
     omp.taskwait()
     assert first.lane is not update.lane
     assert update.lane._waited[first.lane] >= 1
-    assert leaving.lane._waited[update.lane] >= entry.last_write.sequence
+    assert leaving.lane._waited[update.lane] >= written.sequence
     assert len(started) == 3
 
 

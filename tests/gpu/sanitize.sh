@@ -20,7 +20,8 @@ command -v compute-sanitizer >/dev/null || {
 # sanitized COMMAND…: run it under the tool; the status is $found if the tool has found something.
 sanitized() {
     # shellcheck disable=SC2086  # flags are words
-    compute-sanitizer --tool "$tool" --error-exitcode "$found" --report-api-errors no --print-limit 20 \
+    # Backtraces of the host keep the frames of Python alive, and with them what the tests count.
+    compute-sanitizer --tool "$tool" --show-backtrace device --error-exitcode "$found" --report-api-errors no --print-limit 20 \
         ${SANITIZER_FLAGS:-} "$@"
 }
 

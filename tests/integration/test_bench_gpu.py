@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.bench.gpu import command, graph, graphs, latency, measuring, peers, pipeline, rect, showing, tasks
+from offload.bench import columns
+from offload.bench.gpu import acc, command, graph, graphs, latency, measuring, peers, pipeline, rect, showing, tasks
 from offload.cli import main
 
 # -- stand-ins for the programs of benchmarks/: the same kernels and copies, by NumPy or on the simulated device -----
@@ -139,7 +140,31 @@ COPIES = SimpleNamespace(
     rows=None,
     timed=lambda copy, dst, src, stream, times: 1e9,
 )
-PROGRAMS = {"tasks_cupy": TASKS, "pipeline_cupy": PIPELINE, "copies_cupy": COPIES}
+
+
+class Columns:
+    """The blocks of columns by hand."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def __call__(self, passes):
+        for block in self.blocks:
+            relax(block, passes)
+        return 1e-3
+
+
+def relax(x, passes):
+    for _ in range(passes):
+        x *= 1 - 2.0**-11
+        x += 2.0**-11
+    x += 1
+
+
+COLUMNS = SimpleNamespace(
+    Columns=Columns, empty_pinned=np.empty, passes_like_a_copy=lambda block: 2 * len(block.T), relax=relax
+)
+PROGRAMS = {"columns_cupy": COLUMNS, "tasks_cupy": TASKS, "pipeline_cupy": PIPELINE, "copies_cupy": COPIES}
 
 
 @pytest.fixture
@@ -159,7 +184,9 @@ def small(monkeypatch):
         pipeline, "LAYOUTS", dict(zip(pipeline.LAYOUTS, (pipeline.Layout(1, 512), *_PENCILS), strict=True))
     )
     monkeypatch.setattr("offload.bench.gpu.peers._NBYTES", 1 << 18)
+    monkeypatch.setattr(acc, "SHAPE", (64, 2 * acc.N_BLOCKS))
     monkeypatch.setattr(rect, "NBYTES", 1 << 18)
+    monkeypatch.setattr(rect, "_UNDER_WAY_S", 1.3e-3)
     monkeypatch.setattr(rect, "_PAGEABLE_NBYTES", 1 << 17)
     monkeypatch.setattr(rect, "_DEVICE_ROWS", (64, 4096))
     monkeypatch.setattr(rect, "_PINNED_ROWS", (64, 4096))
@@ -209,7 +236,7 @@ def test_sections_have_every_sample(small, capsys):
     """Every section has its tables with a sample for each turn, and its promises; JSON has all of it."""
     assert main(["bench", "gpu", "--json", "--repeat", "2"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert list(figures["sections"]) == ["tasks", "rect", "pipeline", "graph", "peers"]
+    assert list(figures["sections"]) == ["tasks", "rect", "pipeline", "graph", "acc", "peers"]
     assert figures["seconds"].keys() == figures["sections"].keys()
     for section in figures["sections"].values():
         assert section["tables"]
@@ -221,7 +248,7 @@ def test_sections_have_every_sample(small, capsys):
                 for samples in row.values():
                     assert len(samples) == wanted
                     assert all(math.isfinite(one) and one > 0 for one in samples)
-    assert len(figures["targets"]) == 6 + 3 + 5 + 1 + 1
+    assert len(figures["targets"]) == 6 + 3 + 5 + 1 + 2 + 1
     for target in figures["targets"]:
         assert target["met"] == (
             target["figure"] >= target["limit"] if target["at_least"] else target["figure"] <= target["limit"]
@@ -304,6 +331,25 @@ def test_a_wrong_transform_is_noticed():
         field.check(lambda: hand(pieces[:-1]), "one is missing")
 
 
+@pytest.mark.parametrize("fault", ["left out", "twice"])
+def test_wrong_columns_are_noticed(fault):
+    """A run that leaves out a block of columns, or processes one twice, is not timed."""
+    matrix = np.ones((64, 32), np.float32, order="F")
+    blocks = list(columns.blocks(matrix, 16))
+    acc.check(matrix, 3, lambda: Columns(blocks)(3), "all")
+    wrong = blocks[:-1] if fault == "left out" else [*blocks, blocks[3]]
+    with pytest.raises(omp.InternalError, match="a wrong one"):
+        acc.check(matrix, 3, lambda: Columns(wrong)(3), "a wrong one")
+
+
+def test_blocks_of_columns_are_contiguous():
+    """Blocks cover the matrix in order, each in one piece of memory."""
+    matrix = np.arange(5 * 12).reshape(12, 5).T
+    blocks = list(columns.blocks(matrix, 4))
+    assert all(block.flags.f_contiguous for block in blocks)
+    assert (np.concatenate(blocks, axis=1) == matrix).all()
+
+
 # -- geometry, figures, tables -----------------------------------------------------------------------------------
 
 
@@ -373,6 +419,39 @@ def test_twice_the_driver_can_be_missed_by_itself():
     of_contiguous, over_2d, *_ = rect._targets(inside, behind, inside, inside)
     assert of_contiguous["met"]
     assert (over_2d["limit"], over_2d["met"], over_2d["where"]) == (2, False, "slow")
+
+
+def test_as_many_copies_as_make_a_time():
+    """A sample has as many copies as take 20 ms in one piece, and at least four."""
+    assert rect.under_way(256 << 20, 2.08e12) == 155
+    assert rect.under_way(256 << 20, 55e9) == 5
+    assert rect.under_way(256 << 20, 1e9) == 4
+
+
+def test_all_contestants_have_as_many_copies_under_way(small, monkeypatch, capsys):
+    """The table says how many copies are under way, and ours, contiguous ones and rows by hand are as many."""
+    counts = {}
+
+    def timed(copy, dst, src, stream, times):
+        counts.setdefault(copy, []).append(times)
+        return 1e9
+
+    ours = []
+    monkeypatch.setattr(COPIES, "contiguous", "contiguous")
+    monkeypatch.setattr(COPIES, "rows", "rows")
+    monkeypatch.setattr(COPIES, "timed", timed)
+    monkeypatch.setattr(rect, "copied_bytes_per_s", lambda dst, src, times: ours.append(times) or 1.0)
+    assert main(["bench", "gpu", "--json", "--repeat", "1", "--section", "rect"]) == 0
+    tables = json.loads(capsys.readouterr().out)["sections"]["rect"]["tables"]
+    assert {key: table["note"][:37] for key, table in tables.items()} == {
+        "device": "Copies under way until one wait: 5, b",
+        "pinned": "Copies under way until one wait: 5, b",
+        "pageable": "Copies under way until one wait: 1.",
+    }
+    probes = [rect._LEAST_UNDER_WAY] * 3
+    assert sorted(counts["contiguous"]) == sorted(counts["rows"] + 2 * probes)
+    assert counts["rows"] == ours
+    assert set(ours) == {1, 5}
 
 
 def test_no_case_in_which_the_driver_falls_behind_is_told(small, capsys):

@@ -62,3 +62,37 @@ def test_hang_seconds_that_mean_nothing(text):
     """A time that is no time is an error."""
     with pytest.raises(ClauseError, match="OFFLOAD_HANG_S"):
         read_settings({"OFFLOAD_HANG_S": text})
+
+
+def test_openacc_settings():
+    """The device type stands for a specification where OFFLOAD_DEVICES is not set, in any case of letters."""
+    assert read_settings({}).device_spec is None
+    assert read_settings({"ACC_DEVICE_TYPE": " "}).acc_device_type is None
+    specs = {"NVIDIA": "cuda", "host": "none", " Sim ": "sim", "default": None}
+    assert {text: read_settings({"ACC_DEVICE_TYPE": text}).device_spec for text in specs} == specs
+    assert read_settings({"ACC_DEVICE_TYPE": "host", "OFFLOAD_DEVICES": "sim:2"}).device_spec == "sim:2"
+    assert read_settings({"ACC_DEVICE_NUM": " 3 "}).acc_device_num == 3
+    assert read_settings({"ACC_DEVICE_NUM": ""}).acc_device_num is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("ACC_DEVICE_TYPE", "cuda"), ("ACC_DEVICE_TYPE", "sim:2"), ("ACC_DEVICE_NUM", "-1"), ("ACC_DEVICE_NUM", "one")],
+)
+def test_openacc_settings_that_mean_nothing(name, text):
+    """What is no type or number of a device is an error that names the variable and shows the text."""
+    with pytest.raises(ClauseError, match=f"{name}={text!r}"):
+        read_settings({name: text})
+
+
+@pytest.mark.parametrize(("text", "level"), [("", 0), ("0", 0), ("1", 1), (" 2 ", 2), ("3", 3)])
+def test_notify(text, level):
+    """A level from 0, which is nothing, to 3."""
+    assert read_settings({"OFFLOAD_NOTIFY": text}).notify == level
+
+
+@pytest.mark.parametrize("text", ["4", "-1", "1.0", "true", "01", "\u00b2"])
+def test_notify_levels_that_mean_nothing(text):
+    """Anything else is an error."""
+    with pytest.raises(ClauseError, match="OFFLOAD_NOTIFY"):
+        read_settings({"OFFLOAD_NOTIFY": text})

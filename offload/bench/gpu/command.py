@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import offload as omp
-from offload.bench.gpu import graph, peers, pipeline, rect, showing, tasks
+from offload.bench.gpu import acc, graph, peers, pipeline, rect, showing, tasks
 from offload.demo.examples import load_benchmark
 from offload.errors import ClauseError
 
@@ -34,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Measure the CUDA device beside the same work written by hand with CuPy (the programs in benchmarks/), in "
         "turn: tasks (what a device task costs), rect (strided copies), pipeline (a transform of 2 GiB that goes "
-        "through the device), graph (replays beside CUDA's graphs), peers (several GPUs). Results are checked before "
-        "they are timed. It reports: the exit status is 0 also where targets are missed."
+        "through the device), graph (replays beside CUDA's graphs), acc (blocks of columns in OpenACC's queues), peers "
+        "(several GPUs). Results are checked before they are timed. It reports: the exit status is 0 also where "
+        "targets are missed."
     )
     parser.add_argument(
         "--section",
@@ -139,6 +140,10 @@ def _graph(repeat: int) -> Section:
     return graph.measure(_loaded_kernels(), repeat)
 
 
+def _acc(repeat: int) -> Section:
+    return acc.measure(load_benchmark("columns_cupy"), repeat)
+
+
 def _peers(repeat: int) -> Section:
     names = ("tasks_cupy", "pipeline_cupy", "copies_cupy")
     return peers.measure({name: load_benchmark(name) for name in names}, repeat)
@@ -158,6 +163,7 @@ SECTIONS: dict[str, Callable[[int], Section]] = {
     "rect": _rect,
     "pipeline": _pipeline,
     "graph": _graph,
+    "acc": _acc,
     "peers": _peers,
 }
 """What measures each section: takes the number of turns, in a runtime on the first GPU (``peers``: on all)."""

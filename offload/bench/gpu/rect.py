@@ -1,8 +1,9 @@
 """Strided copies beside contiguous ones and ``cudaMemcpy2DAsync``: inside of the device, and over the link.
 
 Rows lie two apart on one side, so that they do not run together, and together on the other. A box of three dimensions
-has 16 planes, with a gap between them. What is compared is how fast bytes move: the copies of one sample are enqueued
-one after the other, in tasks or by hand, and waited for once. What one synchronous call reaches stands beside it.
+has 16 planes, with a gap between them. What is compared is how fast bytes move: several copies are under way, equally
+many in all samples of a table, enqueued one after the other, in tasks or by hand, and waited for once. To make one task
+and to wait takes longer than a copy inside of the device. What one synchronous call reaches stands beside it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ _OVER_2D = 2.0
 _BEHIND = 0.5
 _LEAST_BEHIND_ROW = 64
 """Rows from here on where cudaMemcpy2DAsync reaches less than half of a contiguous copy: twice as much can be had."""
+
+_UNDER_WAY_S = 20e-3
+_LEAST_UNDER_WAY = 4
+"""Copies of a sample: as many as take so long in one piece, and at least so many.
+
+Until the host has heard of the last one it may take 0.35 ms (section `tasks`, host successors): 2 % of that.
+"""
 
 _LINK_OF_CONTIGUOUS = 0.97
 _LEAST_LINK_ROW = 256
@@ -99,27 +107,39 @@ def measure(peer: ModuleType, repeat: int) -> Section:
     pools = Pools(peer.empty_pinned)
     section = Section()
     cases = _inside(pools)
-    inside = _table(section, "device", "Inside of the device, GB/s, boxes of 256 MB", cases, peer, 40, repeat)
+    inside = _table(section, "device", "Inside of the device, GB/s, boxes of 256 MB", cases, peer, repeat)
     cases = _over_link(pools, "pinned")
-    pinned = _table(section, "pinned", "To and from pinned memory, GB/s, boxes of 256 MB", cases, peer, 4, repeat)
+    pinned = _table(section, "pinned", "To and from pinned memory, GB/s, boxes of 256 MB", cases, peer, repeat)
     cases, repeat = _over_link(pools, "pageable"), min(repeat, 5)
-    pageable = _table(section, "pageable", "To and from pageable memory, GB/s, boxes of 64 MB", cases, peer, 1, repeat)
+    title = "To and from pageable memory, GB/s, boxes of 64 MB"
+    pageable = _table(section, "pageable", title, cases, peer, repeat, alone=True)
     pools.free()
     behind = _falls_behind(inside)
     if not behind:
-        section.tables["device"].note = "In no case does cudaMemcpy2DAsync reach less than half of a contiguous copy."
+        section.tables["device"].note += " In no case does cudaMemcpy2DAsync reach less than half of a contiguous copy."
     section.targets = _targets(inside, behind, pinned, pageable)
     return section
 
 
 def _table(
-    section: Section, key: str, title: str, cases: Iterator[Case], peer: ModuleType, times: int, repeat: int
+    section: Section,
+    key: str,
+    title: str,
+    cases: Iterator[Case],
+    peer: ModuleType,
+    repeat: int,
+    *,
+    alone: bool = False,
 ) -> Found:
-    """Add the table of some cases; return their row length and rates."""
+    """Add the table of some cases, with several copies under way or each ``alone``; return row lengths and rates."""
     found: Found = {}
+    times = 1 if alone else 0
     for case in cases:
         _check(case)
         stream = peer.stream_on(case.dst if not isinstance(case.dst, np.ndarray) else case.src)
+        if not times:
+            rate = max(peer.timed(peer.contiguous, *case.plain, stream, _LEAST_UNDER_WAY) for _ in range(3))
+            times = under_way(case.src.nbytes, rate)
         calls: dict[str, Callable[[], float]] = {
             OURS: partial(copied_bytes_per_s, case.dst, case.src, times),
             ONE_CALL: partial(_one_call_bytes_per_s, case.dst, case.src),
@@ -130,8 +150,14 @@ def _table(
     rows = {
         name: {who: [rate / 1e9 for rate in one] for who, one in rates.items()} for name, (_, rates) in found.items()
     }
-    section.tables[key] = Table(title, rows)
+    note = f"Copies under way until one wait: {times}" + (f', but 1 in "{ONE_CALL}".' if times > 1 else ".")
+    section.tables[key] = Table(title, rows, note)
     return found
+
+
+def under_way(nbytes: int, bytes_per_s: float) -> int:
+    """Return how many copies of so many bytes make a sample, by what a contiguous one reaches."""
+    return max(_LEAST_UNDER_WAY, math.ceil(_UNDER_WAY_S * bytes_per_s / nbytes))
 
 
 def copied_bytes_per_s(dst: Any, src: Any, times: int) -> float:

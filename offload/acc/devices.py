@@ -1,0 +1,398 @@
+"""OpenACC's routines about devices, under their names without ``acc_``, over OpenMP's.
+
+What OpenACC calls the current device is the task's default-device-var (`offload.get_default_device`): a routine of one
+standard sees what the other's has set. OpenACC numbers the devices of each type from 0, OpenMP all of a runtime; these
+are the same where they are of one type. ``device=`` of the constructs is OpenMP's number.
+
+Section numbers of OpenACC are unchecked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
+
+import numpy as np
+
+from offload.current import current_runtime, here
+from offload.devices.host import Host
+from offload.errors import ClauseError, DeviceUnavailableError
+from offload.queues import wait_for
+from offload.routines import get_default_device, set_default_device
+
+if TYPE_CHECKING:
+    from offload.launch import DevicePlace
+    from offload.runtime import Runtime
+
+    _Place = DevicePlace | None  # None is the host
+
+
+class DeviceType(StrEnum):
+    """A type of device; a string with the same letters does as well."""
+
+    NONE = "none"
+    DEFAULT = "default"  # that of the runtime's initial default device
+    HOST = "host"
+    NOT_HOST = "not_host"  # any but the host
+    NVIDIA = "nvidia"
+    SIM = "sim"  # simulated
+
+
+class DeviceProperty(StrEnum):
+    """What `get_property` can tell of a device."""
+
+    MEMORY = "memory"  # bytes
+    FREE_MEMORY = "free_memory"  # bytes
+    SHARED_MEMORY_SUPPORT = "shared_memory_support"  # whether it reaches all of the host's memory
+    NAME = "name"
+    VENDOR = "vendor"
+    DRIVER = "driver"  # its version
+
+
+device_none: Final = DeviceType.NONE
+device_default: Final = DeviceType.DEFAULT
+device_host: Final = DeviceType.HOST
+device_not_host: Final = DeviceType.NOT_HOST
+device_nvidia: Final = DeviceType.NVIDIA
+device_sim: Final = DeviceType.SIM
+
+property_memory: Final = DeviceProperty.MEMORY
+property_free_memory: Final = DeviceProperty.FREE_MEMORY
+property_shared_memory_support: Final = DeviceProperty.SHARED_MEMORY_SUPPORT
+property_name: Final = DeviceProperty.NAME
+property_vendor: Final = DeviceProperty.VENDOR
+property_driver: Final = DeviceProperty.DRIVER
+
+_TYPES: Final = {"cuda": DeviceType.NVIDIA, "sim": DeviceType.SIM}
+"""The type of each kind of device."""
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def get_num_devices(device_type: DeviceType | str) -> int:
+    """Return the number of devices of a type in the current runtime; there is one host, and nothing of ``none``.
+
+    Raises
+    ------
+    ClauseError
+        No type of device.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.1 "acc_get_num_devices".
+    """
+    return len(_places(current_runtime(), _type_of(device_type, "get_num_devices")))
+
+
+def set_device_type(device_type: DeviceType | str) -> None:
+    """Make a device of a type the current task's default device: the first one, unless it is of that type already.
+
+    Parameters
+    ----------
+    device_type : DeviceType or str
+        `device_default` goes back to the runtime's initial default device; `device_none` changes nothing.
+
+    Raises
+    ------
+    ClauseError
+        No type of device.
+    DeviceUnavailableError
+        The runtime has no such device.
+    UsageError
+        In a target or compute region.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.2 "acc_set_device_type".
+    """
+    what = "set_device_type"
+    _select(_type_of(device_type, what), what)
+
+
+def get_device_type() -> DeviceType:
+    """Return the type of the current task's default device; ``none`` if that does not exist.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.3 "acc_get_device_type".
+    """
+    return _type_at(current_runtime(), get_default_device())
+
+
+def set_device_num(n: int, device_type: DeviceType | str) -> None:
+    """Make a device the default device of the current task; its later children inherit it.
+
+    Parameters
+    ----------
+    n : int
+        A number of at least 0, within the type; a negative one is the first device of it.
+    device_type : DeviceType or str
+        For `device_none` the type stays.
+
+    Raises
+    ------
+    ClauseError
+        No type of device, no number, or one beyond the last device of the type.
+    DeviceUnavailableError
+        The runtime has no device of the type.
+    UsageError
+        In a target or compute region.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.4 "acc_set_device_num".
+    """
+    what = "set_device_num"
+    runtime = current_runtime()
+    wanted = _type_of(device_type, what)
+    if wanted is DeviceType.NONE:
+        wanted = get_device_type()
+    if type(n) is int and n < 0:
+        n = 0
+    set_default_device(_number_of(runtime, _place(runtime, n, wanted, what)))
+
+
+def get_device_num(device_type: DeviceType | str) -> int:
+    """Return which device of a type is used, by its number within the type.
+
+    Returns
+    -------
+    int
+        The number of the current task's default device, where that is of the type; else 0, the one that
+        `set_device_type` would choose.
+
+    Raises
+    ------
+    ClauseError
+        No type of device.
+    DeviceUnavailableError
+        The runtime has no device of the type.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.5 "acc_get_device_num".
+    """
+    what = "get_device_num"
+    runtime = current_runtime()
+    wanted = _type_of(device_type, what)
+    if wanted is DeviceType.NONE:
+        wanted = get_device_type()
+    numbers = [_number_of(runtime, place) for place in _available(runtime, wanted, what)]
+    current = get_default_device()
+    return numbers.index(current) if current in numbers else 0
+
+
+def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | str) -> int | bool | str:
+    """Return a property of a device.
+
+    Parameters
+    ----------
+    n : int
+        Its number within the type.
+    device_type : DeviceType or str
+        `device_host` is the host.
+    what : DeviceProperty or str
+        Which one.
+
+    Returns
+    -------
+    int, bool or str
+        Bytes for ``memory`` and ``free_memory``; whether the device reaches all host memory without copies for
+        ``shared_memory_support``; texts for ``name``, ``vendor`` and ``driver`` (its version).
+
+    Raises
+    ------
+    ClauseError
+        No type of device, no number, one beyond the last device of the type, or no property.
+    DeviceUnavailableError
+        The runtime has no device of the type.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.6 "acc_get_property", which has ``acc_get_property_string`` for texts.
+    """
+    runtime = current_runtime()
+    asked = _word(DeviceProperty, what, "get_property: {} is not a property")
+    place = _place(runtime, n, _type_of(device_type, "get_property"), "get_property")
+    device: Any = Host(runtime.initial_device) if place is None else place.device
+    match asked:
+        case DeviceProperty.MEMORY:
+            return int(device.memory_info()[1])
+        case DeviceProperty.FREE_MEMORY:
+            return int(device.memory_info()[0])
+        case DeviceProperty.SHARED_MEMORY_SUPPORT:
+            return place is None or bool(place.device.can_access(np.empty(1)))
+        case DeviceProperty.NAME:
+            return str(device.name)
+        case DeviceProperty.VENDOR:
+            return "NVIDIA" if device.kind == "cuda" else "offload"
+        case DeviceProperty.DRIVER:
+            return _driver_version(device.kind)
+        case _:
+            assert_never(asked)
+
+
+def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
+    """Prepare the devices of a type, and make one of them the default device as `set_device_type` does.
+
+    Parameters and errors as there.
+
+    Notes
+    -----
+    A runtime opens its devices when it is made; what is left to do is the storage of `declare_target`, with the host's
+    values of now. *Blocks* until those are copied. OpenACC 3.3, 3.2.7 "acc_init".
+    """
+    runtime = current_runtime()
+    wanted = _type_of(device_type, "init")
+    _select(wanted, "init")
+    for place in _places(runtime, wanted):
+        if place is not None:
+            runtime.find_place(place.device.number)
+
+
+def shutdown(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
+    """Wait for what the queues of all devices of a type hold. The devices, and what is mapped there, stay.
+
+    Raises
+    ------
+    ClauseError
+        No type of device.
+    ExceptionGroup
+        Operations of the queues have failed, and nobody has seen it.
+    UsageError
+        In a target or compute region.
+
+    Notes
+    -----
+    A runtime closes its devices when it ends, so that they can be used again at once, as the standard wants. *Blocks*
+    as `wait`. OpenACC 3.3, 3.2.8 "acc_shutdown".
+    """
+    scope = here()
+    frame = scope.frame("acc shutdown")
+    runtime: Runtime = scope.runtime
+    places = _places(runtime, _type_of(device_type, "shutdown"))
+    queues = [queue for place in places for queue in runtime.queues.known(place)]
+    wait_for(scope, frame, queues, "acc.shutdown")
+
+
+def on_device(device_type: DeviceType | str) -> bool:
+    """Tell whether the calling code runs on a device of a type.
+
+    Parameters
+    ----------
+    device_type : DeviceType or str
+        `device_host`, and `device_none`, is where code runs outside of target and compute regions, and in those that
+        run on the host; `device_not_host` is all other places.
+
+    Raises
+    ------
+    ClauseError
+        No type of device.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.15 "acc_on_device"; the standard says nothing of `device_default`, which is the type that it stands
+    for.
+    """
+    scope = here()
+    wanted = _type_of(device_type, "on_device")
+    if wanted is DeviceType.DEFAULT:
+        wanted = _default_type(scope.runtime)
+    if scope.device is None:
+        return wanted in (DeviceType.HOST, DeviceType.NONE)
+    return wanted in (DeviceType.NOT_HOST, _TYPES.get(scope.device.kind))
+
+
+# -- types and numbers -------------------------------------------------------------------------------
+
+
+def _type_of(given: Any, what: str) -> DeviceType:
+    return _word(DeviceType, given, what + ": {} is not a type of device")
+
+
+def _word(words: type[_Word], given: Any, message: str) -> _Word:
+    try:
+        return words(given)
+    except ValueError:
+        raise ClauseError(f"{message.format(f'{given!r:.40}')}; use {', '.join(map(repr, map(str, words)))}") from None
+
+
+def _type_at(runtime: Runtime, number: int) -> DeviceType:
+    """Return the type of a device by OpenMP's number."""
+    if number == runtime.initial_device:
+        return DeviceType.HOST
+    if 0 <= number < len(runtime.places):
+        return _TYPES.get(runtime.places[number].device.kind, DeviceType.NOT_HOST)
+    return DeviceType.NONE
+
+
+def _default_type(runtime: Runtime) -> DeviceType:
+    """Return what `device_default` stands for."""
+    found = _type_at(runtime, runtime.default_device)
+    if found is DeviceType.NONE and runtime.places:  # the variables name no device
+        return _type_at(runtime, 0)
+    return found
+
+
+def _places(runtime: Runtime, wanted: DeviceType) -> list[_Place]:
+    """Return the devices of a type, in the order of their numbers."""
+    if wanted is DeviceType.DEFAULT:
+        wanted = _default_type(runtime)
+    if wanted is DeviceType.NONE:
+        return []
+    if wanted is DeviceType.HOST:
+        return [None]
+    return [
+        place for place in runtime.places if wanted is DeviceType.NOT_HOST or _TYPES.get(place.device.kind) is wanted
+    ]
+
+
+def _available(runtime: Runtime, wanted: DeviceType, what: str) -> list[_Place]:
+    """Return the devices of a type, which has some."""
+    places = _places(runtime, wanted)
+    if not places:
+        raise DeviceUnavailableError(
+            f"{what}: this runtime has no device of type {str(wanted)!r}; give it one (devices=, OFFLOAD_DEVICES)"
+        )
+    return places
+
+
+def _place(runtime: Runtime, n: Any, wanted: DeviceType, what: str) -> _Place:
+    """Return a device by its number within its type."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
+        raise ClauseError(f"{what}: {n!r:.40} is not a device number; use an int of at least 0")
+    places = _available(runtime, wanted, what)
+    if not 0 <= n < len(places):
+        raise ClauseError(
+            f"{what}: there is no device {n} of type {str(wanted)!r}; this runtime has 0 to {len(places) - 1}"
+        )
+    return places[n]
+
+
+def _number_of(runtime: Runtime, place: _Place) -> int:
+    """Return OpenMP's number of a device."""
+    return runtime.initial_device if place is None else place.device.number
+
+
+def _select(wanted: DeviceType, what: str) -> None:
+    """Make a device of a type the default device."""
+    runtime = current_runtime()
+    if wanted is DeviceType.NONE:
+        return
+    numbers = [_number_of(runtime, place) for place in _available(runtime, wanted, what)]
+    current = runtime.default_device if wanted is DeviceType.DEFAULT else get_default_device()
+    set_default_device(current if current in numbers else numbers[0])
+
+
+# -- properties --------------------------------------------------------------------------------------
+
+
+def _driver_version(kind: str) -> str:
+    """Return the version of CUDA that the driver has; of the host and simulated devices, Python is the driver."""
+    if kind != "cuda":
+        return platform.python_version()
+    version = ctypes.c_int()
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
