@@ -26,7 +26,7 @@ OpenMP 5.2, 5.4 "List Item Privatization", 5.8.7 "defaultmap Clause".
 from __future__ import annotations
 
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -113,6 +113,9 @@ class ArgumentRules:
 
     __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional")
 
+    words: ClassVar[Mapping[str, str]] = {}
+    """What messages call clauses that a construct has under other names."""
+
     def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
         self._names = names
         self._positional = list(names.positions)
@@ -125,11 +128,11 @@ class ArgumentRules:
                 name = parse_item(item).name
                 if name not in names.parameters and not names.takes_any_keyword:
                     raise ClauseError(
-                        f"{clause}: {item!r} names no parameter; the function takes "
+                        f"{self._word(clause)}: {item!r} names no parameter; the function takes "
                         f"{', '.join(names.parameters) or 'none'}"
                     )
                 if name in seen:
-                    raise ClauseError(_contradiction(name, seen[name], clause))
+                    raise ClauseError(self._contradiction(name, seen[name], clause))
                 seen[name] = clause
 
     def decide(
@@ -170,7 +173,7 @@ class ArgumentRules:
         for clause, item in self._clauses:
             for slot, value in self._named(clause, item, values, kwargs, names):
                 if slot in taken:
-                    raise ClauseError(_contradiction(self._label(slot), taken[slot], clause))
+                    raise ClauseError(self._contradiction(self._label(slot), taken[slot], clause))
                 taken[slot] = clause
                 self._share(clause, slot, value, decision, is_whole=value is values[slot], on_host=on_host)
         if self._behaviour:
@@ -195,7 +198,7 @@ class ArgumentRules:
         slots = [slot for slot, value in values.items() if _is_same(value, item)]
         if not slots:
             raise ClauseError(
-                f"{clause}: {label(item)} is no argument of this call; pass it, since a body reaches "
+                f"{self._word(clause)}: {label(item)} is no argument of this call; pass it, since a body reaches "
                 "nothing else on the device"
             )
         yield from ((slot, values[slot]) for slot in slots)  # as it was passed: the same storage, maybe transposed
@@ -206,12 +209,14 @@ class ArgumentRules:
         if clause in _DEVICE_CLAUSES:
             if not (is_on_device or (on_host and isinstance(value, np.ndarray))):
                 raise ClauseError(
-                    f"{clause}: argument {self._label(slot)} is {type(value).__name__} {label(value):.60}, not a "
+                    f"{self._word(clause)}: argument {self._label(slot)} is {type(value).__name__} "
+                    f"{label(value):.60}, not a "
                     "device array; give what target_alloc or use_device_ptr returned, or map it"
                 )
         elif mapper_of(value) is not None:
             raise ClauseError(
-                f"{clause}: {type(value).__name__} {value!r:.60} is mapped by its mapper; put it into map"
+                f"{clause}: {type(value).__name__} {value!r:.60} is mapped by its mapper; "
+                f"put it into {self._word('map')}"
             )
         elif isinstance(value, np.ndarray):
             decision.privates[slot] = _private(value, is_first=clause == "firstprivate")
@@ -242,8 +247,8 @@ class ArgumentRules:
             return
         if behaviour == "none":
             raise ClauseError(
-                f"defaultmap(none): argument {self._label(slot)}, {category}, is in no clause; "
-                "put it into map, firstprivate or private"
+                f"{self._word('defaultmap')}(none): argument {self._label(slot)}, {category}, is in no clause; "
+                f"put it into {self._word('map')}, firstprivate or private"
             )
         map_type, present = IMPLICIT[behaviour], behaviour == "present"
         if map_type is not None and isinstance(value, np.ndarray):
@@ -265,6 +270,17 @@ class ArgumentRules:
             elif isinstance(item, np.ndarray):
                 yield from (slot for slot, value in values.items() if _is_same(value, item))
         yield from (slot for slot, value in values.items() if id(value) in mapped)
+
+    def _word(self, clause: str) -> str:
+        return self.words.get(clause, clause)
+
+    def _contradiction(self, name: str, first: str, second: str) -> str:
+        if first == second:
+            return f"{self._word(second)}: argument {name} is named twice; name it once"
+        return (
+            f"argument {name} is in {self._word(first)} and in {self._word(second)}, which contradict each other; "
+            "leave it in one of them"
+        )
 
     def _label(self, slot: Slot) -> str:
         if isinstance(slot, str):
@@ -335,9 +351,3 @@ def _is_same(value: Any, item: Any) -> bool:
 
 def _is_within(section: Section, others: Iterable[Section]) -> bool:
     return any(other == section or (section.run_nbytes and covers(other, section)) for other in others)
-
-
-def _contradiction(name: str, first: str, second: str) -> str:
-    if first == second:
-        return f"{second}: argument {name} is named twice; name it once"
-    return f"argument {name} is in {first} and in {second}, which contradict each other; leave it in one of them"

@@ -38,6 +38,7 @@ class TargetFunction(DirectiveFunction):
 
     _directive = "target"
     _counter = Counter.DYNAMIC
+    _rules_of: type[ArgumentRules] = ArgumentRules
     _checks = {  # noqa: RUF012  # a table, never changed
         "map": check_map,
         "depend": check_depend,
@@ -62,7 +63,7 @@ class TargetFunction(DirectiveFunction):
     def _apply(self, clauses: dict[str, Any]) -> None:
         super()._apply(clauses)
         names = self._names
-        self._rules = ArgumentRules(clauses, names) if names is not None and has_rules(clauses) else None
+        self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
         self._prepared: list[MapItem] | None = None
         self._is_deferred = bool(clauses.get("nowait"))
         self._is_plain = self._is_deferred and len(clauses) == 1 and names is None and self._defaults is None

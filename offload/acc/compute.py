@@ -7,7 +7,6 @@ only; how many gangs there are to be is passed on to bodies that launch kernels.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,10 +41,9 @@ from offload.routines import array_namespace
 from offload.target import TargetFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Self
 
-    from offload.arguments import Decision
     from offload.data.present import MapItem
     from offload.mappers import Expansion
     from offload.operators import Operator
@@ -86,10 +84,19 @@ def _unchecked(value: Any) -> Any:
     return value
 
 
+class _Rules(ArgumentRules):
+    """The rules for arguments, whose errors name OpenACC's clauses."""
+
+    __slots__ = ()
+
+    words = {"map": "a data clause", "defaultmap": "default", "has_device_addr": "deviceptr"}  # noqa: RUF012  # a table
+
+
 class ComputeFunction(TargetFunction):
     """A function whose calls are OpenACC compute regions."""
 
     _counter = Counter.STRUCTURED
+    _rules_of = _Rules
     _checks = {  # noqa: RUF012  # a table, never changed
         **dict.fromkeys(SPELLINGS, _unchecked),
         "deviceptr": check_sharing,
@@ -132,10 +139,7 @@ class ComputeFunction(TargetFunction):
                 target[renamed.get(name, name)] = clauses[name]
         if "defaultmap" in target:
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
-        with _own_words():
-            super()._apply(target)
-        if self._rules is not None and self._names is not None:
-            self._rules = _Rules(target, self._names)
+        super()._apply(target)
 
     def options(self, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
@@ -203,36 +207,6 @@ class ComputeFunction(TargetFunction):
         depend = (*depend, *presence(work.items, at, changes=False)) if work is not None else depend
         task = generate(scope, frame, make, depend, queue, after)
         return task if queue is not None else task.value
-
-
-_WORDS = {
-    "defaultmap(": "default(",
-    "has_device_addr": "deviceptr",
-    " in map": " in a data clause",
-    " into map": " into a data clause",
-}
-"""What the clauses that an error of `target` names are called here."""
-
-
-@contextmanager
-def _own_words() -> Iterator[None]:
-    try:
-        yield
-    except ClauseError as error:
-        text = str(error)
-        for word, own in _WORDS.items():
-            text = text.replace(word, own)
-        raise ClauseError(text) from None
-
-
-class _Rules(ArgumentRules):
-    """The rules for arguments, whose errors name OpenACC's clauses."""
-
-    __slots__ = ()
-
-    def decide(self, *args: Any, **kwargs: Any) -> Decision:
-        with _own_words():
-            return super().decide(*args, **kwargs)
 
 
 class Parallel(ComputeFunction):

@@ -86,7 +86,7 @@ def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> 
     -----
     *Blocks* never. OpenACC 3.3, 3.2.12 "acc_wait_async".
     """
-    wait(queue, async_=async_, device=device)
+    wait([queue], async_=async_, device=device)  # not all, as a `wait(True)` is
 
 
 def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import offload as omp
 from offload import acc
 from offload.data.entries import Counter, Entry
-from offload.data.plans import ExitPlan
 from offload.data.present import PresentTable
 from tests.conftest import checked
 from tests.property.test_data_environment import POISON, poisoned
@@ -160,10 +159,11 @@ class Program:
         for part, word in listed:
             array = self.part(part)
             if word.startswith("zero"):
-                word, array = word.removeprefix("zero").strip() or "create", acc.zero(array)
-            spellings = [word]
-            if word in {"copy", "copyin", "copyout", "create"}:
-                spellings += [f"p{word}", f"present_or_{word}"]
+                array = acc.zero(array)
+            plain = word.removeprefix("zero").strip() or "create"
+            spellings = [plain]
+            if plain in {"copy", "copyin", "copyout", "create"}:
+                spellings += [f"p{plain}", f"present_or_{plain}"]
             given.setdefault(self.random.choice(spellings), []).append(array)
         return given
 
@@ -208,7 +208,7 @@ class Program:
         construct = self.random.choice([acc.parallel, acc.kernels, acc.serial])(**{step.word: ["x"]})(add)
         mapped = model.enter([(part, step.word)], model.structured)
         if mapped is None:
-            with pytest.raises(omp.NotPresentError, match="present.*x"):
+            with pytest.raises(omp.NotPresentError, match=r"present.*x"):
                 construct(self.part(part))
             return
         construct(self.part(part))
@@ -242,7 +242,7 @@ class Program:
         model, part = self.model, step.part
         array = self.part(part)
         if not model.is_present(part) and not step.if_present:
-            with pytest.raises(omp.NotPresentError, match="update.*array"):
+            with pytest.raises(omp.NotPresentError, match=r"update.*array"):
                 acc.update(**{step.word: [array]})
             return
         acc.update(**{step.word: [array]}, if_present=step.if_present)
@@ -336,7 +336,10 @@ def delete_ends_regions(patch):
 
 
 def no_finalize(patch):
-    patch(PresentTable, "exit", lambda *given, finalizes=False, **more: EXIT(*given, **more))
+    def exit_(*given, finalizes=False, **more):
+        return EXIT(*given, **more)
+
+    patch(PresentTable, "exit", exit_)
 
 
 def finalize_always(patch):
@@ -344,7 +347,7 @@ def finalize_always(patch):
 
 
 def copies_at_each_exit(patch):
-    def exit_(*given, **more) -> ExitPlan:
+    def exit_(*given, **more):
         plan = EXIT(*given, **more)
         pairs = zip(plan.items, plan.entries, strict=True)
         plan.copies = [(item, entry) for item, entry in pairs if entry is not None and item.map_type.copies_out]

@@ -9,6 +9,7 @@ import pytest
 from offload.data.entries import Counter, Origin
 from offload.data.maptypes import EFFECTIVE, Construct, MapType, resolve
 from offload.data.present import MapItem, PresentTable, correspond
+from offload.data.shadow import NotCapturableError, ShadowTable
 from offload.errors import ClauseError, ExtensionError, InternalError, MapError, NotPresentError
 from offload.storage import HOST, section_of
 
@@ -281,6 +282,7 @@ def test_packed_entries_of_different_reach(table):
     (short,) = enter(table, a(1, 2, 8, 4)).created
     assert table.find(a(6, 1, 1, 2).section) is long
     assert table.find(a(2, 1, 9, 2).section) is short
+    assert table.find(a(6, 1, 8, 2).section) is None
 
 
 def test_dense_entries_meet_strided_items(table):
@@ -367,6 +369,8 @@ def test_correspond(table):
     assert correspond(packed, 100_000, (8,), None, 8) == (0, (8,))
     with pytest.raises(InternalError):
         correspond(packed, 100_000, (9,), None, 8)
+    with pytest.raises(MapError, match="no strides"):
+        correspond(enter(table, view(0, (4, 3), (32, 8))).entries[0], 0, (8,), (16,), 8)
 
 
 def test_correspond_turned(table):
@@ -512,3 +516,159 @@ def test_update_present(table, item):
     with pytest.raises(NotPresentError, match="target_update"):
         table.update([x(0, 10, TO), item])
     assert table.update([x(3, 3, TO, present=True)]) == []
+
+
+# -- OpenACC's clauses ------------------------------------------------------------------------------
+def enter_structured(table, *items):
+    """Carry out the entry of a structured region; return its plan."""
+    plan = table.enter(items, Counter.STRUCTURED)
+    table.commit(plan, [object() for _ in plan.created])
+    return plan
+
+
+@pytest.mark.parametrize("item", [x(20, 30, ALLOC), x(5, 15, ALLOC), a(0, 2, 0, 3, ALLOC)])
+def test_if_present(table, item):
+    """An item with if_present that is absent, or present in part, is ignored; the others of its construct are not."""
+    enter(table, x(0, 10))
+    item.if_present = True
+    plan = enter_structured(table, item, x(0, 10))
+    assert plan.entries[0] is None
+    assert (plan.created, plan.copies, len(plan.counted)) == ([], [], 1)
+    assert table.live() == 1
+
+
+def test_if_present_is_counted(table):
+    """An item with if_present that is present counts, and the end of its region ends that."""
+    (entry,) = enter(table, x(0, 10)).created
+    item = x(2, 4, ALLOC, if_present=True)
+    assert enter_structured(table, item).entries == [entry]
+    assert (entry.dynamic, entry.structured) == (1, 1)
+    table.commit_exit(table.exit([item], Counter.STRUCTURED, ends_region=True))
+    assert (entry.dynamic, entry.structured) == (1, 0)
+
+
+def test_if_present_without_a_place(table):
+    """An item with if_present whose elements have no strides in an entry is ignored, where others are an error."""
+    enter(table, view(0, (4, 3), (32, 8)))
+    assert enter(table, view(0, (8,), (16,), ALLOC, if_present=True)).counted == []
+    with pytest.raises(MapError, match="no strides"):
+        table.enter([view(0, (8,), (16,), ALLOC)])
+
+
+def test_zeroes(table):
+    """Only an entry that an item with zeroes makes begins with zeros."""
+    plan = enter(table, x(0, 10, ALLOC, zeroes=True), x(20, 30, ALLOC))
+    assert plan.zeroed == [plan.entries[0]]
+    assert enter(table, x(0, 10, ALLOC, zeroes=True)).zeroed == []
+    assert enter(table, x(40, 50, FROM, zeroes=True), x(42, 44, ALLOC)).zeroed == [table.at(x(40, 50).section)]
+
+
+def test_zeroes_with_an_ignored_item(table):
+    """An item that is ignored makes nothing that could begin with zeros."""
+    assert enter(table, x(0, 10, ALLOC, zeroes=True, if_present=True)).zeroed == []
+
+
+@pytest.mark.parametrize("map_type", [FROM, RELEASE])
+def test_finalizes(table, map_type):
+    """With finalizes an exit takes all dynamic references at once, and copies back if nothing holds the data then."""
+    enter(table, x(0, 10))
+    (entry,) = enter(table, x(0, 10)).counted
+    plan = table.exit([x(0, 10, map_type)], finalizes=True)
+    table.commit_exit(plan)
+    assert plan.removed == [entry]
+    assert len(plan.copies) == (1 if map_type is FROM else 0)
+
+
+def test_finalizes_in_a_region(table):
+    """With finalizes an exit leaves the structured references, and then copies nothing; what is absent is ignored."""
+    (entry,) = enter_structured(table, x(0, 10)).created
+    enter(table, x(0, 10))
+    plan = table.exit([x(0, 10, FROM), x(20, 30, FROM), x(3, 3, FROM)], finalizes=True)
+    table.commit_exit(plan)
+    assert (plan.entries, plan.copies, plan.removed) == ([entry, None, None], [], [])
+    assert (entry.dynamic, entry.structured) == (0, 1)
+
+
+def test_finalizes_what_nothing_ends(table):
+    """With finalizes an exit leaves an infinite count as it is."""
+    entry = table.insert(x(0, 10), object(), Origin.ASSOCIATED)
+    table.commit_exit(table.exit([x(0, 10, FROM)], finalizes=True))
+    assert entry.count == inf
+
+
+@pytest.mark.parametrize("counter", list(Counter))
+def test_reenter_and_leave(table, counter):
+    """What finds everything present only counts, in its own counter, and so does its end while something is left."""
+    (entry,) = enter(table, x(0, 10)).created
+    plan = table.reenter([x(0, 10), x(2, 4)], counter)
+    assert plan.only_counts
+    assert (entry.dynamic, entry.structured) == ((2, 0) if counter is Counter.DYNAMIC else (1, 1))
+    assert table.leave(plan)
+    assert (entry.dynamic, entry.structured) == (1, 0)
+    plan = table.reenter([x(0, 10)], counter)
+    table.commit_exit(table.exit([x(0, 10, DELETE)]))
+    if counter is Counter.STRUCTURED:
+        assert not table.leave(plan), "the end of the region removes it"
+        assert (entry.structured, table.live()) == (1, 1)
+    assert not table.leave(enter(table, x(20, 30)))
+
+
+@pytest.mark.parametrize(
+    "item", [x(20, 30), x(20, 30, if_present=True), x(0, 10, always=True), x(3, 3), x(0, 10, DELETE)]
+)
+def test_reenter_is_not_enough(table, item):
+    """An entry with more to do than to count, or to ignore, changes nothing."""
+    enter(table, x(0, 10))
+    before = state(table)
+    assert table.reenter([x(0, 10), item], Counter.STRUCTURED) is None
+    assert state(table) == before
+
+
+def test_messages_of_clauses(table):
+    """A message calls an item as its clause does."""
+    with pytest.raises(NotPresentError, match=r"present\(x\[0:10\]\) is not present on device 1.*data region"):
+        table.enter([x(0, 10, ALLOC, present=True, clause="present")])
+    enter(table, x(0, 10))
+    with pytest.raises(ExtensionError, match=r"copyin\(x\[5:15\]\) extends x\[0:10\]"):
+        table.enter([x(5, 15, TO, clause="copyin")])
+    with pytest.raises(NotPresentError, match=r"update self\(x\[5:15\]\) is present in part only"):
+        table.update([x(5, 15, FROM, present=True, clause="update self")])
+
+
+# -- what a rehearsal notes of both counters ----------------------------------------------------------
+@pytest.fixture
+def shadow(table):
+    """A rehearsal over a table with one entry that both counters hold."""
+    enter(table, x(0, 10))
+    enter_structured(table, x(0, 10))
+    return ShadowTable(table, lambda entry: entry.section)
+
+
+def test_shadow_region(shadow):
+    """A structured region over what is present may be repeated; an update of the host writes nothing there."""
+    enter_structured(shadow, x(0, 10), x(2, 4), x(53, 53), x(50, 60, if_present=True))
+    assert shadow.update([x(2, 4, FROM), x(0, 10, FROM)]) != []
+    shadow.commit_exit(shadow.exit([x(0, 10), x(2, 4)], Counter.STRUCTURED, ends_region=True))
+    noted = shadow.noted()
+    assert [(use.writes, use.follows_users) for use in noted.uses] == [(False, False)]
+    assert noted.absent == [x(50, 60).section], "what if_present found absent has to be so again"
+    assert noted.copied_back == []
+
+
+def test_shadow_with_storage_of_its_own(shadow):
+    """What the region maps itself may be copied back by an update, and both are noted."""
+    enter_structured(shadow, x(20, 30, zeroes=True))
+    assert shadow.update([x(20, 30, FROM)]) != []
+    shadow.commit_exit(shadow.exit([x(20, 30, ALLOC)], Counter.STRUCTURED))
+    noted = shadow.noted()
+    assert (noted.uses, noted.absent, noted.copied_back) == ([], [x(20, 30).section], [x(20, 30).section])
+
+
+@pytest.mark.parametrize(
+    ("counter", "more"),
+    [(Counter.DYNAMIC, {}), (Counter.DYNAMIC, {"finalizes": True}), (Counter.STRUCTURED, {"ends_region": True})],
+)
+def test_shadow_refuses_to_end_either_counter(shadow, counter, more):
+    """A region that takes a reference of either counter that was there before cannot be repeated."""
+    with pytest.raises(NotCapturableError, match="ends a mapping"):
+        shadow.exit([x(0, 10)], counter, **more)
