@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 _FRONT = frozenset(
     {
         "contextlib",
+        "offload.acc.addresses",
         "offload.acc.compute",
         "offload.acc.data",
+        "offload.acc.declaring",
+        "offload.acc.memory",
         "offload.acc.operations",
         "offload.acc.routines",
         "offload.acc.waiting",

@@ -3,9 +3,11 @@
 A layer over the same tasks, present table and streams as OpenMP's constructs, with which it mixes.
 """
 
+from offload.acc.addresses import deviceptr, host_data, hostptr, is_present, map_data, unmap_data
 from offload.acc.clauses import async_default, async_noval, async_sync, zero
 from offload.acc.compute import LaunchConfig, kernels, launch_config, parallel, serial
-from offload.acc.data import data, declare, enter_data, exit_data, host_data, update
+from offload.acc.data import data, enter_data, exit_data, update
+from offload.acc.declaring import declare
 from offload.acc.devices import (
     DeviceProperty,
     DeviceType,
@@ -31,6 +33,18 @@ from offload.acc.devices import (
     set_device_type,
     shutdown,
 )
+from offload.acc.memory import (
+    free,
+    malloc,
+    memcpy_d2d,
+    memcpy_d2d_async,
+    memcpy_device,
+    memcpy_device_async,
+    memcpy_from_device,
+    memcpy_from_device_async,
+    memcpy_to_device,
+    memcpy_to_device_async,
+)
 from offload.acc.routines import (
     copyin,
     copyin_async,
@@ -44,21 +58,6 @@ from offload.acc.routines import (
     delete_async,
     delete_finalize,
     delete_finalize_async,
-    deviceptr,
-    free,
-    hostptr,
-    is_present,
-    malloc,
-    map_data,
-    memcpy_d2d,
-    memcpy_d2d_async,
-    memcpy_device,
-    memcpy_device_async,
-    memcpy_from_device,
-    memcpy_from_device_async,
-    memcpy_to_device,
-    memcpy_to_device_async,
-    unmap_data,
     update_device,
     update_device_async,
     update_self,

@@ -1,8 +1,7 @@
-"""OpenACC's data constructs: ``data``, ``enter data``, ``exit data``, ``update``, ``host_data``, ``declare``."""
+"""OpenACC's data constructs: ``data``, ``enter data``, ``exit data``, ``update``."""
 
 from __future__ import annotations
 
-import functools
 import sys
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -19,31 +18,25 @@ from offload.acc.clauses import (
     data_clauses,
     device_arrays,
     excuse_empty,
-    host_arrays,
     names_of,
-    presence,
 )
 from offload.acc.operations import Operation
 from offload.clauses import as_tuple, check_device, symbolic
 from offload.current import here
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
-from offload.errors import ClauseError, MapError, NotPresentError
-from offload.items import VisibleNames, is_device_array, label, parse_item
-from offload.persistent import declare_target
+from offload.errors import ClauseError, MapError
+from offload.items import label
 from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, map_items
 from offload.storage import overlaps
-from offload.tasks.task import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from offload.data.present import MapItem
     from offload.devices.streams import Lane
     from offload.launch import DevicePlace
     from offload.storage import Section
-    from offload.tasks.region import Frame
-    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 in_regions: ContextVar[tuple[Section, ...]] = ContextVar("offload_acc_regions", default=())
@@ -300,177 +293,6 @@ def _moved(word: str, given: tuple[Any, ...], *, if_present: bool) -> list[MapIt
         item.present = not if_present
     excuse_empty(items)
     return [item for item in items if item.map_type is clause.map_type]
-
-
-@contextmanager
-def host_data(
-    use_device: Any, *, if_present: bool = False, if_: bool = True, device: int | None = None
-) -> Iterator[tuple[Any, ...]]:
-    """Give the device arrays of host arrays, for a library that works on those.
-
-    Parameters
-    ----------
-    use_device : list of arrays
-        Host arrays; a device array stands for itself.
-    if_present : bool
-        True: an array that is not present stands for itself; else it is an error.
-    if_ : bool
-        False: every array stands for itself.
-    device : int, optional
-        A device number; None is the default device.
-
-    Yields
-    ------
-    tuple of arrays
-        For each item the device array of its shape and dtype over its storage there; on the host the item itself.
-
-    Raises
-    ------
-    ClauseError
-        An item is no array.
-    NotPresentError
-        An item is not wholly present.
-
-    Notes
-    -----
-    *Blocks* until operations of queues on the items have been put on their streams: what is then given to the stream of
-    a queue (`get_cuda_stream`) runs after those of that queue. For data that other queues still work on wait for them.
-    OpenACC 3.3, 2.8 "Host_Data Construct".
-    """
-    scope = here()
-    frame = scope.frame("acc host_data")
-    place: DevicePlace | None = scope.runtime.place(frame, check_device(device), if_=bool(if_))
-    names = names_of(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
-    given = as_tuple(use_device)
-    if not given:
-        raise ClauseError("acc host_data names no list item; give use_device=[…]")
-    yield tuple([_device_array(scope, frame, place, item, names.of(item), if_present=if_present) for item in given])
-
-
-def _device_array(
-    scope: Scope, frame: Frame, place: DevicePlace | None, item: Any, name: str, *, if_present: bool
-) -> Any:
-    if is_device_array(item):
-        return item
-    for array in host_arrays("acc host_data use_device", item):
-        found = None
-        if place is not None:
-            settle(scope, frame, place, array, uses=True)
-            found = place.corresponding(array)
-        if found is None and place is not None and array.size and not if_present:
-            raise NotPresentError(
-                f"use_device({name or label(array)}) is not present on device {place.device.number}; put it into a "
-                "data region or enter_data before, or give if_present=True"
-            )
-        return item if found is None else found
-    raise AssertionError  # one array has been given
-
-
-def corresponding(scope: Scope, frame: Frame, place: DevicePlace, array: Any) -> Any:
-    """Return the device array of a host array, as the program has it by now; None unless all of it is present."""
-    settle(scope, frame, place, array)
-    return place.corresponding(array)
-
-
-def settle(scope: Scope, frame: Frame, place: DevicePlace, array: Any, *, uses: bool = False) -> None:
-    """Wait until what the calling region has generated to map or unmap an array has been put on its stream.
-
-    With ``uses`` also what needs it there.
-    """
-    (item,) = map_items(Construct.TARGET_ENTER_DATA, (array,))
-    tracker = frame.tracker
-    before = [task for handle in tracker.latest(presence([item], place, changes=uses)) if (task := handle())]
-    pending = [task for task in before if _is_pending(task)]
-    if not pending:
-        return
-    for task in pending:
-        task.watch()
-        task.add_done_callback(lambda _: scope.parker.unpark())
-    scope.runtime.engine.wait(
-        scope, lambda: not any(map(_is_pending, pending)), (), "the data operations before", awaited=pending
-    )
-
-
-def _is_pending(task: Task) -> bool:
-    return not (task.finished or task.launched or task.state_ is TaskState.RECORDED)
-
-
-# -- declare -----------------------------------------------------------------------------------------
-
-_STATIC = ("create", "copyin", "device_resident", "link")
-
-
-def declare(**clauses: Any) -> Any:
-    """Declare data for the whole run of the program, or for each call of a function.
-
-    Parameters
-    ----------
-    create, copyin, device_resident, link : list of arrays
-        Host arrays, which have storage on every device from its first use until the runtime closes, with the values
-        that the host has then; with ``link`` only while something maps them. Values move by `update`.
-    copy, copyin, copyout, create, present, no_create, deviceptr : list of str
-        Parameters of a function, or sections of them, or names that it sees: then `declare` is its decorator, and
-        each of its calls is a `data` region of them.
-
-    Returns
-    -------
-    callable or None
-        The decorator, with strings.
-
-    Raises
-    ------
-    ClauseError
-        Arrays beside strings, or a clause that means nothing for them.
-    MapError
-        As `declare_target`.
-
-    Notes
-    -----
-    *Blocks* never; the region of a call as `data`. OpenACC 3.3, 2.13 "Declare Directive".
-    """
-    given = {word: as_tuple(value) for word, value in clauses.items()}
-    items = [item for value in given.values() for item in value]
-    if not items:
-        raise ClauseError("acc declare names no list item; give copyin=[…], create=[…] or others")
-    if symbolic(items):
-        if not all(isinstance(item, str) for item in items):
-            raise ClauseError("acc declare: strings name data of a function, arrays that of the program; use two")
-        return functools.partial(_declared, given)
-    arrays: list[tuple[Any, str]] = []
-    for word, value in given.items():
-        if word not in _STATIC:
-            raise ClauseError(
-                f"acc declare has no clause {word!r} for data of the program; it takes {', '.join(_STATIC)}; for the "
-                "time of a block use acc.data"
-            )
-        arrays += [(array, word) for array in host_arrays(f"acc declare {word}", value)]
-    for array, word in arrays:
-        declare_target(array, link=word == "link")
-    return None
-
-
-def _declared(clauses: Mapping[str, tuple[str, ...]], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function each call of which is a data region."""
-    names = VisibleNames(function)
-    for word, items in clauses.items():
-        if word not in SPELLINGS and word != "deviceptr":
-            raise ClauseError(
-                f"acc declare has no clause {word!r} for data of a function; it takes {', '.join(SPELLINGS)}"
-            )
-        for item in items:
-            if not names.may_have(parse_item(item).name):
-                raise ClauseError(f"acc declare {word}: {item!r} names no parameter and no visible name")
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        visible = names.at_call(args, kwargs)
-        found: dict[str, Any] = {
-            word: [parse_item(item).resolve(visible) for item in items] for word, items in clauses.items() if items
-        }
-        with data(**found):
-            return function(*args, **kwargs)
-
-    return call
 
 
 # -- list items --------------------------------------------------------------------------------------

@@ -1,0 +1,293 @@
+"""Which device array is the data of which host array: ``host_data``, and the routines that ask for or say it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.acc.clauses import host_arrays, names_of, presence
+from offload.clauses import as_tuple, check_device
+from offload.current import here
+from offload.data.maptypes import Construct
+from offload.errors import ClauseError, MapError, NotPresentError
+from offload.items import array_section, is_device_array, label
+from offload.persistent import target_associate_ptr, target_disassociate_ptr
+from offload.regions import map_items
+from offload.tasks.task import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offload.data.entries import Entry
+    from offload.launch import DevicePlace
+    from offload.tasks.region import Frame
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+
+@contextmanager
+def host_data(
+    use_device: Any, *, if_present: bool = False, if_: bool = True, device: int | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """Give the device arrays of host arrays, for a library that works on those.
+
+    Parameters
+    ----------
+    use_device : list of arrays
+        Host arrays; a device array stands for itself.
+    if_present : bool
+        True: an array that is not present stands for itself; else it is an error.
+    if_ : bool
+        False: every array stands for itself.
+    device : int, optional
+        A device number; None is the default device.
+
+    Yields
+    ------
+    tuple of arrays
+        For each item the device array of its shape and dtype over its storage there; on the host the item itself.
+
+    Raises
+    ------
+    ClauseError
+        An item is no array.
+    NotPresentError
+        An item is not wholly present.
+
+    Notes
+    -----
+    *Blocks* until operations of queues on the items have been put on their streams: what is then given to the stream of
+    a queue (`get_cuda_stream`) runs after those of that queue. For data that other queues still work on wait for them.
+    OpenACC 3.3, 2.8 "Host_Data Construct".
+    """
+    scope = here()
+    frame = scope.frame("acc host_data")
+    place: DevicePlace | None = scope.runtime.place(frame, check_device(device), if_=bool(if_))
+    names = names_of(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+    given = as_tuple(use_device)
+    if not given:
+        raise ClauseError("acc host_data names no list item; give use_device=[…]")
+    yield tuple([_device_array(scope, frame, place, item, names.of(item), if_present=if_present) for item in given])
+
+
+def _device_array(
+    scope: Scope, frame: Frame, place: DevicePlace | None, item: Any, name: str, *, if_present: bool
+) -> Any:
+    if is_device_array(item):
+        return item
+    for array in host_arrays("acc host_data use_device", item):
+        found = None
+        if place is not None:
+            settle(scope, frame, place, array, uses=True)
+            found = place.corresponding(array)
+        if found is None and place is not None and array.size and not if_present:
+            raise NotPresentError(
+                f"use_device({name or label(array)}) is not present on device {place.device.number}; put it into a "
+                "data region or enter_data before, or give if_present=True"
+            )
+        return item if found is None else found
+    raise AssertionError  # one array has been given
+
+
+def corresponding(scope: Scope, frame: Frame, place: DevicePlace, array: Any) -> Any:
+    """Return the device array of a host array, as the program has it by now; None unless all of it is present."""
+    settle(scope, frame, place, array)
+    return place.corresponding(array)
+
+
+def settle(scope: Scope, frame: Frame, place: DevicePlace, array: Any, *, uses: bool = False) -> None:
+    """Wait until what the calling region has generated to map or unmap an array has been put on its stream.
+
+    With ``uses`` also what needs it there.
+    """
+    (item,) = map_items(Construct.TARGET_ENTER_DATA, (array,))
+    tracker = frame.tracker
+    before = [task for handle in tracker.latest(presence([item], place, changes=uses)) if (task := handle())]
+    pending = [task for task in before if _is_pending(task)]
+    if not pending:
+        return
+    for task in pending:
+        task.watch()
+        task.add_done_callback(lambda _: scope.parker.unpark())
+    scope.runtime.engine.wait(
+        scope, lambda: not any(map(_is_pending, pending)), (), "the data operations before", awaited=pending
+    )
+
+
+def _is_pending(task: Task) -> bool:
+    return not (task.finished or task.launched or task.state_ is TaskState.RECORDED)
+
+
+def is_present(a: Any, *, device: int | None = None) -> bool:
+    """Tell whether all of a host array is present.
+
+    Parameters
+    ----------
+    a : array
+        A host array. On the host every array is present, one without elements nowhere.
+    device : int, optional
+        A device number; None is the default device.
+
+    Raises
+    ------
+    ClauseError
+        Not a host array.
+
+    Notes
+    -----
+    *Blocks* until operations of queues that map or unmap it have been put on their streams. OpenACC 3.3, 3.2.29
+    "acc_is_present".
+    """
+    scope, frame, place = here_for("acc is_present", a, device)
+    if place is None or not a.size:
+        return bool(a.size)
+    settle(scope, frame, place, a)
+    return place.is_present(a)
+
+
+def deviceptr(a: Any, *, device: int | None = None) -> Any:
+    """Return the device array of a host array; None where not all of it is present, ``a`` itself on the host.
+
+    Parameters, errors and blocking as for `is_present`.
+
+    Notes
+    -----
+    OpenACC 3.3, 3.2.27 "acc_deviceptr".
+    """
+    scope, frame, place = here_for("acc deviceptr", a, device)
+    return a if place is None else corresponding(scope, frame, place, a)
+
+
+def hostptr(d: Any, *, device: int | None = None) -> Any:
+    """Return the host array that a device array is the data of; None where it is none's.
+
+    Parameters
+    ----------
+    d : array
+        What `deviceptr` gave, or a view of it; of data with gaps all of it.
+    device : int, optional
+        A device number; None is the device of ``d``.
+
+    Raises
+    ------
+    ClauseError
+        Not a device array.
+
+    Notes
+    -----
+    *Blocks* never. OpenACC 3.3, 3.2.28 "acc_hostptr".
+    """
+    scope = here()
+    scope.frame("acc hostptr")
+    number = check_device(device)
+    if isinstance(d, np.ndarray) and not scope.runtime.places:
+        return d
+    if not is_device_array(d):
+        raise ClauseError(f"acc hostptr: {type(d).__name__} {d!r:.60} is not a device array")
+    place = scope.runtime.place_of(d) if number is None else scope.runtime.find_place(number)
+    if place is None or not place.device.is_array(d):
+        return None
+    section = array_section(d)
+    for entry in place.table.entries():
+        buffer = array_section(entry.buffer)
+        if buffer.address <= section.address and section.end <= buffer.end:
+            return _host_array(entry, place.corresponding(entry.host), section.address - buffer.address, d)
+    return None
+
+
+class _Memory:
+    """Host memory of an entry, as NumPy's array interface describes it; it lives as long as an array over it."""
+
+    def __init__(self, entry: Entry, offset: int, d: Any) -> None:
+        self._host = entry.host
+        first = sum((size - 1) * -stride for size, stride in zip(d.shape, d.strides, strict=True) if stride < 0)
+        is_fixed = not entry.host.flags.writeable  # type: ignore[attr-defined]  # an array
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": d.shape,
+            "typestr": f"|V{d.dtype.itemsize}",
+            "strides": d.strides,
+            "data": (entry.section.address + offset + first, is_fixed),
+        }
+
+
+def _host_array(entry: Entry, whole: Any, offset: int, d: Any) -> Any:
+    """Return the host array of a part of an entry's buffer, of which ``whole`` is the device array."""
+    host: Any = entry.host
+    if not offset and whole is not None and (d.shape, d.strides, d.dtype) == (whole.shape, whole.strides, whole.dtype):
+        return host
+    return None if entry.is_packed else np.asarray(_Memory(entry, offset, d)).view(d.dtype)
+
+
+def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
+    """Make a device array the data of a host array, until `unmap_data`; nothing is copied.
+
+    Parameters
+    ----------
+    a : array
+        A host array.
+    d : array
+        A contiguous device array of at least as many bytes, of `malloc` for one, or a part of such.
+    device : int, optional
+        The device of ``d``; None is the default device.
+
+    Raises
+    ------
+    ClauseError
+        No such arrays, too few bytes, or another device.
+    MapError
+        ``a``, or a part of it, is present.
+
+    Notes
+    -----
+    No `exit_data` ends it, and a mapping left at the runtime's end is reported. OpenACC 3.3, 3.2.25 "acc_map_data".
+    """
+    scope, frame, place = here_for("acc map_data", a, device)
+    if place is not None:
+        settle(scope, frame, place, a)
+        if place.is_present(a):
+            raise MapError(f"map_data({label(a)}) is present on device {place.device.number}; end that mapping first")
+    target_associate_ptr(a, d, device)
+
+
+def unmap_data(a: Any, *, device: int | None = None) -> None:
+    """End what `map_data` began; nothing is copied or freed.
+
+    Parameters
+    ----------
+    a : array
+        The host array.
+    device : int, optional
+        A device number; None is the default device.
+
+    Raises
+    ------
+    ClauseError
+        Not a host array, or the host as its device.
+    MapError
+        It was not mapped by `map_data`, or a region still holds it.
+
+    Notes
+    -----
+    *Blocks* until what has been put on streams with the data is done. OpenACC 3.3, 3.2.26 "acc_unmap_data".
+    """
+    scope, frame, place = here_for("acc unmap_data", a, device)
+    if place is not None:
+        settle(scope, frame, place, a)
+    try:
+        target_disassociate_ptr(a, device)
+    except MapError as error:
+        raise MapError(f"unmap_data({label(a)}): {error}") from None
+
+
+def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Frame, DevicePlace | None]:
+    """Return what the caller is doing, and the device that it means, for a host array."""
+    if not isinstance(a, np.ndarray):
+        raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array")
+    array_section(a)  # refuses Python objects
+    scope = here()
+    frame = scope.frame(what)
+    return scope, frame, scope.runtime.place(frame, check_device(device))
