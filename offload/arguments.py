@@ -252,7 +252,9 @@ class ArgumentRules:
             )
         map_type, present = IMPLICIT[behaviour], behaviour == "present"
         if map_type is not None and isinstance(value, np.ndarray):
-            decision.items.append(implicit_item(value, f"argument {slot}", map_type, present=present))
+            item = implicit_item(value, f"argument {self._label(slot)}", map_type, present=present)
+            item.clause = self.words.get(behaviour, "")
+            decision.items.append(item)
         elif map_type is not None:
             expansion = expansion_of(value, map_type, f"argument {slot}", present=present)
             decision.objects[id(value)] = expansion

@@ -35,9 +35,9 @@ from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceError, UsageError
 from offload.items import label, mapper_of
 from offload.launch import DeviceTask
+from offload.queues import uncounted
 from offload.reached import reached
 from offload.tasks.branches import branches
-from offload.tasks.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,7 +150,9 @@ class Capture:
             if self.work is not None and not self.work.is_current(self.place):  # type: ignore[arg-type]  # it is known then
                 self._discard()
             if self.work is None and not self.why_not:
-                self._capture(scope, make())
+                with uncounted():
+                    tasks = make()
+                self._capture(scope, tasks)
             self._n_launched += 1
             return self.work
 
@@ -165,8 +167,6 @@ class Capture:
         launched = [task for task in tasks if isinstance(task, DeviceTask)]
         self.place = launched[0].place
         self.queues = {task.queue for task in launched if task.queue is not None}
-        for task in tasks:
-            task.state_ = TaskState.RECORDED  # they are never entered, and nobody waits for them
         try:
             self.work = _captured(scope, self.place, tasks, self._before, self._steps)
         except NotCapturableError as error:

@@ -229,6 +229,13 @@ def string_items(clauses: Iterable[Any]) -> Iterator[str]:
                 yield item
 
 
+def worded_items(clauses: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Yield the same, each with what messages call its clause."""
+    for clause in clauses:
+        word = clause.word if isinstance(clause, MapClause) and clause.word else "map"
+        yield from ((item, word) for item in string_items((clause,)))
+
+
 def symbolic(clauses: Iterable[Any]) -> bool:
     """Tell whether any clause waits for the call to learn what its items are."""
     return any(

@@ -29,7 +29,7 @@ from offload.items import array_section, label
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from offload.data.entries import Entry
+    from offload.data.entries import Accesses, Entry
     from offload.data.leaving import Leaving
     from offload.data.plans import EnterPlan, ExitPlan
     from offload.devices.base import Device
@@ -41,10 +41,6 @@ _BYTE = np.dtype("u1")
 
 _COPYING: Any = object()
 """Stands for an entry's last write while a copy of it is being enqueued, or carried out by threads."""
-
-
-_MANY_ACCESSES = 64
-"""Accesses of an entry, one for each lane and section, from which on those that have passed are looked for."""
 
 
 class PutOffError(Exception):
@@ -73,7 +69,7 @@ class DataEnvironment:
         self._leaving = LeavingIndex()
         self._leaving_on: dict[Lane, deque[Leaving]] = {}
         # Of the launch on a lane: entries that it writes, parts that it writes or reads, copies back.
-        self._unsettled: dict[Lane, tuple[list[Entry], list[tuple[dict[Any, Any], Section]], list[Leaving]]] = {}
+        self._unsettled: dict[Lane, tuple[list[Entry], list[tuple[Accesses, Section]], list[Leaving]]] = {}
         self._kept: dict[Lane, list[Any]] = {}
 
     # -- constructs ----------------------------------------------------------------------------------
@@ -511,13 +507,19 @@ def _is_copying(entry: Entry) -> bool:
     return entry.last_write is _COPYING or _COPYING in entry.parts.values() or _COPYING in entry.users.values()
 
 
-def _note(accesses: dict[Any, Any], lane: Lane, section: Section, point: Point) -> None:
-    """Note that a section is in use up to a place on a lane; forget those that lanes have passed, if many are known."""
-    if len(accesses) >= _MANY_ACCESSES:
-        for key, other in list(accesses.items()):
-            if other is not _COPYING and other.event is None:
-                del accesses[key]
+def _note(accesses: Accesses, lane: Lane, section: Section, point: Point) -> None:
+    """Note that a section is in use up to a place on a lane."""
+    if len(accesses) >= accesses.limit:
+        accesses.prune(_is_over)
     accesses[lane, section] = point
+
+
+def _is_over(access: Any) -> bool:
+    """Tell whether a lane has passed the place where an access ends."""
+    if access is _COPYING:
+        return False
+    event = access.event
+    return event is None or bool(event.done)
 
 
 def _distinct(entries: Iterable[Entry]) -> list[Entry]:

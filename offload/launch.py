@@ -334,6 +334,7 @@ class DeviceTask(Task):
             lane.release()
             self.passed(error)
             return None
+        lane.release()  # before what follows may look for it
         self.launched = True
         self.state_ = TaskState.LAUNCHED  # before the gate may say that it is complete
         gate = self.construct.runtime.gate
@@ -341,7 +342,6 @@ class DeviceTask(Task):
         gate.add(end, self, watched=watched)
         if self._is_watched and not watched:
             gate.watch(end)  # `watch` came before the gate knew the point
-        lane.release()
         return engine.release_early(self) if self.early else None
 
     # -- staged copies -------------------------------------------------------------------------------

@@ -84,11 +84,14 @@ def target_free(array: Any) -> None:
     UsageError
         It is not a live array of `target_alloc` of this runtime, or was freed before.
     """
+    release("target_free", "target_alloc", array)
+
+
+def release(what: str, source: str, array: Any) -> None:
+    """Do what `target_free` does; ``what`` is the routine and ``source`` where arrays come from, for errors."""
     if array is not None and not current_runtime().forget_allocation(array):
-        what = label(array) if isinstance(array, np.ndarray) or is_device_array(array) else f"{array!r:.60}"
-        raise UsageError(
-            f"target_free: {what} is not a live array of target_alloc of this runtime; free what it returned, once"
-        )
+        text = label(array) if isinstance(array, np.ndarray) or is_device_array(array) else f"{array!r:.60}"
+        raise UsageError(f"{what}: {text} is not a live array of {source} of this runtime; free what it returned, once")
 
 
 # -- copies ----------------------------------------------------------------------------------------------

@@ -50,7 +50,11 @@ def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int 
     *Blocks* until what the calling thread's own stream holds is done. An association left at the runtime's end is
     reported as a mapping is. OpenMP 5.2, 18.8.9 "omp_target_associate_ptr".
     """
-    what = "target_associate_ptr"
+    associate("target_associate_ptr", a, d, device, offset)
+
+
+def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> None:
+    """Do what `target_associate_ptr` does; ``what`` is the routine, for errors."""
     place = _device_place(what, device)
     item = _host_item(what, a)
     if not is_device_array(d):

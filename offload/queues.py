@@ -9,8 +9,12 @@ queue for others reads the marks that are their last. Marks are fresh, since wit
 it would hold up what is written later.
 
 Dependences order siblings. An operation that follows one of another thread, or of another task's body, follows a
-*bridge* in place of it: an empty task beside it with an event, which the other's completion fulfils. The place in the
-queue is taken before the task is made, so that nothing gets in between while it is being made.
+*bridge* in place of it: an empty task beside it with an event, which the other's completion fulfils, however that
+ended: failures go along a queue among siblings. The place in the queue is taken before the task is made, so that
+nothing gets in between meanwhile; the mark of a construct that raised stands for the one before it.
+
+A recorded graph has the order among its own operations. When it runs again it is in no order with operations outside of
+it, as its tasks have no dependences on others; waits cover them.
 
 *Streams.* All device work of a queue goes to one stream: `StreamPool.numbered` has a few for all queues, and a
 program may give its own. Each queue has a `Lane` of its own over that, as what is known of a lane belongs to one
@@ -28,23 +32,26 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from offload.dependences import Dependence
 from offload.devices.streams import Lane
 from offload.errors import ClauseError
 from offload.events.event import Event
+from offload.interrupts import Shield
 from offload.launch import device_maker
 from offload.regions import EmptyWork
 from offload.sites import call_site
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
-from offload.tasks.task import Task, TaskState
+from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from offload.devices.streams import Point
     from offload.launch import DevicePlace
     from offload.runtime import Runtime
     from offload.tasks.region import Frame
@@ -64,7 +71,7 @@ class Queue:
         Whether the program has its stream, and may have put work of its own there.
     """
 
-    __slots__ = ("_failed", "_given", "_lock", "_tasks", "is_exposed", "lane", "number", "place", "tail")
+    __slots__ = ("_failed", "_given", "_lock", "_recorded", "_tasks", "is_exposed", "lane", "number", "place", "tail")
 
     def __init__(self, place: DevicePlace | None, number: int) -> None:
         self.place = place
@@ -74,9 +81,10 @@ class Queue:
         self.lane: Lane | None = None
         self._given: Any = None  # a stream of the program's, which has to live as long
         self._lock = threading.Lock()
+        self._recorded: WeakKeyDictionary[Any, Mark] = WeakKeyDictionary()  # the tails of regions that only record
         self._tasks: deque[Task] = deque()
         self._failed: list[Task] = []
-        self._use(None)
+        self.use(None)
 
     def __repr__(self) -> str:
         return f"queue {self.number}"
@@ -87,13 +95,16 @@ class Queue:
         self.is_exposed = True
         return self._given if self._given is not None else self.lane.stream  # type: ignore[union-attr]  # on a device
 
-    def _use(self, stream: Any) -> None:
+    def use(self, stream: Any) -> None:
+        """Put what comes on a stream of the program's, which counts as exposed, or for None on one of the runtime's."""
         place = self.place
         if place is None:
             return
         native = place.stream_of_queue(self.number) if stream is None else place.lane_of(stream).stream
         self._given = stream
-        self.lane = Lane(place.device, native, self.number, of_queue=True)
+        self.is_exposed = self.is_exposed or stream is not None
+        pool = place.user_pool if stream is None else None
+        self.lane = Lane(place.device, native, self.number, pool, of_queue=True)
 
     def close(self) -> None:
         """Let the stream go."""
@@ -107,12 +118,21 @@ class Queue:
         return lane if lane is not None and lane.take() else None
 
     # -- operations ----------------------------------------------------------------------------------
-    def take_place(self, frame: Frame) -> tuple[Mark | None, Mark]:
-        """Return the mark of the last operation, and that of one that comes after it."""
-        mark = Mark(self, frame)
+    def tail_for(self, frame: Frame) -> Mark | None:
+        """Return the mark of the last operation, as a region has it: one that only records has its own."""
+        recorder = frame.recorder
+        return self.tail if recorder is None or recorder.executes else self._recorded.get(recorder)
+
+    def append(self, mark: Mark, frame: Frame) -> Mark | None:
+        """Put a mark behind that of the last operation, and return that."""
+        recorder = frame.recorder
         with self._lock:
-            before, self.tail = self.tail, mark
-        return before, mark
+            before = mark.before = self.tail_for(frame)
+            if recorder is None or recorder.executes:
+                self.tail = mark
+            else:
+                self._recorded[recorder] = mark
+        return before
 
     def note(self, task: Task, mark: Mark) -> None:
         """Enter the task that has been made for a place."""
@@ -123,6 +143,8 @@ class Queue:
 
     def count(self, task: Task) -> None:
         """Count a task among what has to be complete before the queue is."""
+        if getattr(_books, "are_closed", False):
+            return
         with self._lock:
             self._prune()
             self._tasks.append(task)
@@ -131,7 +153,7 @@ class Queue:
         """Return the operations that are not complete, in order; some may be, as of two replays at a time."""
         with self._lock:
             self._prune()
-            return [task for task in self._tasks if task.state_ is not TaskState.RECORDED]
+            return list(self._tasks)
 
     def take_failed(self) -> list[Task]:
         """Return the operations that have failed since the last call."""
@@ -144,40 +166,31 @@ class Queue:
         """Raise what has failed in the queue and nobody has seen, as a group."""
         raise_failures(self.take_failed(), where)
 
-    def give(self, stream: Any, what: str) -> None:
-        """Put what comes on a stream of the program's, or for None on one of the runtime's; ``what`` is for errors.
-
-        Raises
-        ------
-        ClauseError
-            It is no stream of the device.
-        """
-        place: Any = self.place
-        if stream is not None and not place.device.owns_stream(stream):
-            raise ClauseError(
-                f"{what}: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
-                f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
-            )
-        self._use(stream)
-        self.is_exposed = self.is_exposed or stream is not None
-
     def _prune(self) -> None:
         tasks = self._tasks
-        while tasks and (tasks[0].finished or tasks[0].state_ is TaskState.RECORDED):
+        while tasks and tasks[0].finished:
             task = tasks.popleft()
             if task.failure is not None and not task.seen:
-                self._failed.append(task)
+                self._failed = [*(other for other in self._failed if not other.seen), task]
 
 
 class Mark:
-    """The place of one operation in its queue: what a dependence names."""
+    """The place of one operation in its queue: what a dependence names.
 
-    __slots__ = ("_is_void", "_lock", "_queue", "_task", "_waiting", "frame")
+    Attributes
+    ----------
+    tracker : Tracker
+        Where that dependence is known: of the region that has generated the operation.
+    before : Mark or None
+        That of the operation before it, which it stands for if its own never comes to be; None once there is a task.
+    """
+
+    __slots__ = ("_is_void", "_queue", "_task", "_waiting", "before", "tracker")
 
     def __init__(self, queue: Queue, frame: Frame) -> None:
-        self.frame = frame
+        self.tracker = frame.tracker
+        self.before: Mark | None = None
         self._queue = queue
-        self._lock = threading.Lock()
         self._task: ref[Task] | None = None  # weak: dependences remember marks for long
         self._is_void = False
         self._waiting: list[Callable[[object], Any]] = []
@@ -185,39 +198,50 @@ class Mark:
     def __repr__(self) -> str:
         return repr(self._queue)
 
-    @property
-    def is_past(self) -> bool:
-        """Whether nothing has to follow it any more."""
+    def standing(self) -> Mark | None:
+        """Return the nearest mark from here back whose operation there is, or will be, and that is not over."""
+        mark: Mark | None = self
+        while mark is not None and mark._is_void:  # noqa: SLF001  # its own kind
+            mark = mark.before
+        return None if mark is None or mark._is_past() else mark  # noqa: SLF001  # the same
+
+    def _is_past(self) -> bool:
         if self._task is None:
-            return self._is_void
+            return False
         task = self._task()
-        return task is None or task.past or task.state_ is TaskState.RECORDED
+        return task is None or task.past
 
     def set(self, task: Task) -> None:
         """Name the task; a replay makes another one, which is not asked for."""
-        with self._lock:
+        with self._queue._lock:  # noqa: SLF001  # its queue's
             if self._task is None:
                 self._task = ref(task)
+                self.before = None
             waiting, self._waiting = self._waiting, []
         for callback in waiting:
             task.add_done_callback(callback)
 
     def void(self) -> None:
-        """There will be no task: the construct has raised."""
-        with self._lock:
+        """There will be no task, as the construct has raised; if there is one already, do nothing."""
+        with self._queue._lock:  # noqa: SLF001  # the same
+            if self._task is not None:
+                return
             self._is_void = True
             waiting, self._waiting = self._waiting, []
         for callback in waiting:
-            callback(None)
+            self.when_complete(callback)
 
     def when_complete(self, callback: Callable[[object], Any]) -> None:
         """Call back when the operation is complete, at once if it is, from whichever thread completes it."""
-        with self._lock:
+        with self._queue._lock:  # noqa: SLF001  # the same
+            before = self.before if self._is_void else None
             if self._task is None and not self._is_void:
                 self._waiting.append(callback)
                 return
             task = self._task() if self._task is not None else None
-        if task is None:
+        if before is not None:
+            before.when_complete(callback)
+        elif task is None:
             callback(None)
         else:
             task.add_done_callback(callback)
@@ -270,28 +294,33 @@ def enqueue(
 ) -> Task:
     """Generate a task as the next operation of a queue, which follows the last ones of other queues, too."""
     runtime = scope.runtime
-    marks = [tail for other in after if other is not queue and (tail := last_mark(scope, frame, other)) is not None]
-    before, own = queue.take_place(frame)
-    if before is not None:
-        marks.append(before)
+    with Shield(scope):
+        marks = [tail for other in after if other is not queue and (tail := last_mark(scope, frame, other)) is not None]
+        own = Mark(queue, frame)
+        before = queue.append(own, frame)
+        if before is not None:
+            marks.append(before)
 
-    def kept(frame: Frame) -> Task:
-        task = make(frame)
-        queue.note(task, own)
+        def kept(of: Frame) -> Task:
+            task = make(of)
+            if of.recorder is None or of.recorder.executes:
+                queue.note(task, own)
+            return task
+
+        try:
+            followed = _followed(scope, frame, marks)
+            dependences = (*depend, *followed, Dependence(DependType.OUT, (own,)))
+            task: Task = runtime.encounter(scope, frame, kept, dependences, deferred=True)
+        except BaseException:
+            own.void()
+            raise
         return task
 
-    try:
-        followed = _followed(scope, frame, marks)
-        dependences = (*depend, *followed, Dependence(DependType.OUT, (own,)))
-        task: Task = runtime.encounter(scope, frame, kept, dependences, deferred=True)
-    except BaseException:
-        own.void()
-        raise
-    return task
 
-
-def enqueue_marker(scope: Scope, frame: Frame, queue: Queue, after: Iterable[Queue] = ()) -> Task:
-    """Generate an operation that does nothing but follow: what the queue holds, and other queues."""
+def enqueue_marker(
+    scope: Scope, frame: Frame, queue: Queue, after: Iterable[Queue] = (), before: Point | None = None
+) -> Task:
+    """Generate an operation that does nothing but follow: the queue, other queues, a place on a stream."""
     site = call_site("acc wait", scope.runtime)
     make: Any
     if queue.place is None:
@@ -299,15 +328,43 @@ def enqueue_marker(scope: Scope, frame: Frame, queue: Queue, after: Iterable[Que
         def make(frame: Frame) -> Task:
             return Task(site, _nothing, (), None, frame)
     else:
-        make = device_maker(site, None, queue.place, EmptyWork())
+        make = device_maker(site, None, queue.place, EmptyWork(before))
     return enqueue(scope, frame, queue, make, (), after)
 
 
 def last_mark(scope: Scope, frame: Frame, queue: Queue) -> Mark | None:
     """Return the mark of all that is in a queue, with what the program has put on its stream."""
-    if queue.is_exposed and frame.recorder is None and not queue.lane.stream.done:  # type: ignore[union-attr]  # has one
+    if _is_busy(queue) and frame.recorder is None:
         enqueue_marker(scope, frame, queue)
-    return queue.tail
+    return queue.tail_for(frame)
+
+
+def _is_busy(queue: Queue) -> bool:
+    """Tell whether the program has the queue's stream and that has not got to its end."""
+    return queue.is_exposed and queue.lane is not None and not queue.lane.stream.done
+
+
+def give_stream(scope: Scope, frame: Frame, queue: Queue, stream: Any, what: str) -> None:
+    """Put what comes in a queue on a stream of the program's, or for None on one of the runtime's.
+
+    What the program has put on the stream before stays part of the queue. ``what`` is for errors.
+
+    Raises
+    ------
+    ClauseError
+        It is no stream of the device.
+    """
+    place: Any = queue.place
+    if stream is not None and not place.device.owns_stream(stream):
+        raise ClauseError(
+            f"{what}: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
+            f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
+        )
+    lane: Any = queue.lane
+    end = lane.mark() if _is_busy(queue) and frame.recorder is None else None
+    queue.use(stream)
+    if end is not None:
+        enqueue_marker(scope, frame, queue, (), end)
 
 
 def wait_for(scope: Scope, frame: Frame, queues: Sequence[Queue], where: str) -> None:
@@ -316,7 +373,7 @@ def wait_for(scope: Scope, frame: Frame, queues: Sequence[Queue], where: str) ->
     marks = [mark for queue in queues if (mark := last_mark(scope, frame, queue)) is not None]
     recorder = frame.recorder
     if recorder is not None:
-        here = [mark for mark in marks if mark.frame.tracker is frame.tracker]
+        here = [mark for mark in marks if mark.tracker is frame.tracker]
         if here:
             recorder.add_wait(call_site("acc wait", runtime), (Dependence(DependType.IN, tuple(here)),))
         if not recorder.executes:
@@ -325,10 +382,7 @@ def wait_for(scope: Scope, frame: Frame, queues: Sequence[Queue], where: str) ->
         runtime.notify.wait(where, queues)
     held = [queue.unfinished() for queue in queues]
     while tasks := [task for operations in held if (task := _last(operations)) is not None]:
-        for task in tasks:
-            task.watch()
-            task.add_done_callback(lambda _: scope.parker.unpark())
-        runtime.engine.wait(scope, lambda: all(task.finished for task in tasks), (), where, awaited=tasks)
+        _park(scope, tasks, all, where)
     raise_failures([task for queue in queues for task in queue.take_failed()], where)
 
 
@@ -342,18 +396,12 @@ def wait_for_any(scope: Scope, frame: Frame, queues: Sequence[Queue | None], whe
     for queue in queues:
         if queue is not None:
             last_mark(scope, frame, queue)
+    notify = scope.runtime.notify
+    if notify is not None:
+        notify.wait(where, [queue for queue in queues if queue is not None])
     held = [queue.unfinished() if queue is not None else [] for queue in queues]
     while None not in (tasks := [_last(operations) for operations in held]):
-        for task in tasks:
-            task.watch()  # type: ignore[union-attr]  # none is None
-            task.add_done_callback(lambda _: scope.parker.unpark())  # type: ignore[union-attr]  # the same
-        scope.runtime.engine.wait(
-            scope,
-            lambda: any(task.finished for task in tasks),  # type: ignore[union-attr]  # the same
-            (),
-            where,
-            awaited=tasks,
-        )
+        _park(scope, tasks, any, where)  # type: ignore[arg-type]  # none is None
     at = tasks.index(None)
     done = queues[at]
     if done is not None:
@@ -377,11 +425,11 @@ def are_complete(scope: Scope, frame: Frame, queues: Sequence[Queue]) -> bool:
             task.watch()
         if engine.look is not None:
             engine.look()
-        if not engine.threads:  # nobody else runs what is ready
+        if not engine.threads or scope.task is not None:  # else nobody may be left to run what is ready
             engine.help_once(scope, frame)
         if any(_last(operations) is not None for operations in held):
             return False
-    if any(queue.is_exposed and not queue.lane.stream.done for queue in queues):  # type: ignore[union-attr]  # has one
+    if any(map(_is_busy, queues)):
         return False
     raise_failures([task for queue in queues for task in queue.take_failed()], "async_test")
     return True
@@ -394,36 +442,86 @@ def _last(operations: list[Task]) -> Task | None:
     return operations[-1] if operations else None
 
 
+def _park(scope: Scope, tasks: Sequence[Task], enough: Callable[[Iterable[bool]], bool], where: str) -> None:
+    """Block until all or any of some tasks are complete."""
+
+    def tell(_: Task) -> None:
+        scope.parker.unpark()
+
+    for task in tasks:
+        task.watch()
+        task.add_done_callback(tell)
+    try:
+        scope.runtime.engine.wait(scope, lambda: enough(task.finished for task in tasks), (), where, awaited=tasks)
+    finally:
+        for task in tasks:
+            with suppress(ValueError):  # it is complete, or is so at this very moment
+                (task.callbacks or []).remove(tell)
+
+
 def _followed(scope: Scope, frame: Frame, marks: Sequence[Mark]) -> list[Dependence]:
     """Return the dependences on operations that are still of account; those of other regions by way of bridges."""
+    recorder = frame.recorder
     siblings, found = [], []
     for mark in marks:
-        if mark.frame.tracker is frame.tracker:
-            if frame.recorder is not None or not mark.is_past:
-                siblings.append(mark)
-        elif not mark.is_past:
-            found.append(_bridge(scope, frame, mark))
+        if mark.tracker is frame.tracker and recorder is not None:
+            siblings.append(mark)  # also what is over: the graph runs again
+            continue
+        standing = mark.standing()
+        if standing is None:
+            continue
+        if standing.tracker is frame.tracker:
+            siblings.append(standing)
+        elif recorder is None:
+            found.append(_bridge(scope, frame, standing))
+        elif recorder.executes:
+            _wait_at(scope, standing)  # a bridge would be part of the graph, and wait for ever when that runs again
     if siblings:
         found.append(Dependence(DependType.IN, tuple(siblings)))
     return found
 
 
 def _bridge(scope: Scope, frame: Frame, mark: Mark) -> Dependence:
-    """Generate the sibling that is complete when an operation elsewhere is; return the dependence on it."""
-    runtime = scope.runtime
-    site = call_site("acc wait", runtime)
+    """Generate the sibling that is complete when an operation elsewhere is; return the dependence on it.
+
+    It needs no thread: its body is nothing, and is run here.
+    """
+    engine = scope.runtime.engine
     event = Event()
-
-    def make(frame: Frame) -> Task:
-        task = Task(site, _nothing, (), None, frame)
-        event.attach(task)
-        task.event, task.early, task.special = event, [], True
-        return task
-
-    here = Mark(mark._queue, frame)  # noqa: SLF001  # its own kind
-    runtime.encounter(scope, frame, make, (Dependence(DependType.OUT, (here,)),), deferred=True)
     mark.when_complete(lambda _: event.fulfill())
+    task = Task(call_site("acc wait", scope.runtime), _nothing, (), None, frame)
+    task.label = f"{mark!r} elsewhere"
+    event.attach(task)
+    task.event, task.early, task.special = event, [], True
+    here = Mark(mark._queue, frame)  # noqa: SLF001  # its own kind
+    if engine.submit(task, (Dependence(DependType.OUT, (here,)),)):
+        engine.execute(task, scope)
     return Dependence(DependType.IN, (here,))
+
+
+def _wait_at(scope: Scope, mark: Mark) -> None:
+    """Block until the operation of a mark is complete."""
+    complete: list[object] = []
+
+    def tell(task: object) -> None:
+        complete.append(task)
+        scope.parker.unpark()
+
+    mark.when_complete(tell)
+    scope.runtime.engine.wait(scope, lambda: bool(complete), (), f"an earlier operation of {mark!r}")
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Make tasks, of a graph that is being captured, that never run and are no operations of their queues."""
+    _books.are_closed = True
+    try:
+        yield
+    finally:
+        _books.are_closed = False
+
+
+_books = threading.local()
 
 
 def _nothing() -> None:

@@ -9,6 +9,7 @@ once; `again` makes a fresh one, for a recorded graph that runs again.
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from offload.data.plans import EnterPlan
-    from offload.devices.streams import Lane
+    from offload.devices.streams import Lane, Point
     from offload.launch import DevicePlace
     from offload.mappers import Expansion
 
@@ -74,8 +75,8 @@ def check_writeable(items: Iterable[MapItem]) -> None:
     for item in items:
         if item.map_type.copies_out and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
             what = f"{item.clause}({item.label})" if item.clause else f"map({item.map_type.word}: {item.label})"
-            instead = "copyin" if item.clause else "`to`"
-            raise MapError(f"{what}: the array is read-only, so nothing can be copied back to it; map it {instead}")
+            instead = "make it writeable, or use copyin" if item.clause else "map it `to`"
+            raise MapError(f"{what}: the array is read-only, so nothing can be copied back to it; {instead}")
 
 
 def map_items(
@@ -129,12 +130,17 @@ def expansion_of(
     """Return what the mapper of a list item that is no array makes of it."""
     mapper = clause.mapper if clause is not None else None
     if mapper is None and mapper_of(value) is None:
+        is_worded = clause is not None and clause.word
+        what = f"{clause.word}({text})" if is_worded else f"map({map_type.word}: {text})"  # type: ignore[union-attr]  # it is one
         if is_device_array(value):
+            raise MapError(f"{what} is a device array already; pass it as an argument, without a map")
+        if isinstance(value, Number):
             raise MapError(
-                f"map({map_type.word}: {text}) is a device array already; pass it as an argument, without a map"
+                f"{what} is a number, {type(value).__name__} {value!r:.40}, which is passed by value: leave it out, or "
+                "pass an array without dimensions, whose value can come back"
             )
         raise MapError(
-            f"map({map_type.word}: {text}) is a {type(value).__name__}, not an array; map arrays, views, "
+            f"{what} is of type {type(value).__name__}, not an array; map arrays, views, "
             "section(…) or an object whose class has a mapper (declare_mapper)"
         )
     from offload.mappers import Modifiers, expand_object  # a program without mappers does without
@@ -207,42 +213,39 @@ def present_items(plan: EnterPlan) -> list[MapItem]:
 
 
 class EmptyWork(_Bodyless):
-    """Do nothing but be followed."""
+    """Do nothing but follow, and be followed; ``before`` is a place on a stream."""
 
-    __slots__ = ()
+    __slots__ = ("_before",)
+
+    def __init__(self, before: Point | None = None) -> None:
+        super().__init__()
+        self._before = before
 
     def again(self) -> EmptyWork:
-        return EmptyWork()
+        return EmptyWork(self._before)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        """Do nothing: what it follows is waited for already."""
+        if self._before is not None:
+            lane.wait_for([self._before])
 
 
 class EnterDataWork(_Bodyless):
-    """Map items, as ``target enter data`` and the entry of ``target data`` do; count in ``counter``.
+    """Map items, as ``target enter data`` and the entry of ``target data`` do; count in ``counter``."""
 
-    ``entered``, if given, receives the items that are mapped then: without those of ``if_present`` that are absent.
-    """
+    __slots__ = ("_counter", "_plan", "items")
 
-    __slots__ = ("_counter", "_entered", "_plan", "items")
-
-    def __init__(
-        self, items: list[MapItem], counter: Counter = Counter.DYNAMIC, entered: list[MapItem] | None = None
-    ) -> None:
+    def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
         super().__init__()
         self.items = items
         self._counter = counter
-        self._entered = entered
         self._plan: EnterPlan | None = None
 
     def again(self) -> EnterDataWork:
-        return EnterDataWork(self.items, self._counter, self._entered)
+        return EnterDataWork(self.items, self._counter)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        plan = self._plan = place.enter(self.items, lane, staged, self._counter)
+        self._plan = place.enter(self.items, lane, staged, self._counter)
         self.held = [item.host for item in self.items]
-        if self._entered is not None:
-            self._entered[:] = present_items(plan)
 
     def settle(self, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)

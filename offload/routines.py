@@ -215,7 +215,10 @@ def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
     *Blocks* never. The queue's own operations stay in order; what else its stream held before is not waited for. An
     extension of OpenMP, after OpenACC's ``acc_set_cuda_stream``.
     """
-    _queue("set_stream", queue, device).give(stream, "set_stream")
+    from offload.queues import give_stream  # which builds on this package's tasks
+
+    scope = here()
+    give_stream(scope, scope.frame("set_stream"), _queue("set_stream", queue, device), stream, "set_stream")
 
 
 def _queue(what: str, queue: Any, device: Any) -> Queue:

@@ -325,7 +325,7 @@ class Runtime:
             recorder = frame.recorder
             task = make(frame)
             if recorder is not None:
-                recorder.add(task, make, dependences, deferred=deferred)
+                recorder.add(task, make, (*dependences, *task.orderings), deferred=deferred)
                 if not recorder.executes:
                     task.state_ = TaskState.RECORDED
                     return task
@@ -501,10 +501,12 @@ class Runtime:
                 return self.find_place(frame.inherited.default_device)
             except ClauseError as error:
                 number = self.settings.acc_device_num
-                error.add_note(
-                    "it is the default device: see OMP_DEFAULT_DEVICE"
-                    + (f" and ACC_DEVICE_NUM={number}" if number is not None else "")
-                )
+                if number is not None and frame.inherited.default_device in (invalid_device, number):
+                    raise ClauseError(
+                        f"ACC_DEVICE_NUM={number}: device {number} does not exist; this runtime has devices 0 to "
+                        f"{len(self.places) - 1}, and OpenACC does not count the host"
+                    ) from None
+                error.add_note("it is the default device: see OMP_DEFAULT_DEVICE")
                 raise
         if not self.places:
             self._require_devices()

@@ -28,6 +28,7 @@ _FRONT = frozenset(
         "offload.memory",
         "offload.queues",
         "offload.synchronization",
+        "offload.target",
         "offload.taskgraph",
         "offload.taskloop",
         "offload.update",

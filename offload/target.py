@@ -6,7 +6,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from offload.arguments import ArgumentRules, check_defaultmap, check_sharing, has_rules
-from offload.clauses import check_device, check_map, check_name, check_priority, string_items
+from offload.clauses import check_device, check_map, check_name, check_priority, string_items, worded_items
 from offload.current import here
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
@@ -68,10 +68,10 @@ class TargetFunction(DirectiveFunction):
         self._is_deferred = bool(clauses.get("nowait"))
         self._is_plain = self._is_deferred and len(clauses) == 1 and names is None and self._defaults is None
         if names is not None:
-            for item in string_items(clauses.get("map", ())):
+            for item, word in worded_items(clauses.get("map", ())):
                 if not names.may_have(parse_item(item).name):
                     raise ClauseError(
-                        f"map: list item {item!r} names no parameter and no visible name; {self._name} takes "
+                        f"{word}: list item {item!r} names no parameter and no visible name; {self._name} takes "
                         f"{', '.join(names.parameters) or 'no parameters'}"
                     )
 

@@ -13,8 +13,8 @@ from offload.clauses import as_tuple, check_device
 from offload.current import here
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError, NotPresentError
-from offload.items import array_section, is_device_array, label
-from offload.persistent import target_associate_ptr, target_disassociate_ptr
+from offload.items import Label, array_section, is_device_array, label
+from offload.persistent import associate, target_disassociate_ptr
 from offload.regions import map_items
 from offload.tasks.task import TaskState
 
@@ -70,6 +70,8 @@ def host_data(
     given = as_tuple(use_device)
     if not given:
         raise ClauseError("acc host_data names no list item; give use_device=[…]")
+    if frame.recorder is not None and not frame.recorder.executes:
+        place = None  # nothing is mapped
     yield tuple([_device_array(scope, frame, place, item, names.of(item), if_present=if_present) for item in given])
 
 
@@ -155,7 +157,7 @@ def deviceptr(a: Any, *, device: int | None = None) -> Any:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.27 "acc_deviceptr".
+    OpenACC 3.3, 3.2 "acc_deviceptr".
     """
     scope, frame, place = here_for("acc deviceptr", a, device)
     return a if place is None else corresponding(scope, frame, place, a)
@@ -178,7 +180,7 @@ def hostptr(d: Any, *, device: int | None = None) -> Any:
 
     Notes
     -----
-    *Blocks* never. OpenACC 3.3, 3.2.28 "acc_hostptr".
+    *Blocks* never. OpenACC 3.3, 3.2 "acc_hostptr".
     """
     scope = here()
     scope.frame("acc hostptr")
@@ -237,20 +239,23 @@ def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
     Raises
     ------
     ClauseError
-        No such arrays, too few bytes, or another device.
+        No such arrays, too few bytes, another device, or the host as the device.
     MapError
         ``a``, or a part of it, is present.
 
     Notes
     -----
-    No `exit_data` ends it, and a mapping left at the runtime's end is reported. OpenACC 3.3, 3.2.25 "acc_map_data".
+    *Blocks* until what the calling thread's own stream holds is done, and queued operations that map or unmap ``a``
+    have been put on their streams. No `exit_data` ends it, and a mapping left at the runtime's end is reported.
+    OpenACC 3.3, 3.2 "acc_map_data".
     """
     scope, frame, place = here_for("acc map_data", a, device)
     if place is not None:
         settle(scope, frame, place, a)
         if place.is_present(a):
-            raise MapError(f"map_data({label(a)}) is present on device {place.device.number}; end that mapping first")
-    target_associate_ptr(a, d, device)
+            what = f"map_data({_named(a)})"
+            raise MapError(f"{what} is present on device {place.device.number}; end that mapping first")
+    associate("acc map_data", a, d, device, 0)
 
 
 def unmap_data(a: Any, *, device: int | None = None) -> None:
@@ -272,15 +277,22 @@ def unmap_data(a: Any, *, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* until what has been put on streams with the data is done. OpenACC 3.3, 3.2.26 "acc_unmap_data".
+    *Blocks* until what has been put on streams with the data is done. OpenACC 3.3, 3.2 "acc_unmap_data".
     """
     scope, frame, place = here_for("acc unmap_data", a, device)
     if place is not None:
-        settle(scope, frame, place, a)
+        settle(scope, frame, place, a, uses=True)
     try:
         target_disassociate_ptr(a, device)
     except MapError as error:
-        raise MapError(f"unmap_data({label(a)}): {error}") from None
+        raise MapError(
+            f"unmap_data({_named(a)}): not mapped by map_data as it is, or still held by a region; {error}"
+        ) from None
+
+
+def _named(array: Any) -> str:
+    """Return what the program calls an array, and what it is."""
+    return str(Label(array, names_of(sys._getframe(1)).of(array)))  # noqa: SLF001  # as `call_site` does
 
 
 def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Frame, DevicePlace | None]:

@@ -115,7 +115,10 @@ def data_clauses(construct: str, given: Mapping[str, Any], spellings: Mapping[st
             elif word in ("create", "copyout") and spellings is not EXIT_SPELLINGS:
                 zeroed += item.items
             else:
-                raise ClauseError(f"{construct} {word}: {item!r} means nothing there; zero belongs to create, copyout")
+                raise ClauseError(
+                    f"{construct} {word}: {item!r} means nothing there; zero is for new storage: create=, and copyout= "
+                    "of regions"
+                )
         for items, zeroes in ((plain, False), (zeroed, True)):
             if items:
                 clauses.append(data_clause(word, items, names, zeroes=zeroes))

@@ -89,7 +89,12 @@ class _Rules(ArgumentRules):
 
     __slots__ = ()
 
-    words = {"map": "a data clause", "defaultmap": "default", "has_device_addr": "deviceptr"}  # noqa: RUF012  # a table
+    words = {  # noqa: RUF012  # a table
+        "map": "a data clause",
+        "defaultmap": "default",
+        "has_device_addr": "deviceptr",
+        "present": "default(present)",
+    }
 
 
 class ComputeFunction(TargetFunction):
@@ -204,8 +209,8 @@ class ComputeFunction(TargetFunction):
         at = runtime.place(frame, self._clauses.get("device"))
         queue = queue_of(runtime.queues, at, self._async)
         after = queues_of(runtime.queues, at, self._wait)
-        depend = (*depend, *presence(work.items, at, changes=False)) if work is not None else depend
-        task = generate(scope, frame, make, depend, queue, after)
+        orderings = presence(work.items, at, changes=False) if work is not None else ()
+        task = generate(scope, frame, make, depend, queue, after, orderings)
         return task if queue is not None else task.value
 
 
@@ -280,7 +285,8 @@ def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> A
         identity, and which are combined with what that holds when the body ends. They are ``copy`` unless another
         data clause names them, and device arrays have to be in ``deviceptr``.
     default : {"none", "present"}, optional
-        What arrays in no clause are: an error unless a region around the call names them, or ``present``.
+        What arguments in no clause are. ``"none"``: an error, of numbers too (`firstprivate` names those), but for
+        arrays that a region around the call names. ``"present"``: arrays are ``present``.
     if_, self_ : bool
         False, or True for ``self_``: the body runs on the host, on the host's arrays.
     async_ : int or True, optional

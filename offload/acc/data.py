@@ -27,7 +27,7 @@ from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError
 from offload.items import label
-from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, map_items
+from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, map_items, present_items
 from offload.storage import overlaps
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def data(
     Raises
     ------
     ClauseError
-        Wrong clauses, at the call.
+        Wrong clauses, at the entry.
     NotPresentError
         ``present`` data is absent; with ``async_`` from the next wait.
     MapError, DeviceMemoryError
@@ -96,12 +96,12 @@ def data(
     if not items and not as_tuple(deviceptr):
         raise ClauseError("acc data has no data clause; give copy=, copyin=, copyout=, create=, present= or others")
     operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, depend=depend)
-    entered: list[MapItem] = []
+    run = _Run()
     try:
-        entry = operation.run(EnterDataWork(items, Counter.STRUCTURED, entered), items, changes=True)
+        entry = operation.run(_EnterRegion(items, run), items, changes=True)
     except KeyboardInterrupt:
         if operation.task is not None:  # it has mapped the items, or will
-            _leave(operation, operation.task, items, entered)
+            _leave(operation, operation.task, items, run)
         raise
     token = in_regions.set((*in_regions.get(), *(item.section for item in items)))
     failure: BaseException | None = None
@@ -112,7 +112,7 @@ def data(
     with suppress(ValueError):  # left in another context than it was entered in
         in_regions.reset(token)
     try:
-        _leave(operation, entry, items, entered)
+        _leave(operation, entry, items, run)
     except BaseException as error:
         if failure is None:
             raise
@@ -121,20 +121,58 @@ def data(
         raise failure
 
 
-def _leave(operation: Operation, entry: Task, items: list[MapItem], entered: list[MapItem]) -> None:
+def _leave(operation: Operation, entry: Task, items: list[MapItem], run: _Run) -> None:
     """Undo the entry of a region; one that failed has mapped nothing."""
     if entry.failure is None:
-        operation.end_run(_EndRegion(entered, Counter.STRUCTURED), items)
+        operation.end_run(_EndRegion(run), items)
 
 
-class _EndRegion(EndDataWork):
-    """The end of a region: of those items that its entry has mapped, none where that has failed."""
+class _Run:
+    """What the entry of a region tells its end, in the run that has been generated last: a graph has many.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    entered : list of MapItem
+        What the entry has mapped, known once it has begun; nothing where it fails, or never runs.
+    """
+
+    __slots__ = ("entered",)
+
+    def __init__(self) -> None:
+        self.entered: list[MapItem] = []
+
+
+class _EnterRegion(EnterDataWork):
+    """The entry of a region."""
+
+    __slots__ = ("_entered", "_run")
+
+    def __init__(self, items: list[MapItem], run: _Run) -> None:
+        super().__init__(items, Counter.STRUCTURED)
+        self._run = run
+        self._entered = run.entered
+
+    def again(self) -> _EnterRegion:
+        self._run.entered = []  # of another run, whose end is generated next
+        return _EnterRegion(self.items, self._run)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         super().begin(place, lane, staged)
-        self.items.clear()  # a replay's entry may fail
+        if self._plan is not None:
+            self._entered[:] = present_items(self._plan)
+
+
+class _EndRegion(EndDataWork):
+    """The end of a region: of those items that its entry has mapped."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: _Run) -> None:
+        super().__init__(run.entered, Counter.STRUCTURED)
+        self._run = run
+
+    def again(self) -> _EndRegion:
+        return _EndRegion(self._run)
 
 
 def enter_data(
@@ -264,6 +302,8 @@ def update(
     -----
     *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.14.4 "Update Directive".
     """
+    if isinstance(device, (int, np.integer)):
+        raise ClauseError(f"acc update device: {device!r} is not an array; the number of a device is device_num=")
     outgoing = _moved("update self", (*as_tuple(self_), *as_tuple(host)), if_present=if_present)
     incoming = _moved("update device", as_tuple(device), if_present=if_present)
     if not outgoing and not incoming and not (as_tuple(self_) or as_tuple(host) or as_tuple(device)):

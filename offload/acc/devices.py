@@ -81,7 +81,7 @@ def get_num_devices(device_type: DeviceType | str) -> int:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.1 "acc_get_num_devices".
+    OpenACC 3.3, 3.2 "acc_get_num_devices".
     """
     return len(_places(current_runtime(), _type_of(device_type, "get_num_devices")))
 
@@ -105,7 +105,7 @@ def set_device_type(device_type: DeviceType | str) -> None:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.2 "acc_set_device_type".
+    OpenACC 3.3, 3.2 "acc_set_device_type".
     """
     what = "set_device_type"
     _select(_type_of(device_type, what), what)
@@ -116,7 +116,7 @@ def get_device_type() -> DeviceType:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.3 "acc_get_device_type".
+    OpenACC 3.3, 3.2 "acc_get_device_type".
     """
     return _type_at(current_runtime(), get_default_device())
 
@@ -142,7 +142,7 @@ def set_device_num(n: int, device_type: DeviceType | str) -> None:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.4 "acc_set_device_num".
+    OpenACC 3.3, 3.2 "acc_set_device_num".
     """
     what = "set_device_num"
     runtime = current_runtime()
@@ -172,7 +172,7 @@ def get_device_num(device_type: DeviceType | str) -> int:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.5 "acc_get_device_num".
+    OpenACC 3.3, 3.2 "acc_get_device_num".
     """
     what = "get_device_num"
     runtime = current_runtime()
@@ -211,7 +211,7 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
 
     Notes
     -----
-    OpenACC 3.3, 3.2.6 "acc_get_property", which has ``acc_get_property_string`` for texts.
+    OpenACC 3.3, 3.2 "acc_get_property", which has ``acc_get_property_string`` for texts.
     """
     runtime = current_runtime()
     asked = _word(DeviceProperty, what, "get_property: {} is not a property")
@@ -242,7 +242,7 @@ def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     Notes
     -----
     A runtime opens its devices when it is made; what is left to do is the storage of `declare_target`, with the host's
-    values of now. *Blocks* until those are copied. OpenACC 3.3, 3.2.7 "acc_init".
+    values of now. *Blocks* until those are copied. OpenACC 3.3, 3.2 "acc_init".
     """
     runtime = current_runtime()
     wanted = _type_of(device_type, "init")
@@ -267,7 +267,7 @@ def shutdown(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     Notes
     -----
     A runtime closes its devices when it ends, so that they can be used again at once, as the standard wants. *Blocks*
-    as `wait`. OpenACC 3.3, 3.2.8 "acc_shutdown".
+    as `wait`. OpenACC 3.3, 3.2 "acc_shutdown".
     """
     scope = here()
     frame = scope.frame("acc shutdown")
@@ -293,7 +293,7 @@ def on_device(device_type: DeviceType | str) -> bool:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.15 "acc_on_device"; the standard says nothing of `device_default`, which is the type that it stands
+    OpenACC 3.3, 3.2 "acc_on_device"; the standard says nothing of `device_default`, which is the type that it stands
     for.
     """
     scope = here()

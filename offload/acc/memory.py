@@ -12,7 +12,7 @@ from offload.copying import byte_ranges, copy_maker, number_of_bytes
 from offload.current import here
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.items import label
-from offload.memory import target_alloc, target_free
+from offload.memory import release, target_alloc
 from offload.sites import call_site
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def malloc(nbytes: int, *, device: int | None = None) -> Any:
 
     Notes
     -----
-    What is not freed at the runtime's end is reported. OpenACC 3.3, 3.2.17 "acc_malloc".
+    What is not freed at the runtime's end is reported. OpenACC 3.3, 3.2 "acc_malloc".
     """
     return target_alloc(number_of_bytes(nbytes, "acc malloc: nbytes"), "u1", device)
 
 
 def free(d: Any) -> None:
     """Free what `malloc` gave, which must still be that array; None is ignored. Raises and blocks as `target_free`."""
-    target_free(d)
+    release("acc free", "acc.malloc", d)
 
 
 def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
@@ -73,7 +73,7 @@ def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2.30 "acc_memcpy_to_device".
+    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_memcpy_to_device".
     """
     _memcpy("memcpy_to_device", dst, src, nbytes, None)
 
@@ -88,7 +88,7 @@ def memcpy_from_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.31 "acc_memcpy_from_device".
+    OpenACC 3.3, 3.2 "acc_memcpy_from_device".
     """
     _memcpy("memcpy_from_device", dst, src, nbytes, None)
 
@@ -103,7 +103,7 @@ def memcpy_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.32 "acc_memcpy_device".
+    OpenACC 3.3, 3.2 "acc_memcpy_device".
     """
     _memcpy("memcpy_device", dst, src, nbytes, None)
 
@@ -136,7 +136,7 @@ def memcpy_d2d(
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2.33 "acc_memcpy_d2d".
+    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_memcpy_d2d".
     """
     _d2d(dst, src, nbytes, dst_device, src_device, None)
 

@@ -83,8 +83,8 @@ class Operation:
             self.task = task
             return task
 
-        depend = (*self._depend, *presence(items, self.place, changes=changes))
-        task = generate(self.scope, self.frame, kept, depend, self.queue, self._after)
+        orderings = presence(items, self.place, changes=changes)
+        task = generate(self.scope, self.frame, kept, self._depend, self.queue, self._after, orderings)
         self.task = None
         return task
 
@@ -105,13 +105,23 @@ def generate(
     depend: Sequence[Any],
     queue: Queue | None,
     after: list[Queue],
+    orderings: Sequence[Any] = (),
 ) -> Task:
-    """Generate a task in a queue, after others; without a queue wait for those, then for the task."""
+    """Generate a task in a queue, after others; without a queue wait for those, then for the task.
+
+    Along ``orderings``, dependences too, no failure goes.
+    """
+
+    def ordered(frame: Frame) -> Task:
+        task = make(frame)
+        task.orderings = orderings
+        return task
+
     if queue is not None:
-        return enqueue(scope, frame, queue, make, depend, after)
+        return enqueue(scope, frame, queue, ordered, depend, after)
     if after:
         wait_for(scope, frame, after, "the wait clause")
-    task: Task = scope.runtime.encounter(scope, frame, make, depend, deferred=False)
+    task: Task = scope.runtime.encounter(scope, frame, ordered, depend, deferred=False)
     return task
 
 

@@ -1,6 +1,6 @@
 """OpenACC's routines that map, unmap and update data, under their names without ``acc_``.
 
-OpenACC 3.3, 3.2.19 to 3.2.24 (section numbers of OpenACC are unchecked).
+OpenACC 3.3, 3.2.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def copyin(a: Any, *, device: int | None = None) -> Any:
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2.19 "acc_copyin".
+    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_copyin".
     """
     return _enter("copyin", a, device)
 
@@ -56,7 +56,7 @@ def create(a: Any, *, device: int | None = None) -> Any:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.20 "acc_create".
+    OpenACC 3.3, 3.2 "acc_create".
     """
     return _enter("create", a, device)
 
@@ -93,7 +93,7 @@ def copyout(a: Any, *, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2.21 "acc_copyout".
+    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_copyout".
     """
     _move("acc copyout", ExitDataWork, "copyout", a, None, device)
 
@@ -118,7 +118,7 @@ def delete(a: Any, *, device: int | None = None) -> None:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.22 "acc_delete".
+    OpenACC 3.3, 3.2 "acc_delete".
     """
     _move("acc delete", ExitDataWork, "delete", a, None, device)
 
@@ -143,7 +143,7 @@ def update_device(a: Any, *, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2.23 "acc_update_device".
+    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_update_device".
     """
     _move("acc update_device", UpdateWork, "update device", a, None, device)
 
@@ -158,7 +158,7 @@ def update_self(a: Any, *, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* until the copy is done. OpenACC 3.3, 3.2.24 "acc_update_self".
+    *Blocks* until the copy is done. OpenACC 3.3, 3.2 "acc_update_self".
     """
     _move("acc update_self", UpdateWork, "update self", a, None, device)
 

@@ -18,7 +18,7 @@ from offload.acc.clauses import (
 from offload.clauses import as_tuple, check_device
 from offload.current import current_runtime, here
 from offload.errors import ClauseError
-from offload.queues import are_complete, enqueue_marker, wait_for, wait_for_any
+from offload.queues import are_complete, enqueue_marker, give_stream, wait_for, wait_for_any
 
 if TYPE_CHECKING:
     from offload.launch import DevicePlace
@@ -40,7 +40,7 @@ def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None 
     if_ : bool
         False: nothing is waited for.
     device : int, optional
-        A device number; None is the default device.
+        The device whose queues are waited for, ``devnum`` in C; None is the default device, which ``async_`` is on.
 
     Raises
     ------
@@ -55,12 +55,14 @@ def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None 
     Directive" (section numbers of OpenACC are unchecked).
     """
     given = True if not queues else queues[0] if len(queues) == 1 else list(queues)
+    if given is None or given is False:
+        raise ClauseError(f"acc wait: {given!r} is not an async-argument; use a number of at least 0, or none at all")
     number, values = check_async(async_), check_wait(given)
     scope, frame, place = _here("acc wait", device)
     if not if_:
         return
     found = queues_of(scope.runtime.queues, place, values)
-    target = queue_of(scope.runtime.queues, place, number)
+    target = queue_of(scope.runtime.queues, scope.runtime.place(frame, None), number)
     if target is None:
         wait_for(scope, frame, found, "acc.wait")
         return
@@ -74,7 +76,7 @@ def wait_all(*, device: int | None = None) -> None:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.13 "acc_wait_all" (section numbers of OpenACC are unchecked).
+    OpenACC 3.3, 3.2 "acc_wait_all" (section numbers of OpenACC are unchecked).
     """
     wait(device=device)
 
@@ -84,7 +86,7 @@ def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> 
 
     Notes
     -----
-    *Blocks* never. OpenACC 3.3, 3.2.12 "acc_wait_async".
+    *Blocks* never. OpenACC 3.3, 3.2 "acc_wait_async".
     """
     wait([queue], async_=async_, device=device)  # not all, as a `wait(True)` is
 
@@ -94,7 +96,7 @@ def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* never. OpenACC 3.3, 3.2.14 "acc_wait_all_async".
+    *Blocks* never. OpenACC 3.3, 3.2 "acc_wait_all_async".
     """
     wait(async_=async_, device=device)
 
@@ -123,7 +125,7 @@ def wait_any(queues: Any, *, device: int | None = None) -> int:
 
     Notes
     -----
-    *Blocks* as `wait`. OpenACC 3.3, 3.2.16 "acc_wait_any".
+    *Blocks* as `wait`. OpenACC 3.3, 3.2 "acc_wait_any".
     """
     values = check_wait(list(as_tuple(queues)), "wait_any")
     scope, frame, place = _here("acc wait_any", device)
@@ -152,8 +154,9 @@ def async_test(queue: Any = True, *, device: int | None = None) -> bool:
 
     Notes
     -----
-    *Blocks* never; a program that asks until it is True gets there, also in a runtime without workers. OpenACC 3.3,
-    3.2.9 "acc_async_test".
+    *Blocks* never; a program that asks until it is True gets there, also in a runtime without workers. In the body of a
+    task it runs only what that has generated: what else the queue waits for needs another thread. OpenACC 3.3,
+    3.2 "acc_async_test".
     """
     value = check_async(queue, "async_test")
     if value is None:
@@ -168,7 +171,7 @@ def async_test_all(*, device: int | None = None) -> bool:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.10 "acc_async_test_all".
+    OpenACC 3.3, 3.2 "acc_async_test_all".
     """
     scope, frame, place = _here("acc async_test_all", device)
     return are_complete(scope, frame, scope.runtime.queues.known(place))
@@ -190,7 +193,7 @@ def set_default_async(queue: Any) -> None:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.18 "acc_set_default_async".
+    OpenACC 3.3, 3.2 "acc_set_default_async".
     """
     value = check_async(queue, "set_default_async")
     if value is None:
@@ -204,7 +207,7 @@ def get_default_async() -> int:
 
     Notes
     -----
-    OpenACC 3.3, 3.2.17 "acc_get_default_async".
+    OpenACC 3.3, 3.2 "acc_get_default_async".
     """
     return default_number(current_runtime().queues)
 
@@ -233,7 +236,7 @@ def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
     -----
     OpenACC 3.3, A.2.1 "acc_get_cuda_stream".
     """
-    return _queue_with_stream("get_cuda_stream", queue, device).stream
+    return _queue_with_stream("get_cuda_stream", queue, device)[-1].stream
 
 
 def set_cuda_stream(queue: Any, stream: Any, *, device: int | None = None) -> None:
@@ -260,18 +263,19 @@ def set_cuda_stream(queue: Any, stream: Any, *, device: int | None = None) -> No
     -----
     *Blocks* never. The queue's operations stay in order. OpenACC 3.3, A.2.1 "acc_set_cuda_stream".
     """
-    _queue_with_stream("set_cuda_stream", queue, device).give(stream, "set_cuda_stream")
+    scope, frame, found = _queue_with_stream("set_cuda_stream", queue, device)
+    give_stream(scope, frame, found, stream, "set_cuda_stream")
 
 
-def _queue_with_stream(what: str, value: Any, device: int | None) -> Queue:
+def _queue_with_stream(what: str, value: Any, device: int | None) -> tuple[Scope, Frame, Queue]:
     number = check_async(value, what)
-    scope, _, place = _here(what, device)
+    scope, frame, place = _here(what, device)
     if place is None:
         raise ClauseError(f"{what}: the host has no streams; name a device")
     queue = None if number in (None, async_sync) else queue_of(scope.runtime.queues, place, number)
     if queue is None:
         raise ClauseError(f"{what}: {value!r} means no queue; use a number of at least 0")
-    return queue
+    return scope, frame, queue
 
 
 def _here(what: str, device: int | None) -> tuple[Scope, Frame, DevicePlace | None]:

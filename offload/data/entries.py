@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING
 from offload.storage import Section, covers, locate_nbytes, overlaps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offload.data.present import MapItem
+
+
+_MANY_ACCESSES = 32
+"""Accesses of an entry, one for each lane and section, from which on those that are over are looked for."""
 
 
 class Counter(Enum):
@@ -39,6 +45,39 @@ class Origin(Enum):
     MAPPED = "mapped"
     ASSOCIATED = "associated"
     DECLARED = "declared"
+
+
+class Accesses(dict[tuple[object, Section], object]):
+    """Accesses of parts of a buffer: by who makes them and which section, what has to be waited for.
+
+    Attributes
+    ----------
+    limit : int
+        Accesses from which on it is worth looking which are over; `prune` keeps it at twice what is not.
+    """
+
+    __slots__ = ("limit",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = _MANY_ACCESSES
+
+    def overlapping(self, section: Section) -> list[object]:
+        """Return the accesses of bytes of a section."""
+        low, high = section.address, section.end
+        return [
+            access
+            for (_, other), access in self.items()
+            if other[1] < high
+            and (other[2] or other[1] + other[3] > low)
+            and (other == section or overlaps(other, section))
+        ]
+
+    def prune(self, is_over: Callable[[object], bool]) -> None:
+        """Forget what is over."""
+        for key in [key for key, access in self.items() if is_over(access)]:
+            del self[key]
+        self.limit = max(_MANY_ACCESSES, 2 * len(self))
 
 
 class Entry:
@@ -62,9 +101,9 @@ class Entry:
         Keeps the host memory alive.
     last_write : object
         What wrote the buffer last, as a whole; None if nothing has to be waited for.
-    parts : dict
+    parts : Accesses
         What has written parts of it, by writer and section.
-    users : dict
+    users : Accesses
         Who uses it, by user and section.
     generation : int
         Differs between any two entries of a table, also of the same section; 0 before the commit.
@@ -96,8 +135,8 @@ class Entry:
         self.buffer: object = None
         self.host = host
         self.last_write: object = None
-        self.parts: dict[tuple[object, Section], object] = {}
-        self.users: dict[tuple[object, Section], object] = {}
+        self.parts = Accesses()
+        self.users = Accesses()
         self.generation = 0
         self.label = label
 
@@ -122,11 +161,11 @@ class Entry:
     def before_use(self, section: Section) -> list[object]:
         """Return what has written bytes of a section of it."""
         found = [] if self.last_write is None else [self.last_write]
-        return found + _overlapping(self.parts, section) if self.parts else found
+        return found + self.parts.overlapping(section) if self.parts else found
 
     def users_of(self, section: Section) -> list[object]:
         """Return what uses bytes of a section of it."""
-        return _overlapping(self.users, section)
+        return self.users.overlapping(section)
 
     def increment(self, counter: Counter) -> None:
         """Count a construct that maps the storage."""
@@ -229,10 +268,6 @@ class Index:
 
     def _lists(self, section: Section) -> tuple[list[Entry], list[int]]:
         return (self.packed, self.packed_starts) if section.dims else (self.dense, self.dense_starts)
-
-
-def _overlapping(accesses: dict[tuple[object, Section], object], section: Section) -> list[object]:
-    return [access for (_, other), access in accesses.items() if other == section or overlaps(other, section)]
 
 
 def _has_place(entry: Entry, item: MapItem) -> bool:

@@ -110,7 +110,7 @@ class Lane:
             if event is None:
                 continue
             self.device.wait_event(self.stream, event)
-            if lane.pool is not None or lane.of_queue:  # a user's stream is not kept, and another may get its handle
+            if lane.pool is not None:  # a user's stream is not kept, and its handle may come to stand for another
                 self._waited[lane] = point.sequence
 
     def take(self) -> bool:

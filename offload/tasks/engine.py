@@ -154,12 +154,16 @@ class Engine:
             if group is not None:
                 group.leave(task)
             raise RuntimeClosedError(self.closed)
-        if not dependences:
+        if not (dependences or task.orderings):
             return True
         try:
             task.dependences = dependences
             tracker = frame.tracker
             found = tracker.add(ref(task), dependences)
+            if task.orderings:
+                others = tracker.add(ref(task), task.orderings)
+                task.ordered_after = [other for other in others if other not in found]
+                found += task.ordered_after
             if tracker.exclusive:
                 task.mutexes, tracker.exclusive = tuple(dict.fromkeys(tracker.exclusive)), []
                 task.special = True
@@ -185,8 +189,7 @@ class Engine:
             if other is None or other.finished or other is task:
                 counters.pop()
                 if other is not None and other.failure is not None and not other.past:
-                    task.poison = other.poison or other
-                    task.special = True
+                    _poison(task, other)
                 continue
             if other.special:
                 self._follow_special(task, other)
@@ -222,7 +225,7 @@ class Engine:
             if other.orders(task):
                 if other.launched:
                     if other.failure is not None and not other.past:
-                        task.poison = other.poison or other
+                        _poison(task, other)
                     task.counters.pop()
                     return
                 if other.early is None:
@@ -621,8 +624,7 @@ class Engine:
             except IndexError:
                 break  # the producer took the rest
             if failed:
-                successor.poison = task.poison or task
-                successor.special = True
+                _poison(successor, task)
             if successor.counters.pop():
                 if following is None and not self.max_priority and not (successor.special and successor.owner):
                     following = successor
@@ -675,6 +677,14 @@ class Engine:
             self.wake_one()
         if self.coroutines is not None:
             self.coroutines.stop()
+
+
+def _poison(task: Task, failed: Task) -> None:
+    """Keep a task from running that depends on one that has failed, or did not run."""
+    if task.ordered_after and any(reference() is failed for reference in task.ordered_after):
+        return
+    task.poison = failed.poison or failed
+    task.special = True
 
 
 def _take_mutexes(task: Task) -> bool:

@@ -97,6 +97,10 @@ class Task:
     label: str | None = None
     launched = False
     mutexes: tuple[Mutex, ...] = ()
+    orderings: Sequence[Any] = ()
+    """Dependences that order, and along which no failure goes."""
+    ordered_after: Sequence[Any] = ()
+    """Weak references to what the task follows because of those alone."""
     owner: Parker | None = None
     poison: Task | None = None
     """The task where the failure began that keeps this one from running, or has kept it."""

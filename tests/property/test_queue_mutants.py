@@ -14,7 +14,7 @@ from offload.queues import Queue, Queues
 from tests.property.test_queues import explore
 
 ENQUEUE, ENQUEUE_MARKER = operations.enqueue, waiting.enqueue_marker
-OF, TAKE_PLACE, ARE_COMPLETE = Queues.of, Queue.take_place, waiting.are_complete
+OF, APPEND, ARE_COMPLETE = Queues.of, Queue.append, waiting.are_complete
 WAIT_FOR = waiting.wait_for
 
 
@@ -36,17 +36,17 @@ def complete_by_neighbours(patch):
 
 
 def lost_mark(patch):
-    def take_place(queue, frame):
+    def append(queue, mark, frame):
         tail = queue.tail
-        before, own = TAKE_PLACE(queue, frame)
-        queue.tail = tail or own
-        return before, own
+        before = APPEND(queue, mark, frame)
+        queue.tail = tail or mark
+        return before
 
-    patch(Queue, "take_place", take_place)
+    patch(Queue, "append", append)
 
 
 def forgotten_tail(patch):
-    patch(Queue, "take_place", lambda queue, frame: (None, TAKE_PLACE(queue, frame)[1]))
+    patch(Queue, "append", lambda *given: APPEND(*given) and None)
 
 
 def follows_later_ones(patch):
