@@ -122,7 +122,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what would hang: `cudaMalloc`, which each unpooled array takes, waits for kernels that hold a stream."""
+    """Leave out what would hang: `cudaMalloc`, as each unpooled array takes it, waits for kernels that hold streams."""
     if os.environ.get("OFFLOAD_TESTS_UNPOOLED"):
         left_out = [item for item in items if "latch" in item.fixturenames]
         items[:] = [item for item in items if "latch" not in item.fixturenames]
