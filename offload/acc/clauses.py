@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -169,11 +170,14 @@ class Names:
         frame = self._frame
         if frame is None or isinstance(value, str):
             return ""
-        for names in (frame.f_locals, frame.f_globals):
-            for name, other in names.items():
-                if other is value:
-                    return name
-        return ""
+        local = frame.f_locals
+        found = next((name for name, other in local.items() if other is value), "")
+        if _KEEPS_LOCALS and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            local.clear()  # a copy, which would keep what the function has there for as long as that runs
+        return found or next((name for name, other in frame.f_globals.items() if other is value), "")
+
+
+_KEEPS_LOCALS = sys.version_info < (3, 13)  # PEP 667: from there on they are not copied
 
 
 def names_of(frame: FrameType | None) -> Names:
