@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 from offload.acc.clauses import SPELLINGS, host_arrays
 from offload.acc.data import data
 from offload.clauses import as_tuple, symbolic
 from offload.errors import ClauseError
-from offload.items import VisibleNames, parse_item
+from offload.functions import DirectiveFunction, decorate
+from offload.items import parse_item
 from offload.persistent import declare_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
 _STATIC = ("create", "copyin", "device_resident", "link")
 
 
-def declare(**clauses: Any) -> Any:
+def declare(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     """Declare data for the whole run of the program, or for each call of a function.
 
     Parameters
@@ -34,12 +34,14 @@ def declare(**clauses: Any) -> Any:
     Returns
     -------
     callable or None
-        The decorator, with strings.
+        The decorator, with strings; what it makes has ``.options(…)``, which replaces clauses.
 
     Raises
     ------
     ClauseError
-        Arrays beside strings, or a clause that means nothing for them.
+        No list item, arrays beside strings, or a clause that means nothing for them.
+    UnsupportedError
+        The function is an ``async def`` or a generator.
     MapError
         As `declare_target`.
 
@@ -47,6 +49,8 @@ def declare(**clauses: Any) -> Any:
     -----
     *Blocks* never; the region of a call as `data`. OpenACC 3.3, 2.13 "Declare Directive".
     """
+    if function is not None and not clauses:
+        raise ClauseError("acc declare names no list item; write for example @acc.declare(create=['x'])")
     given = {word: as_tuple(value) for word, value in clauses.items()}
     items = [item for value in given.values() for item in value]
     if not items:
@@ -54,7 +58,7 @@ def declare(**clauses: Any) -> Any:
     if symbolic(items):
         if not all(isinstance(item, str) for item in items):
             raise ClauseError("acc declare: strings name data of a function, arrays that of the program; use two")
-        return functools.partial(_declared, given)
+        return decorate(DeclaredFunction, None, clauses)
     arrays: list[tuple[Any, str]] = []
     for word, value in given.items():
         if word not in _STATIC:
@@ -68,25 +72,30 @@ def declare(**clauses: Any) -> Any:
     return None
 
 
-def _declared(clauses: Mapping[str, tuple[str, ...]], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function each call of which is a data region."""
-    names = VisibleNames(function)
-    for word, items in clauses.items():
-        if word not in SPELLINGS and word != "deviceptr":
-            raise ClauseError(
-                f"acc declare has no clause {word!r} for data of a function; it takes {', '.join(SPELLINGS)}"
-            )
-        for item in items:
-            if not names.may_have(parse_item(item).name):
-                raise ClauseError(f"acc declare {word}: {item!r} names no parameter and no visible name")
+class DeclaredFunction(DirectiveFunction):
+    """A function each call of which is a data region."""
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    _directive = "acc declare"
+    _checks = dict.fromkeys((*SPELLINGS, "deviceptr"), as_tuple)  # a table, never changed
+
+    __slots__ = ()
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        super()._apply(clauses)
+        names = self._names = self._visible_names()
+        for word, items in self._clauses.items():
+            for item in items:
+                if not names.may_have(parse_item(item).name):
+                    raise ClauseError(f"acc declare {word}: {item!r} names no parameter and no visible name")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function in a data region of what the clauses name."""
+        names: Any = self._names
         visible = names.at_call(args, kwargs)
         found: dict[str, Any] = {
-            word: [parse_item(item).resolve(visible) for item in items] for word, items in clauses.items() if items
+            word: [parse_item(item).resolve(visible) for item in items]
+            for word, items in self._clauses.items()
+            if items
         }
         with data(**found):
-            return function(*args, **kwargs)
-
-    return call
+            return self._function(*args, **kwargs)

@@ -15,6 +15,7 @@ from offload.acc.clauses import data_clause, excuse_empty, names_of
 from offload.acc.operations import Operation
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
+from offload.items import mapper_of
 from offload.regions import EnterDataWork, ExitDataWork, UpdateWork, map_items
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ def copyin(a: Any, *, device: int | None = None) -> Any:
     Parameters
     ----------
     a : array
-        A host array, or a view of one.
+        A host array, or a view of one; also an object whose class has a mapper.
     device : int, optional
         A device number; None is the default device.
 
     Returns
     -------
     array or None
-        The device array; on the host ``a`` itself. None for an array without elements.
+        The device array; on the host ``a`` itself. None for an array without elements, and for an object.
 
     Raises
     ------
@@ -170,15 +171,17 @@ def update_self_async(a: Any, async_: Any = True, *, device: int | None = None) 
 
 def _enter(word: str, a: Any, device: int | None) -> Any:
     _move(f"acc {word}", EnterDataWork, word, a, None, device)
-    return deviceptr(a, device=device)
+    return deviceptr(a, device=device) if isinstance(a, np.ndarray) else None
 
 
 def _move(
     name: str, kind: Any, word: str, a: Any, async_: Any, device: int | None, *, finalizes: bool = False
 ) -> Task | None:
     """Generate the operation that a data construct with one list item is."""
-    if not isinstance(a, np.ndarray):
-        raise ClauseError(f"{name}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array")
+    if not isinstance(a, np.ndarray) and mapper_of(a) is None:
+        raise ClauseError(
+            f"{name}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array, or an object with a mapper"
+        )
     clause = data_clause(word, (a,), names_of(sys._getframe(1)))  # noqa: SLF001  # as `call_site` does
     construct = Construct.TARGET_EXIT_DATA if kind is ExitDataWork else Construct.TARGET_DATA
     items: list[MapItem] = map_items(construct, (clause,))
