@@ -42,7 +42,7 @@ from offload.tasks.branches import branches
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offload.data.entries import Entry
+    from offload.data.entries import Accesses, Entry
     from offload.data.shadow import Noted
     from offload.devices.base import Device, Graph, GraphCapture
     from offload.launch import DevicePlace
@@ -395,6 +395,10 @@ class _CapturedEnvironment(DataEnvironment):
     def __init__(self, device: Any, table: ShadowTable) -> None:
         super().__init__(device)
         self.table = table
+
+    def _note(self, accesses: Accesses, lane: Lane, section: Section, point: Point) -> None:
+        """Note a use, and ask for none: a query of an event would end the capture."""
+        accesses[lane, section] = point
 
 
 def _place_of(device: Device) -> Callable[[Entry], Section]:

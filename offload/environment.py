@@ -163,7 +163,7 @@ class DataEnvironment:
                     if point is None:
                         del noted[lane, section]
                     else:
-                        _note(noted, lane, section, point)
+                        self._note(noted, lane, section, point)
                 for copy in leaving:
                     if point is None:
                         self._leaving.remove(copy)
@@ -244,7 +244,7 @@ class DataEnvironment:
             point = lane.mark()
             for item, entry in zip(plan.items, plan.entries, strict=True):
                 if entry is not None:
-                    _note(entry.users, lane, item.section, point)
+                    self._note(entry.users, lane, item.section, point)
             return point
 
     def _copy_out(
@@ -463,6 +463,12 @@ class DataEnvironment:
         for entry in entries:
             lane.wait_for(_points_of(entry))
 
+    def _note(self, accesses: Accesses, lane: Lane, section: Section, point: Point) -> None:
+        """Note that a section is in use up to a place on a lane."""
+        if len(accesses) >= accesses.limit:
+            accesses.prune(_is_over)
+        accesses[lane, section] = point
+
     def _note_use(self, lane: Lane, plan: EnterPlan | ExitPlan, removed: Container[Entry]) -> None:
         """Note the lane as a user of the items of a construct up to here, but for those that go with it."""
         used = [
@@ -473,7 +479,7 @@ class DataEnvironment:
         if used:
             point = lane.mark()
             for entry, item in used:
-                _note(entry.users, lane, item.section, point)
+                self._note(entry.users, lane, item.section, point)
 
 
 def _check_writeable(item: MapItem) -> None:
@@ -505,13 +511,6 @@ def _points_of(entry: Entry) -> list[Any]:
 def _is_copying(entry: Entry) -> bool:
     """Tell whether a copy of an entry, or of a part, is being enqueued, or carried out by threads."""
     return entry.last_write is _COPYING or _COPYING in entry.parts.values() or _COPYING in entry.users.values()
-
-
-def _note(accesses: Accesses, lane: Lane, section: Section, point: Point) -> None:
-    """Note that a section is in use up to a place on a lane."""
-    if len(accesses) >= accesses.limit:
-        accesses.prune(_is_over)
-    accesses[lane, section] = point
 
 
 def _is_over(access: Any) -> bool:

@@ -93,7 +93,7 @@ class Queue:
     def stream(self) -> Any:
         """The native stream; it counts as exposed from now on."""
         self.is_exposed = True
-        return self._given if self._given is not None else self.lane.stream  # type: ignore[union-attr]  # on a device
+        return self.lane.stream  # type: ignore[union-attr]  # on a device
 
     def use(self, stream: Any) -> None:
         """Put what comes on a stream of the program's, which counts as exposed, or for None on one of the runtime's."""

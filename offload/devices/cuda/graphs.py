@@ -62,7 +62,7 @@ class CudaGraphCapture:
 
     def record(self, stream: Any) -> Any:
         """Record and return an event inside of the capture."""
-        with self._device.using(stream):  # an event is of the device that is current when it is made
+        with self._errors(), self._device.using(stream):  # an event is of the device that is current when it is made
             return stream.record(cupy.cuda.Event(disable_timing=True))
 
     def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:

@@ -186,7 +186,7 @@ def test_an_operation_follows_a_task(queues, gates):
     gate = gates()
     omp.task(depend=[gate.after, out(a)])(lambda: log.append("task") or increment(a))()
     omp.target(depend=[inout(a)], nowait=True)(double)(a)
-    task = bump(a, 1, depend=[in_(a)])
+    task = bump(a, 1, depend=[inout(a)])
     update = acc.update(self_=[a], if_present=True, async_=2, depend=[in_(a)])
     entered = acc.enter_data(copyin=[a], async_=3, depend=[in_(a)])
     left = acc.exit_data(delete=[a], async_=3)
