@@ -12,6 +12,7 @@ from offload.current import current_runtime, here
 from offload.devices.host import Host
 from offload.errors import ClauseError, UsageError
 from offload.items import is_device_array, label
+from offload.queueing import give_stream
 from offload.runtime import initial_device
 from offload.tasks.region import Inherited
 
@@ -212,11 +213,9 @@ def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
 
     Notes
     -----
-    *Blocks* never. The queue's own operations stay in order; what else its stream held before is not waited for. An
+    *Blocks* never. The queue stays in order; where `stream` has given its stream away, so does what that holds. An
     extension of OpenMP, after OpenACC's ``acc_set_cuda_stream``.
     """
-    from offload.queues import give_stream  # which builds on this package's tasks
-
     scope = here()
     give_stream(scope, scope.frame("set_stream"), _queue("set_stream", queue, device), stream, "set_stream")
 

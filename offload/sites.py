@@ -26,7 +26,7 @@ _FRONT = frozenset(
         "offload.directives",
         "offload.interop",
         "offload.memory",
-        "offload.queues",
+        "offload.queueing",
         "offload.synchronization",
         "offload.target",
         "offload.taskgraph",

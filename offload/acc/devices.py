@@ -19,7 +19,7 @@ import numpy as np
 from offload.current import current_runtime, here
 from offload.devices.host import Host
 from offload.errors import ClauseError, DeviceUnavailableError
-from offload.queues import wait_for
+from offload.queueing import wait_for
 from offload.routines import get_default_device, set_default_device
 
 if TYPE_CHECKING:

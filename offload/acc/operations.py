@@ -9,7 +9,7 @@ from offload.clauses import check_device
 from offload.current import here
 from offload.dependences import check_depend_now
 from offload.launch import device_maker
-from offload.queues import enqueue, wait_for
+from offload.queueing import enqueue, wait_for
 from offload.sites import call_site
 from offload.tasks.task import Task
 

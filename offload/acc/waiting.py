@@ -18,7 +18,7 @@ from offload.acc.clauses import (
 from offload.clauses import as_tuple, check_device
 from offload.current import current_runtime, here
 from offload.errors import ClauseError
-from offload.queues import are_complete, enqueue_marker, give_stream, wait_for, wait_for_any
+from offload.queueing import are_complete, enqueue_marker, give_stream, wait_for, wait_for_any
 
 if TYPE_CHECKING:
     from offload.launch import DevicePlace
