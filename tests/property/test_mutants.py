@@ -175,7 +175,7 @@ MUTANTS = {
     "release copies": [(MapType.RELEASE, "copies_out", True)],
     "always is ignored at the exit": exit_with(lambda _: {"always": False}),
     "present is ignored at the exit": exit_with(lambda _: {"present": False}),
-    "present holds at the end of a region": [(PresentTable, "exit", lambda table, items, **_: EXIT(table, items))],
+    "present holds at the end of a region": [(PresentTable, "exit", lambda table, items, *_, **__: EXIT(table, items))],
     "present in part is present at the exit": [(PresentTable, "exit", partial_is_present)],
     "delete decrements": [(Entry, "counts_after", delete_decrements)],
     "delete ends what is infinite": [(Entry, "counts_after", delete_infinite)],
