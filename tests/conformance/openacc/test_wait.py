@@ -105,6 +105,8 @@ def test_wait_for_what_was_never_used(runtime):
     acc.wait(async_=8)
     acc.wait_all()
     acc.wait(8, 7, 5)
+    assert all(acc.async_test(queue) for queue in (5, 6, 7, 8, 77))
+    assert acc.async_test_all()
 
 
 def test_wait_of_a_device():
