@@ -4,13 +4,15 @@
 a box that spans all of y.
 """
 
+import threading
 import time
 
 import cupy
+import numpy as np
 from cupy.cuda import cufft, runtime
 from cupyx import empty_pinned
 
-__all__ = ["AlongY", "Link", "Pipeline", "empty_pinned"]
+__all__ = ["AlongY", "Link", "Memory", "Pipeline", "empty_pinned"]
 
 TO_DEVICE, TO_HOST = runtime.memcpyHostToDevice, runtime.memcpyDeviceToHost
 
@@ -105,3 +107,66 @@ class Link:
             for stream in streams:
                 stream.synchronize()
         return time.perf_counter() - began_s
+
+
+class Memory:
+    """Pageable memory copied to and from pinned slots by threads, while the link copies those slots both ways.
+
+    Nothing is in any order, and no thread needs the GIL or waits, since each makes a few calls of NumPy: what is staged
+    in the order of a program is not quicker.
+    """
+
+    def __init__(self, source, result, n_threads, nbytes=4 << 20):
+        """Let threads, each by a slot of ``nbytes``, pack ``source`` and unpack as much to ``result``.
+
+        All have as many bytes to copy: the first ones pack, the last ones unpack, and one in the middle does both.
+        """
+        self.nbytes, self.total = nbytes, source.nbytes
+        share = -(-2 * self.total // (64 * n_threads)) * 64
+        slots = empty_pinned((n_threads, nbytes + 64 * (share // nbytes)), "u1")
+        slots[...] = 0
+        self.slots = slots[: (n_threads + 1) // 2], slots[n_threads // 2 :]  # of those that pack, and that unpack
+        packs, unpacks = (memory.reshape(-1).view("u1") for memory in (source, result))
+        self.work = []
+        for number, slot in enumerate(slots):
+            low, high = number * share, (number + 1) * share
+            pairs = list(by_slot(slot, packs[low:high], nbytes))
+            low, high = (max(0, at - self.total) for at in (low, high))
+            self.work.append(pairs + [(page, near) for near, page in by_slot(slot, unpacks[low:high], nbytes)])
+        self.streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+        self.ends = [cupy.zeros(nbytes, "u1") for _ in range(2)]
+
+    def __call__(self):
+        """Copy all of it once; return the seconds it took."""
+        ready = threading.Barrier(1 + len(self.work))
+
+        def run(pairs):
+            ready.wait()
+            for to, at in pairs:
+                np.copyto(to, at)
+
+        threads = [threading.Thread(target=run, args=(pairs,)) for pairs in self.work]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        began_s = time.perf_counter()
+        (into, out), (to_device, to_host) = (end.data.ptr for end in self.ends), self.streams
+        for number, low in enumerate(range(0, self.total, self.nbytes)):
+            packed, filled = (slots[number % len(slots)].ctypes.data for slots in self.slots)
+            nbytes = min(self.nbytes, self.total - low)
+            runtime.memcpyAsync(into, packed, nbytes, TO_DEVICE, to_device.ptr)
+            runtime.memcpyAsync(filled, out, nbytes, TO_HOST, to_host.ptr)
+        for stream in self.streams:
+            stream.synchronize()
+        for thread in threads:
+            thread.join()
+        return time.perf_counter() - began_s
+
+
+def by_slot(slot, page, nbytes):
+    """Yield pairs of a view of a slot and a part of ``page``: of whole slots, and of what is left."""
+    rows = len(page) // nbytes
+    whole = page[: rows * nbytes].reshape(rows, nbytes)
+    # Each row of the view is the slot, but for 64 bytes, so that one call goes through it again and again.
+    yield np.lib.stride_tricks.as_strided(slot, whole.shape, (64, 1)), whole
+    yield slot[: len(page) - whole.size], page[whole.size :]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import runpy
 import subprocess
 import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -120,7 +122,7 @@ class AlongY:
 class Pipeline:
     """The pipeline by hand."""
 
-    def __init__(self, shape):
+    def __init__(self, shape, n_buffers=3):
         self.shape = shape
 
     def __call__(self, pieces):
@@ -130,7 +132,11 @@ class Pipeline:
 
 
 PIPELINE = SimpleNamespace(
-    AlongY=AlongY, Pipeline=Pipeline, Link=lambda source, result, indices: lambda: 1e-3, empty_pinned=np.empty
+    AlongY=AlongY,
+    Pipeline=Pipeline,
+    Link=lambda source, result, indices: lambda: 1e-3,
+    Memory=lambda source, result, n_threads: lambda: 1e-3,
+    empty_pinned=np.empty,
 )
 COPIES = SimpleNamespace(
     empty_pinned=np.empty,
@@ -348,6 +354,44 @@ def test_blocks_of_columns_are_contiguous():
     blocks = list(columns.blocks(matrix, 4))
     assert all(block.flags.f_contiguous for block in blocks)
     assert (np.concatenate(blocks, axis=1) == matrix).all()
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("nbytes", [64 * 84, 5000, 10])
+def test_the_bound_of_memory_copies_all_bytes(monkeypatch, n_threads, nbytes):
+    """As many threads as it says share all bytes of both ways, and the link has as many."""
+    linked, copied = [], []
+    cuda = SimpleNamespace(
+        cufft=None,
+        runtime=SimpleNamespace(
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memcpyAsync=lambda to, at, count, kind, stream: linked.append((kind, count)),
+        ),
+        Stream=lambda non_blocking: SimpleNamespace(ptr=0, synchronize=lambda: None),
+    )
+    fake = SimpleNamespace(cuda=cuda, zeros=lambda count, dtype: SimpleNamespace(data=SimpleNamespace(ptr=0)))
+    for name, module in {"cupy": fake, "cupy.cuda": cuda, "cupyx": SimpleNamespace(empty_pinned=np.empty)}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    path = Path(__file__).parents[2] / "benchmarks" / "pipeline_cupy.py"
+    program = runpy.run_path(str(path))
+    source, result = np.full(nbytes, 1, "u1"), np.full(nbytes, 1, "u1")
+    memory = program["Memory"](source, result, n_threads, 640)
+
+    def copyto(to, at):
+        packs = np.shares_memory(at, source)
+        copied.append((at.size, packs))
+        to[...] = at if packs else 7
+
+    monkeypatch.setattr(np, "copyto", copyto)
+    assert memory() > 0
+    monkeypatch.undo()
+    assert len(memory.work) == n_threads
+    assert (result == 7).all()
+    assert [sum(count for count, packs in copied if packs is way) for way in (True, False)] == [nbytes, nbytes]
+    assert [sum(count for kind, count in linked if kind == way) for way in (1, 2)] == [nbytes, nbytes]
+    shares = [sum(at.size for _, at in pairs) for pairs in memory.work]
+    assert max(shares) - 64 * n_threads < 2 * nbytes / n_threads
 
 
 # -- geometry, figures, tables -----------------------------------------------------------------------------------
