@@ -26,11 +26,12 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
 from offload.data.shadow import NotCapturableError, ShadowTable
-from offload.devices.streams import Lane, Point
+from offload.devices.streams import Lane, Point, using
 from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceError, UsageError
 from offload.items import label, mapper_of
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.data.entries import Accesses, Entry
-    from offload.data.shadow import Noted
+    from offload.data.shadow import Noted, Use
     from offload.devices.base import Device, Graph, GraphCapture
     from offload.launch import DevicePlace
     from offload.queues import Queue
@@ -146,8 +147,12 @@ class Capture:
         make : callable
             Returns the tasks, which will never be entered; it is called where the region is captured.
         """
+        work = self.work
+        if work is not None and work.is_unchanged():
+            self._n_launched += 1  # no lock: what matters is whether it is more than one
+            return work
         with self._lock:
-            if self.work is not None and not self.work.is_current(self.place):  # type: ignore[arg-type]  # it is known then
+            if self.work is not None and not self.work.is_current():
                 self._discard()
             if self.work is None and not self.why_not:
                 with uncounted():
@@ -181,22 +186,44 @@ class Capture:
 class GraphWork:
     """Launch a graph on a lane; a work as those of `offload.regions`, which any number of tasks share."""
 
-    __slots__ = ("_kept", "_noted", "graph", "takes_device_arrays")
+    __slots__ = ("_entries", "_kept", "_noted", "_place", "_place_of", "_version", "graph", "takes_device_arrays")
 
     run = None
     ends_region = False
     point = None
 
-    def __init__(self, graph: Graph, noted: Noted, kept: object, *, takes_device_arrays: bool) -> None:
+    def __init__(
+        self, graph: Graph, place: DevicePlace, noted: Noted, kept: object, *, takes_device_arrays: bool
+    ) -> None:
         self.graph = graph
+        self._place = place
+        self._place_of = _place_of(place.device)
         self._noted = noted
         self._kept = kept  # arrays and kernels whose addresses are in the graph
+        self._entries: list[ref[Entry]] = []  # of its uses, whose memory is not kept by that,
+        self._version = -1  # in this state of the table
         self.takes_device_arrays = takes_device_arrays
 
-    def is_current(self, place: DevicePlace) -> bool:
+    def is_unchanged(self) -> bool:
+        """Tell whether nothing has been mapped or removed since the last launch; needs no lock."""
+        return self._version == self._place.table._version  # noqa: SLF001  # as `Noted`
+
+    def is_current(self) -> bool:
         """Tell whether all that the graph uses is where it was."""
-        with place._lock:  # noqa: SLF001  # as a construct of the data environment
-            return self._noted.holds(place.table, _place_of(place.device))
+        with self._place._lock:  # noqa: SLF001  # as a construct of the data environment
+            return self._find()
+
+    def _find(self) -> bool:
+        """Find the entries of what the graph uses; return whether all is where it was. Under the lock of the place."""
+        table = self._place.table
+        if self._version == table._version:  # noqa: SLF001  # the same
+            return True
+        if not self._noted.holds(table, self._place_of):
+            return False
+        at: Any = table.at  # it holds, so that there is an entry for each use
+        self._entries = [ref(at(use.section)) for use in self._noted.uses]
+        self._version = table._version  # noqa: SLF001  # the same
+        return True
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         """Enqueue the graph behind what the tasks of the region would follow.
@@ -211,29 +238,22 @@ class GraphWork:
             The launch failed.
         """
         with place._lock:  # noqa: SLF001  # the same; also, a graph is launched by one thread at a time
-            if not self._noted.holds(place.table, _place_of(place.device)):
+            if not self._find():
                 raise UsageError(
                     "a mapping that a taskgraph uses was ended by another thread while it was being replayed; "
                     "end it after the replay"
                 )
-            at: Any = place.table.at  # it holds, so that there is an entry for each use
-            used = [(use, at(use.section)) for use in self._noted.uses]
-            before = {entry.last_write for _, entry in used}
-            for use, entry in used:
-                before.update(entry.parts.values())
-                if use.follows_users:
-                    before.update(entry.users.values())
-            before.discard(None)
-            if not all(isinstance(point, Point) for point in before):
-                raise PutOffError
+            uses = self._noted.uses
+            entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
+            if uses:
+                lane.wait_for(_before(uses, entries))
             if place._leaving:  # noqa: SLF001  # the same
-                before.update(place._copies_back_to(self._noted.absent))  # noqa: SLF001  # the same
-            lane.wait_for(before)
+                lane.wait_for(place._copies_back_to(self._noted.absent))  # noqa: SLF001  # the same
             self.graph.launch(lane.stream)
-            if used or self._noted.copied_back:
+            if uses or self._noted.copied_back:
                 point = lane.mark()
                 place._note_leaving(self._noted.copied_back, point)  # noqa: SLF001  # the same
-                for use, entry in used:
+                for use, entry in zip(uses, entries, strict=True):
                     entry.users[lane, use.section] = point
                     if use.writes:
                         entry.last_write = point
@@ -246,6 +266,25 @@ class GraphWork:
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:  # the contract of a work
         return [self]
+
+
+def _before(uses: Sequence[Use], entries: Sequence[Entry]) -> set[Any]:
+    """Return the points that a graph has to follow which uses these entries.
+
+    Raises
+    ------
+    PutOffError
+        A copy to one of them is just being enqueued.
+    """
+    before: set[Any] = {entry.last_write for entry in entries}  # mostly one, or none
+    for parts in [entry.parts for entry in entries if entry.parts]:
+        before.update(parts.values())
+    for users in [entry.users for use, entry in zip(uses, entries, strict=True) if use.follows_users]:
+        before.update(users.values())
+    before.discard(None)
+    if not all(isinstance(point, Point) for point in before):
+        raise PutOffError
+    return before
 
 
 # -- capturing -------------------------------------------------------------------------------------
@@ -294,7 +333,7 @@ def _captured(
             why = f"the device made no graph of it: {error}"
             raise NotCapturableError(why, is_passing=device.was_disturbed(error)) from None
         raise
-    return GraphWork(graph, noted, kept, takes_device_arrays=takes_device_arrays)
+    return GraphWork(graph, place, noted, kept, takes_device_arrays=takes_device_arrays)
 
 
 def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -324,7 +363,7 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[o
         if work is not None:
             work.begin(place, lane, staged)
         if task.body is not None:
-            with place.device.using(lane.stream):
+            with using(place.device, lane.stream):
                 try:
                     scope.in_body = True
                     task.body(*task.args)

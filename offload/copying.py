@@ -22,10 +22,10 @@ from offload.data.rect import resolve_rect
 from offload.dependences import Dependence, check_depend_now
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import array_section, label
-from offload.launch import device_maker
+from offload.launch import DeviceTask
 from offload.regions import CopyWork, FillWork
 from offload.sites import call_site
-from offload.storage import overlaps
+from offload.storage import Section, overlaps
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 MAX_DIMENSIONS = 64
 """Dimensions of a rectangular copy at most: NumPy's own limit."""
+
+_BYTE = np.dtype("u1")
 
 
 # -- tasks ---------------------------------------------------------------------------------------------
@@ -60,12 +62,16 @@ def copy_maker(directive: str, dst: Any, src: Any) -> Maker:
         The arrays are on devices of two kinds.
     """
     runtime = current_runtime()
-    _check_destination(dst, directive)
     place, other = place_of(runtime, dst, directive), place_of(runtime, src, directive)
-    if place is other:
-        section = array_section if place is None else place.device.section  # the device's own is quicker
-        if overlaps(section(dst), section(src)):
-            raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
+    _check_writeable(dst, directive)
+    to = _section(place, dst)
+    if to.nbytes < dst.nbytes:
+        raise ClauseError(
+            f"{directive}: the destination {label(dst)} with strides {dst.strides} has elements that share memory; "
+            "copy to the array that it is a view of"
+        )
+    if place is other and overlaps(to, _section(place, src)):
+        raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
     if place is None and other is None:
         return lambda site, frame: Task(site, np.copyto, (dst, src), None, frame)
     second = None
@@ -76,7 +82,12 @@ def copy_maker(directive: str, dst: Any, src: Any) -> Maker:
                 "to each other; copy through an array of the host"
             )
         second = other.device
-    return _maker_on(place or other, CopyWork(dst, src, second))
+
+    def make(site: Any, frame: Frame) -> Task:
+        return DeviceTask.of(site, frame, device_place, CopyWork(dst, src, second))
+
+    device_place: Any = place or other
+    return make
 
 
 def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool) -> Task:
@@ -87,24 +98,18 @@ def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool)
     ClauseError
         The array is read-only.
     """
-    _check_destination(array, directive)
     place = place_of(current_runtime(), array, directive)
+    _check_writeable(array, directive)
     if place is None:
-        return _encounter(
-            directive, depend, lambda site, frame: Task(site, array.fill, (value,), None, frame), deferred
-        )
-    return _encounter(directive, depend, _maker_on(place, FillWork(array, value)), deferred)
 
+        def make(site: Any, frame: Frame) -> Task:
+            return Task(site, array.fill, (value,), None, frame)
+    else:
 
-def _maker_on(place: Any, work: CopyWork | FillWork) -> Maker:
-    made: list[Callable[[Frame], Task]] = []
+        def make(site: Any, frame: Frame) -> Task:
+            return DeviceTask.of(site, frame, place, FillWork(array, value))
 
-    def make(site: Any, frame: Frame) -> Task:
-        if not made:
-            made.append(device_maker(site, None, place, work))
-        return made[0](frame)
-
-    return make
+    return _encounter(directive, depend, make, deferred)
 
 
 def _encounter(directive: str, depend: Any, make: Maker, deferred: bool) -> Task:
@@ -114,7 +119,12 @@ def _encounter(directive: str, depend: Any, make: Maker, deferred: bool) -> Task
     frame = scope.frame(directive)
     dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
     site = call_site(directive, runtime)
-    task: Task = runtime.encounter(scope, frame, lambda frame: make(site, frame), dependences, deferred=deferred)
+    task: Task
+    if deferred and frame.is_plain and not runtime.engine.closed:
+        task = make(site, frame)
+        runtime.defer(scope, frame, task, dependences)
+    else:
+        task = runtime.encounter(scope, frame, lambda frame: make(site, frame), dependences, deferred=deferred)
     return task
 
 
@@ -145,31 +155,40 @@ def place_of(runtime: Runtime, array: Any, what: str) -> DevicePlace | None:
     return place
 
 
-def check_side(array: Any, number: Any, argument: str, what: str) -> Any:
-    """Return an array of the host as a plain one, a device's as it is; refuse a device number that contradicts it."""
-    runtime = current_runtime()
+def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: str) -> tuple[Any, DevicePlace | None]:
+    """Return an array of the host as a plain one, a device's as it is, and its place; refuse another number."""
     place = place_of(runtime, array, what)
-    number = check_device(number)
-    if number is not None and runtime.find_place(number) is not place:
+    asked = None if number is None else check_device(number)
+    if asked is not None and runtime.find_place(asked) is not place:
         where = "the host" if place is None else f"device {place.device.number}"
         raise ClauseError(
             f"{what}: {argument}={number}, but {label(array)} is on {where}; leave the argument out, or correct it"
         )
-    is_special = isinstance(array, np.ndarray) and type(array) is not np.ndarray  # a matrix cannot even be made flat
-    return array.view(np.ndarray) if is_special else array
+    if place is None and type(array) is not np.ndarray:  # a matrix cannot even be made flat
+        array = array.view(np.ndarray)
+    return array, place
 
 
-def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[Any, int, int]:
-    """Return the bytes of a contiguous array in the order of its memory, where to begin, and how many are left."""
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[int, int]:
+    """Return at which byte of a contiguous array to begin, in the order of its memory, and how many are left."""
+    flags = array.flags
+    if not (flags.c_contiguous or flags.f_contiguous):
         raise ClauseError(f"{what}: {side} {label(array)} is not contiguous; use target_memcpy_rect")
     low = number_of_bytes(offset, f"{what}: {side}_offset")
-    if low > array.nbytes:
-        raise ClauseError(f"{what}: {side}_offset={offset} is outside of an array of {array.nbytes} bytes")
+    nbytes = array.nbytes
+    if low > nbytes:
+        raise ClauseError(f"{what}: {side}_offset={offset} is outside of an array of {nbytes} bytes")
+    return low, nbytes - low
+
+
+def _bytes_of(array: Any, place: DevicePlace | None, low: int, count: int) -> Any:
+    """Return some of the bytes of a contiguous array, in the order of its memory, as an array of ``u1``."""
     if not array.nbytes:
-        return np.empty(0, np.uint8), 0, 0  # also where the elements have no bytes, and no view as bytes
+        return np.empty(0, np.uint8)  # also where the elements have no bytes, and no view as bytes
+    if place is not None:
+        return place.device.view(array, low, (count,), (1,), _BYTE)
     flat = array if array.flags.c_contiguous else array.T
-    return flat.reshape(-1).view("u1"), low, array.nbytes - low
+    return flat.reshape(-1).view(_BYTE)[low : low + count]
 
 
 def byte_ranges(
@@ -192,12 +211,17 @@ def byte_ranges(
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
         return np.empty(0, np.uint8), np.empty(0, np.uint8)
-    to, low_to, left_to = byte_range(check_side(dst, dst_device, "dst_device", what), dst_offset, "dst", what)
-    at, low_at, left_at = byte_range(check_side(src, src_device, "src_device", what), src_offset, "src", what)
-    count = min(left_to, left_at) if count is None else count
-    if count > min(left_to, left_at):
+    runtime = current_runtime()
+    dst, place = check_side(runtime, dst, dst_device, "dst_device", what)
+    low_to, left_to = byte_range(dst, dst_offset, "dst", what)
+    src, other = check_side(runtime, src, src_device, "src_device", what)
+    low_at, left_at = byte_range(src, src_offset, "src", what)
+    most = min(left_to, left_at)
+    if count is None:
+        count = most
+    elif count > most:
         raise ClauseError(f"{what}: {count} bytes do not fit; {left_to} are left in dst and {left_at} in src")
-    return to[low_to : low_to + count], at[low_at : low_at + count]
+    return _bytes_of(dst, place, low_to, count), _bytes_of(src, other, low_at, count)
 
 
 def boxes(
@@ -219,18 +243,24 @@ def boxes(
         An argument that means nothing, is out of range or contradicts another.
     """
     what = "target_memcpy_rect"
-    dst = check_side(dst, dst_device, "dst_device", what)
-    src = check_side(src, src_device, "src_device", what)
-    given = (volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions)
-    is_whole = dst.shape == src.shape and all(value is None for value in given)
-    if is_whole and dst.dtype == src.dtype and dst.dtype.fields is None:
-        return dst, src  # the usual call, on views
-    if dst.dtype.itemsize != src.dtype.itemsize:
+    runtime = current_runtime()
+    dst, _ = check_side(runtime, dst, dst_device, "dst_device", what)
+    src, _ = check_side(runtime, src, src_device, "src_device", what)
+    is_whole = (
+        volume is None
+        and dst_offsets is None
+        and src_offsets is None
+        and dst_dimensions is None
+        and src_dimensions is None
+        and dst.shape == src.shape
+    )
+    dtype, other = dst.dtype, src.dtype
+    if dtype.itemsize != other.itemsize:
         raise ClauseError(
-            f"{what}: elements of {dst.dtype.itemsize} and {src.dtype.itemsize} bytes; the item sizes must be equal"
+            f"{what}: elements of {dtype.itemsize} and {other.itemsize} bytes; the item sizes must be equal"
         )
-    if dst.dtype != src.dtype or dst.dtype.fields is not None:
-        nbytes = dst.dtype.itemsize
+    if dtype != other or dtype.fields is not None:
+        nbytes = dtype.itemsize
         raw = np.dtype(f"{'u' if nbytes in {1, 2, 4, 8} else 'V'}{nbytes}")
         dst, src = dst.view(raw), src.view(raw)
     if is_whole:
@@ -262,10 +292,11 @@ def span(d: Any, value: Any, nbytes: Any, device: Any) -> tuple[Any, int]:
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if d is None:
         return np.empty(0, np.uint8), byte & 255
-    given, _, whole = byte_range(check_side(d, device, "device", what), 0, "d", what)
+    d, place = check_side(current_runtime(), d, device, "device", what)
+    _, whole = byte_range(d, 0, "d", what)
     if count is not None and count > whole:
         raise ClauseError(f"{what}: {count} bytes do not fit; {label(d)} has {whole}")
-    return given[:count], byte & 255
+    return _bytes_of(d, place, 0, whole if count is None else count), byte & 255
 
 
 def number_of_bytes(value: Any, what: str) -> int:
@@ -294,14 +325,14 @@ def _box(array: Any, dims: tuple[int, ...], offsets: tuple[int, ...], volume: tu
                 "need a C-ordered array"
             )
         array = array.reshape(-1)[: math.prod(dims)].reshape(dims)
-    return array[tuple(slice(low, low + size) for low, size in zip(offsets, volume, strict=True))]
+    return array[tuple([slice(low, low + size) for low, size in zip(offsets, volume, strict=True)])]
 
 
-def _check_destination(dst: Any, what: str) -> None:
+def _section(place: DevicePlace | None, array: Any) -> Section:
+    """Return the storage of an array of a place, whose device finds it quicker than `array_section`."""
+    return array_section(array) if place is None else place.device.section(array)
+
+
+def _check_writeable(dst: Any, what: str) -> None:
     if not getattr(dst.flags, "writeable", True):  # CuPy's arrays always are
         raise ClauseError(f"{what}: the destination {label(dst)} is read-only")
-    if not dst.flags.c_contiguous and array_section(dst).nbytes < dst.nbytes:
-        raise ClauseError(
-            f"{what}: the destination {label(dst)} with strides {dst.strides} has elements that share memory; "
-            "copy to the array that it is a view of"
-        )

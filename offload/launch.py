@@ -113,13 +113,24 @@ class DeviceTask(Task):
     after, needs none.
     """
 
-    __slots__ = ("after", "end", "held", "lane", "place", "work")
+    __slots__ = (
+        "_is_watched",
+        "after",
+        "early",
+        "held",
+        "lane",
+        "launched",
+        "launches_inline",
+        "place",
+        "point",
+        "predecessors",
+        "queue",
+        "run",
+        "work",
+    )
 
     waits_in_stream_order = True
-    queue: Any = None
-    """The async queue on whose stream it is to run."""
     _collects = True
-    _is_watched = False
     _staging: _Staging | None = None
 
     def __init__(
@@ -132,13 +143,15 @@ class DeviceTask(Task):
         self.frame = frame
         self.inherited = frame.inherited
         self.state_ = TaskState.WAITING
-        self.finished = False
-        self.special = True
-        self.failure = self.successors = self.dependences = self.value = None
+        self.finished = self.special = self.launched = self._is_watched = False
+        self.failure = self.successors = self.dependences = self.value = self.early = self.run = None
+        self.predecessors = ()
         self.place = place
+        self.launches_inline = body is None or not place.device.bodies_block
         self.work = work
+        self.queue: Any = None  # the async queue on whose stream it is to run
         self.lane: Lane | None = None
-        self.end: Point | None = None
+        self.point: Point | None = None  # where its work ends
         self.after: Any = None
         self.held: Any = None
 
@@ -159,10 +172,6 @@ class DeviceTask(Task):
         return task
 
     @property
-    def launches_inline(self) -> bool:
-        return self.body is None or not self.place.device.bodies_block
-
-    @property
     def device_num(self) -> int:
         return self.place.device.number
 
@@ -170,24 +179,20 @@ class DeviceTask(Task):
     def device_kind(self) -> str:
         return self.place.device.kind
 
-    @property
-    def point(self) -> Any:
-        return self.end
-
     def orders(self, successor: Task) -> bool:
         place = successor.place  # type: ignore[attr-defined]  # it waits in stream order, so it is a device task
         return self.place is place or self.place.device.kind == place.device.kind
 
     def watch(self) -> None:
         self._is_watched = True
-        if self.launched and self.end is not None:
-            self.construct.runtime.gate.watch(self.end)
+        if self.launched and self.point is not None:
+            self.construct.runtime.gate.watch(self.point)
 
     # -- launching -----------------------------------------------------------------------------------
     def advance(self, engine: Engine, scope: Scope) -> Task | None:
         """Launch, or go on with a launch that has waited: for its stream, or for staged copies."""
         if self.lane is None:
-            if engine.hinders(self):
+            if (self.special or engine.can_cancel) and engine.hinders(self):
                 return None
             try:
                 if not self._begin():
@@ -207,28 +212,34 @@ class DeviceTask(Task):
                 self.place.notify.launch(self)
             if self.body is not None:
                 failure = self._run_body(scope)
+        if failure is None and self.work is None:
+            return self._mark(engine)
         return self._end_launch(engine, failure)
 
     def _begin(self) -> bool:
         """Take a lane and enqueue what comes before the body; return whether the launch goes on now."""
         place = self.place
         device = place.device
-        points = [point for other in self.predecessors if not other.finished and (point := other.point) is not None]
+        points: tuple[Point, ...] = ()
+        for other in self.predecessors:
+            if not other.finished and (point := other.point) is not None:
+                points += (point,)
         lane = place.pool.acquire(points) if self.queue is None else self.queue.take_lane()
         if lane is None:
             return self._put_off()
         place.in_flight.add(self)
         if self.run is not None:
             self._is_watched = True  # a recorded task shows when it was complete
+        work = self.work
         staged: list[Any] = []
         ended = place.ended
         try:
-            if points:
+            if points and (len(points) > 1 or points[0].lane is not lane):
                 lane.wait_for(points)
             if self.after is not None:
                 device.wait_event(lane.stream, self.after)
-            if self.work is not None:
-                self.work.begin(place, lane, staged)
+            if work is not None:
+                work.begin(place, lane, staged)
         except BaseException as error:
             kept = place.take_kept(lane)
             if kept:
@@ -273,12 +284,13 @@ class DeviceTask(Task):
         scope.task, scope.region, scope.device, scope.lane = self, None, device, lane
         self.state_ = TaskState.RUNNING
         try:
-            with device.using(lane.stream):
-                try:
-                    scope.in_body = True
-                    self.value = self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
-                finally:
-                    scope.in_body = False
+            before = device.use(lane.stream)
+            try:
+                scope.in_body = True
+                self.value = self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
+            finally:
+                scope.in_body = False
+                device.restore(before)
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             return self._noted(error)
         finally:
@@ -299,13 +311,13 @@ class DeviceTask(Task):
         return without_engine_frames(error)
 
     def _end_launch(self, engine: Engine, failure: BaseException | None) -> Task | None:
-        """Enqueue what comes after the body."""
+        """Enqueue what comes after the body, or let go of what it was to have."""
         if self.work is not None:
             staged: list[Any] = []
             try:
                 if failure is None:
                     self.held = self.work.end(self.place, self.lane, staged)
-                    self.end = self.work.point
+                    self.point = self.work.point
                 else:
                     self.held = self.work.abort(self.place, self.lane)
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
@@ -327,9 +339,9 @@ class DeviceTask(Task):
         """Note where the work ends, and give the lane back."""
         lane: Any = self.lane
         try:
-            end = self.end
-            if end is None:
-                end = self.end = lane.mark()
+            point = self.point
+            if point is None:
+                point = self.point = lane.mark()
         except DeviceLostError as error:
             lane.release()
             self.passed(error)
@@ -339,9 +351,9 @@ class DeviceTask(Task):
         self.state_ = TaskState.LAUNCHED  # before the gate may say that it is complete
         gate = self.construct.runtime.gate
         watched = self._is_watched or bool(self.successors)  # an owner waits, and sees to it by itself
-        gate.add(end, self, watched=watched)
+        gate.add(point, self, watched=watched)
         if self._is_watched and not watched:
-            gate.watch(end)  # `watch` came before the gate knew the point
+            gate.watch(point)  # `watch` came before the gate knew the point
         return engine.release_early(self) if self.early else None
 
     # -- staged copies -------------------------------------------------------------------------------
@@ -372,6 +384,11 @@ class DeviceTask(Task):
         return not staging.has_run  # type: ignore[union-attr]  # the same
 
     # -- completing ----------------------------------------------------------------------------------
+    @property
+    def is_quiet(self) -> bool:
+        """Whether completing it runs no code of the user's."""
+        return not self.callbacks
+
     def _fail_unlaunched(self, engine: Engine, error: BaseException) -> None:
         self.work = self.after = None
         engine.end_in_turn(self, error, TaskState.FAILED)
@@ -387,11 +404,11 @@ class DeviceTask(Task):
             note_task(failure, self)
             self.value = None
         self.held = self.work = self.after = self.body = None  # before others are told that there is memory again
-        self.args = ()
+        self.args = self.predecessors = ()
         place = self.place
         engine = self.construct.runtime.engine
-        if self.end is not None and place.has_leaving:
-            place.arrived(self.end)
+        if place.has_leaving and self.point is not None:
+            place.arrived(self.point)
         place.ended += 1
         place.in_flight.discard(self)
         engine.finish_elsewhere(self, failure)
@@ -402,6 +419,8 @@ class _Staging:
     """Starts the staged copies of a task once its stream has got there, and has the task go on after the last."""
 
     __slots__ = ("_copies", "_left", "_task", "failure", "has_run")
+
+    is_quiet = False
 
     def __init__(self, task: DeviceTask, copies: list[Any], *, has_run: bool) -> None:
         self._task = task
@@ -458,6 +477,8 @@ class _Kept:
 
     __slots__ = ("_things",)
 
+    is_quiet = False
+
     def __init__(self, things: list[Any]) -> None:
         self._things = things
 
@@ -469,6 +490,8 @@ class _Reached:
     """Lets a body run once its stream has reached it (devices whose bodies block)."""
 
     __slots__ = ("_task",)
+
+    is_quiet = False
 
     def __init__(self, task: DeviceTask) -> None:
         self._task = task

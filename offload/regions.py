@@ -295,7 +295,7 @@ class CopyWork(_Bodyless):
     """Copy between two arrays of one shape, one of them at least on the device.
 
     ``second`` is the other device, if the other array is on one; the copy follows what the calling thread's own stream
-    holds there, too.
+    holds there, too, when the work is made.
     """
 
     __slots__ = ("_after", "_dst", "_second", "_src")
@@ -307,13 +307,10 @@ class CopyWork(_Bodyless):
         self._dst = dst
         self._src = src
         self._second = second
-        self._after: Any = None
+        self._after = None if second is None else second.caller_event()
 
     def again(self) -> CopyWork:
-        work = CopyWork(self._dst, self._src, self._second)
-        if self._second is not None:
-            work._after = self._second.caller_event()
-        return work
+        return CopyWork(self._dst, self._src, self._second)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._after is not None:

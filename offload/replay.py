@@ -31,8 +31,10 @@ from offload.errors import RuntimeClosedError, UsageError
 from offload.interrupts import Shield
 from offload.launch import DeviceTask
 from offload.tasks.engine import MANY_LIVE
+from offload.tasks.failures import raise_failures
 from offload.tasks.region import Group, Inherited
 from offload.tasks.task import Task, TaskState
+from offload.tasks.waiting import attend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,8 +113,52 @@ class Replay:
             self.is_broken = True
 
     # -- replaying -------------------------------------------------------------------------------------
+    def admit(self, scope: Scope, frame: Frame, *, waits: bool) -> None:
+        """See that the region may be replayed now: the runtime is open, and not very many tasks are live."""
+        if self.runtime.engine.closed:
+            raise RuntimeClosedError(self.runtime.engine.closed)
+        if not waits:
+            self._throttle(scope, frame)
+
+    def start_graph(self, scope: Scope, frame: Frame, *, waits: bool) -> bool:
+        """Launch the region as a graph of its device, if it is one; return whether it is.
+
+        It is one task, the only one of its taskgroup, so that no region has to be begun and ended for that.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether there is a taskgroup, and the calling thread waits for it.
+        """
+        if self.capture.why_not:
+            return False
+        engine = self.runtime.engine
+        with Shield(scope) as shield:
+            work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
+            if work is None:
+                return False
+            task = DeviceTask.of(self._site, frame, self.capture.place, work, self._name)  # type: ignore[arg-type]  # known then
+            group = Group(frame.inherited.group) if waits else None
+            if group is not None:
+                task.inherited = frame.inherited.within(group)
+            try:
+                for queue in self.capture.queues:
+                    queue.count(task)
+                if engine.submit(task, ()):
+                    self.runtime.begin(scope, task)
+            except BaseException:
+                engine.mend(task)
+                if group is not None:
+                    engine.wait(scope, lambda: not group.live, (group,), _END)
+                raise
+            if group is not None:
+                is_launched = task.launched
+                del task  # what is waited for need not be kept
+                _wait_for_all(scope, group, shield, attends=is_launched)
+        return True
+
     def start(self, scope: Scope, frame: Frame, *, waits: bool) -> None:
-        """Generate the tasks again in a region, and start them.
+        """Generate the tasks again in a region, and start them one by one.
 
         Parameters
         ----------
@@ -120,12 +166,6 @@ class Replay:
             Whether the calling thread then waits for them, and so runs some.
         """
         engine = self.runtime.engine
-        if engine.closed:
-            raise RuntimeClosedError(engine.closed)
-        if not waits:
-            self._throttle(scope, frame)
-        if not self.capture.why_not and self._start_graph(scope, frame):
-            return
         is_started = False
         while not is_started:
             if self._events and (running := self._running()):
@@ -140,20 +180,6 @@ class Replay:
                         made = self._generate_armed(frame, engine)
                 self._hand_out(scope, *made, helps=waits)
                 is_started = True
-
-    def _start_graph(self, scope: Scope, frame: Frame) -> bool:
-        """Launch the region as a graph of its device; return false if there is none."""
-        runtime = self.runtime
-        with Shield(scope):
-            work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
-            if work is None:
-                return False
-            task = DeviceTask.of(self._site, frame, self.capture.place, work, self._name)  # type: ignore[arg-type]  # known then
-            for queue in self.capture.queues:
-                queue.count(task)
-            if runtime.engine.submit(task, ()):
-                runtime.begin(scope, task)
-            return True
 
     def _throttle(self, scope: Scope, frame: Frame) -> None:
         """Let tasks get on while very many are live, as long as any does: who waits for nothing may replay for ever."""
@@ -255,6 +281,21 @@ class Replay:
         for at, successors in self._several:
             tasks[at].successors = [*successors(tasks)]
         return tasks
+
+
+def _wait_for_all(scope: Scope, group: Group, shield: Shield, *, attends: bool) -> None:
+    """Wait for the tasks of a group, and raise what failed among them; attend them first if they are launched."""
+    engine, live = scope.runtime.engine, group.live
+    if attends:
+        attend(engine, scope, lambda: not live, shield)
+    if live:
+        engine.wait(scope, lambda: not live, (group,), _END, is_attended=attends)
+    shield.check()  # before the failures count as seen
+    if group.failures:
+        raise_failures(group.failures, _END)
+
+
+_END = "the end of the taskgraph"
 
 
 def _predecessors(plan: Plan) -> list[tuple[int, ...]]:

@@ -41,4 +41,4 @@ def call_site(directive: str, runtime: Runtime) -> Site:
     caller = sys._getframe(1)  # noqa: SLF001  # what `inspect` and `logging` use
     while caller.f_globals.get("__name__") in _FRONT and caller.f_back is not None:
         caller = caller.f_back
-    return Site(directive, directive, f"{caller.f_code.co_filename}:{caller.f_lineno}", runtime)
+    return Site(directive, directive, (caller.f_code, caller.f_lasti), runtime)

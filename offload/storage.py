@@ -28,17 +28,24 @@ Rejected: comparing bounds only (tiles of one matrix would all conflict), and se
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
+    from typing import TypeAlias
+
+    Dims: TypeAlias = tuple[tuple[int, int], ...]
 
 HOST: Final = -1
 """The host's address space."""
 
 SEARCH_LIMIT: Final = 10_000
 """Nodes that `overlaps` visits before it gives up: 10 ms at most; pairs cut from one 4-D array needed 10 at most."""
+
+_LAYOUTS = 1024
+"""Layouts that are remembered: a program has arrays of few."""
 
 
 class Section(NamedTuple):
@@ -114,16 +121,8 @@ def section_of(
     if strides is None:
         # This is on the path of every clause; the constructor of a named tuple costs as much as all the rest.
         return tuple.__new__(Section, (space, address, (), itemsize * prod(shape)))
-    run = itemsize
-    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if count == 1:
-            continue
-        if stride != run:
-            break
-        run *= count
-    else:
-        return tuple.__new__(Section, (space, address, (), run))
-    return _canonical(space, address, shape, strides, itemsize)
+    offset, dims, run = _layout(tuple(shape), tuple(strides), itemsize)
+    return tuple.__new__(Section, (space, address + offset, dims, run))
 
 
 def overlaps(a: Section, b: Section) -> bool:
@@ -255,21 +254,31 @@ def c_strides(shape: Sequence[int], itemsize: int = 1) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _canonical(space: Hashable, address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Section:
-    """Reduce an array that is not C-contiguous."""
+@lru_cache(_LAYOUTS)
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, Dims, int]:
+    """Return where the lowest byte lies from element ``(0, …, 0)``, the axes and the run of a section."""
     if not itemsize or 0 in shape:
-        return Section(space, address, (), 0)
-    axes = []
+        return 0, (), 0
+    run = itemsize
+    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if count == 1:
+            continue
+        if stride != run:
+            break
+        run *= count
+    else:
+        return 0, (), run  # contiguous: programs have such arrays of more lengths than are remembered
+    offset, axes = 0, []
     for count, stride in zip(shape, strides, strict=True):
         if count > 1 and stride:
             if stride < 0:
-                address += (count - 1) * stride
+                offset += (count - 1) * stride
                 axes.append((-stride, count))
             else:
                 axes.append((stride, count))
     axes.sort()
     run, rest = _fold_run(axes, itemsize)
-    return Section(space, address, tuple([(count, stride) for stride, count in reversed(_merge(rest))]), run)
+    return offset, tuple([(count, stride) for stride, count in reversed(_merge(rest))]), run
 
 
 def _fold_run(axes: list[tuple[int, int]], run: int) -> tuple[int, list[tuple[int, int]]]:

@@ -70,7 +70,6 @@ class TaskgraphFunction(DirectiveFunction):
         frame = scope.frame("taskgraph")
         graph_id = clauses.get("graph_id")
         resets = clauses.get("graph_reset")
-        group: Any = nullcontext() if clauses.get("nogroup") else Taskgroup(directive=self._directive)
         is_kept = frame.recorder is None and clauses.get("if_", True) and not frame.inherited.is_final
         found: Replay | _Key | None = None
         if is_kept and not (resets or kwargs):
@@ -81,37 +80,42 @@ class TaskgraphFunction(DirectiveFunction):
                 self._records.forget(key)
             if is_kept:
                 found = self._records.find_or_claim(key)
+        if isinstance(found, Replay):
+            waits = not clauses.get("nogroup")
+            found.admit(scope, frame, waits=waits)
+            if not found.start_graph(scope, frame, waits=waits):
+                with self._group():
+                    found.start(scope, frame, waits=waits)
+            return
         if frame.recorder is not None:  # the outer graph has these tasks
-            with group:
+            with self._group():
                 self._function(*args, **kwargs)
             return
-        if isinstance(found, Replay):
-            with group:
-                found.start(scope, frame, waits=not clauses.get("nogroup"))
-            return
         if found is None:
-            with group, _record_boundary(frame):
+            with self._group(), _record_boundary(frame):
                 self._function(*args, **kwargs)
             return
         record = None
         try:
-            record = self._record(scope, frame, group, args, kwargs)
+            record = self._record(scope, frame, args, kwargs)
         finally:
             self._records.settle(found, record)
+
+    def _group(self) -> Any:
+        """Return the construct's taskgroup, if it has one."""
+        return nullcontext() if self._clauses.get("nogroup") else Taskgroup(directive=self._directive)
 
     @property
     def records(self) -> tuple[Record, ...]:
         """What is kept of the calls so far, in all runtimes; the most recently used last."""
         return self._records.shown()
 
-    def _record(
-        self, scope: Scope, frame: Frame, group: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Replay | None:
+    def _record(self, scope: Scope, frame: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replay | None:
         """Run the body and return its record; None if it cannot be replayed, or a task has failed."""
         graph = TaskGraph(scope.runtime)
         record = None
         is_complete = False
-        with group:
+        with self._group():
             outer = frame.inherited.group
             with _record_boundary(frame, Recorder(graph, executes=True)):
                 self._function(*args, **kwargs)
@@ -149,24 +153,24 @@ class _Records:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: list[tuple[_Key, Replay]] = []
+        self._found: list[tuple[_Key, Replay]] = []  # never changed but replaced
         self._claimed: list[_Key] = []  # what some thread is recording
 
     def last(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> Replay | None:
         """Return the record that was used last if it is plainly the one for these arguments."""
-        with self._lock:
-            key, record = self._found[-1] if self._found else (None, None)
-        if key is None or record is None or record.is_broken or not key.is_plainly(runtime, graph_id, args):
+        found = self._found  # no lock: the list is never changed
+        if not found:
             return None
-        return record
+        key, record = found[-1]
+        return None if record.is_broken or not key.is_plainly(runtime, graph_id, args) else record
 
     def find_or_claim(self, key: _Key) -> Replay | _Key | None:
         """Return the record for a key; the key, if the caller is to record; None while another thread does."""
         with self._lock:
-            self._found = [(other, record) for other, record in self._found if not record.is_broken]
-            for at, (other, record) in enumerate(self._found):
+            self._found = found = [(other, record) for other, record in self._found if not record.is_broken]
+            for at, (other, record) in enumerate(found):
                 if other == key:
-                    self._found.append(self._found.pop(at))
+                    self._found = [*found[:at], *found[at + 1 :], found[at]]
                     return record
             if key in self._claimed:
                 return None
@@ -260,6 +264,8 @@ class _Key:
         mine, named = self._args
         if runtime is not self._runtime or named or len(args) != len(mine) or graph_id != self.graph_id:
             return False
+        if not args:
+            return True
         for value, kept, layout in zip(args, mine, self._layouts, strict=True):
             if value.__class__ in SCALARS:
                 if value.__class__ is not kept.__class__ or not _is_same(value, kept):

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import itertools
 from enum import Enum
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,11 +44,8 @@ MAX_UNITS = 1 << 31
 MAX_AXES = 12
 """Axes of one launch."""
 
-_ALIGNMENT = WIDTHS[0]
+ALIGNMENT = WIDTHS[0]
 """All that a plan has to know of an address is where it lies between multiples of this."""
-
-_PLANS = 1024
-"""Plans that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch."""
 
 _LEAST_EXTENT = 8
 """Elements of a side from which tiles are worth it."""
@@ -164,14 +160,9 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     box : Box
         The copy.
     dst, src : int
-        Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them.
+        Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them; only what `ALIGNMENT`
+        leaves of them matters.
     """
-    return _units(box, dst % _ALIGNMENT, src % _ALIGNMENT)
-
-
-@lru_cache(_PLANS)
-def _units(box: Box, dst: int, src: int) -> Units | None:
-    """Return the same for addresses of which only the alignment matters; a copy is mostly one of many alike."""
     row = box.row_nbytes
     if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
         return None
@@ -203,11 +194,7 @@ def _units(box: Box, dst: int, src: int) -> Units | None:
 
 
 def launches(box: Box, dst: int, src: int) -> Iterator[tuple[Box, Units]]:
-    """Yield boxes, which together are ``box``, each with its work; one, unless it is more than one launch can do."""
-    work = units(box, dst, src)
-    if work is not None:
-        yield box, work
-        return
+    """Yield boxes, which together are ``box``, each with its work, where `units` says that one launch cannot do it."""
     n_outer = max(0, len(box.dims) - MAX_AXES + 1)
     for dst_offset, src_offset in _offsets(box, box.dims[:n_outer]):
         for part in chunks(Box(dst_offset, src_offset, box.row_nbytes, box.dims[n_outer:]), _MAX_UNITS_NBYTES):

@@ -112,6 +112,7 @@ class Entry:
     """
 
     __slots__ = (
+        "__weakref__",
         "buffer",
         "dynamic",
         "end",

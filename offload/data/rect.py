@@ -169,7 +169,7 @@ def _numbers(name: str, values: Sequence[int] | None, default: Sequence[int]) ->
     if values is None:
         return tuple(default)
     try:
-        numbers = tuple([index(value) for value in values])
+        numbers = tuple(map(index, values))
     except TypeError:
         msg = f"{name} is {values!r}; it must be a sequence of integers, one a dimension, in elements"
         raise ClauseError(msg) from None

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from types import ModuleType
 
     import numpy as np
@@ -156,11 +155,17 @@ class Device(Protocol):
     def passed(self, event: Any) -> bool:
         """Tell whether the stream has passed ``event``; raise `DeviceLostError` if it never will."""
 
+    def reuse(self, events: list[Any]) -> None:
+        """Take back events that have passed: they may be recorded anew."""
+
     def wake(self, stream: Any, wakeup: Wakeup) -> None:
         """Post ``wakeup`` once when ``stream`` gets here. No Python runs in a thread of a driver."""
 
-    def using(self, stream: Any) -> AbstractContextManager[Any]:
-        """Make ``stream`` the one that array operations of this thread go to."""
+    def use(self, stream: Any) -> Any:
+        """Make ``stream`` the one that array operations of this thread go to; return what `restore` takes."""
+
+    def restore(self, outer: Any) -> None:
+        """Make what was in use before `use` so again, whatever has become of it meanwhile."""
 
     def caller_event(self) -> Any | None:
         """Record an event on the stream that the calling thread uses by itself; None if it holds nothing.

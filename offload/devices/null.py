@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import types
@@ -74,15 +73,21 @@ class NullDevice:
         """Return True."""
         return event.done
 
+    def reuse(self, events: list[NullEvent]) -> None:
+        """Do nothing: events are made anew."""
+
     def wake(self, stream: NullStream, wakeup: Wakeup) -> None:
         """Post ``wakeup`` at once."""
         self.calls.append(("wake", stream, wakeup))
         wakeup.post()
 
-    def using(self, stream: NullStream) -> contextlib.AbstractContextManager[NullStream]:
+    def use(self, stream: NullStream) -> None:
         """Note it."""
-        self.calls.append(("using", stream))
-        return contextlib.nullcontext(stream)
+        self.calls.append(("use", stream))
+
+    def restore(self, outer: None) -> None:
+        """Note it."""
+        self.calls.append(("restore",))
 
     def caller_event(self) -> None:
         """Return None: a thread holds nothing."""

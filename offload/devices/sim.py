@@ -104,13 +104,22 @@ class SimDevice:
         event.fate.check()
         return False
 
+    def reuse(self, events: list[SimEvent]) -> None:
+        """Do nothing: events are made anew."""
+
     def wake(self, stream: SimStream, wakeup: Wakeup) -> None:
         """Post ``wakeup`` when ``stream`` gets here; never, on a lost device."""
         stream.post(wakeup.post)
 
-    def using(self, stream: SimStream) -> _Using:
-        """Make ``stream`` the one that array operations of this thread wait for."""
-        return _Using(self._current, stream)
+    def use(self, stream: SimStream) -> SimStream | None:
+        """Make ``stream`` the one that array operations of this thread wait for; return the one before."""
+        current = self._current
+        outer, current.stream = current.stream, stream
+        return outer
+
+    def restore(self, outer: SimStream | None) -> None:
+        """Make the one before so again."""
+        self._current.stream = outer
 
     def current_stream(self) -> SimStream | None:
         """Return the stream in use on this thread."""
@@ -287,24 +296,6 @@ class SimDevice:
 
 class _Current(threading.local):
     stream: SimStream | None = None
-
-
-class _Using:
-    """Make a stream current on this thread; restore the former one."""
-
-    __slots__ = ("_before", "_current", "_stream")
-
-    def __init__(self, current: _Current, stream: SimStream) -> None:
-        self._current = current
-        self._stream = stream
-
-    def __enter__(self) -> SimStream:
-        self._before = self._current.stream
-        self._current.stream = self._stream
-        return self._stream
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._current.stream = self._before
 
 
 def _copy(dst: Any, src: Any) -> None:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from offload.devices.base import Device
 
@@ -27,6 +28,16 @@ POOL_SIZE = 8
 
 POOL_LIMIT = 64
 """Lanes that may be in use at a time, when launches are held up."""
+
+
+@contextmanager
+def using(device: Device, stream: Any) -> Iterator[None]:
+    """Make ``stream`` the one that array operations of this thread go to for a block."""
+    outer = device.use(stream)
+    try:
+        yield
+    finally:
+        device.restore(outer)
 
 
 class Point:
@@ -98,13 +109,17 @@ class Lane:
         None is for this lane itself, whose work runs in order; of several points on another lane only the
         latest, and none that an earlier wait has covered.
         """
-        latest: dict[Lane, Point] = {}
+        latest: dict[Lane, Point] | None = None
         for point in points:
             lane = point.lane
             if lane is not self and self._waited.get(lane, 0) < point.sequence:
+                if latest is None:
+                    latest = {}
                 known = latest.get(lane)
                 if known is None or point.sequence > known.sequence:
                     latest[lane] = point
+        if latest is None:
+            return
         for lane, point in latest.items():
             event = point.event
             if event is None:
@@ -125,7 +140,7 @@ class Lane:
         if self.of_queue:
             self._free.append(True)
         elif self.pool is not None:
-            self.pool.release(self)
+            self.pool.idle.append(self)
 
     def __repr__(self) -> str:
         return f"<Lane {self.number} of {self.device.name}>"
@@ -134,12 +149,12 @@ class Lane:
 class StreamPool:
     """The lanes of one device."""
 
-    __slots__ = ("_device", "_idle", "_lock", "lanes")
+    __slots__ = ("_device", "_lock", "idle", "lanes")
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._lock = threading.Lock()
-        self._idle: deque[Lane] = deque()
+        self.idle: deque[Lane] = deque()  # the longest first
         self.lanes: list[Lane] = []
 
     def acquire(self, preferred: Iterable[Point]) -> Lane | None:
@@ -151,7 +166,7 @@ class StreamPool:
             if not point.is_followed and point.lane.pool is self:  # not that of a queue
                 lane = point.lane
                 try:
-                    self._idle.remove(lane)  # one step: whoever takes it out has it
+                    self.idle.remove(lane)  # one step: whoever takes it out has it
                 except ValueError:
                     continue
                 point.is_followed = True
@@ -160,35 +175,31 @@ class StreamPool:
             if len(self.lanes) < POOL_SIZE:
                 return self._new()
             try:
-                return self._idle.popleft()
+                return self.idle.popleft()
             except IndexError:
                 return self._new() if len(self.lanes) < POOL_LIMIT else None
-
-    def release(self, lane: Lane) -> None:
-        """Give back a lane after a launch."""
-        self._idle.append(lane)
 
     def numbered(self, number: int) -> Lane:
         """Return the lane behind an async queue number."""
         with self._lock:
             while len(self.lanes) <= number % POOL_SIZE:
-                self._idle.append(self._new())
+                self.idle.append(self._new())
             return self.lanes[number % POOL_SIZE]
 
     def next(self) -> Lane:
         """Return the longest idle lane, without holding it."""
         with self._lock:
-            if not self._idle or len(self.lanes) < POOL_SIZE:
-                self._idle.append(self._new())
-                return self._idle[-1]
-            self._idle.rotate(-1)
-            return self._idle[-1]
+            if not self.idle or len(self.lanes) < POOL_SIZE:
+                self.idle.append(self._new())
+                return self.idle[-1]
+            self.idle.rotate(-1)
+            return self.idle[-1]
 
     def close(self) -> None:
         """Let the streams go, also where somebody keeps a lane."""
         for lane in self.lanes:
             lane.stream = None
-        self._idle.clear()
+        self.idle.clear()
         self.lanes.clear()
 
     def _new(self) -> Lane:

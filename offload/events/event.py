@@ -208,6 +208,8 @@ class Promise:
 
     __slots__ = ("_event", "point", "source")
 
+    is_quiet = False
+
     def __init__(self, event: Event, source: Source | str) -> None:
         self._event: Event | None = event
         self.source: Source | str | None = source

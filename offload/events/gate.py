@@ -45,12 +45,19 @@ _CLOSE_S = 5.0
 _IDLE_S = 4e-3
 """Between two looks when nobody waits: rare enough to leave the GIL to whoever launches."""
 
+_FRAMES = 16
+"""Python's frames that telling an item takes, with some to spare."""
+
 _IDLE_LOOKS = 25
 """Looks that find nothing before the completer sleeps until it is called."""
 
 
 class Item(Protocol):
     """Something that is to be told when a point in a stream has passed."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether `passed` runs no code of the user's, so that any thread may call it."""
 
     def passed(self, error: BaseException | None) -> None:
         """Take note; ``error`` says that the point will never pass."""
@@ -82,7 +89,8 @@ class Gate:
         self._wakeup = wakeup
         self._lanes: dict[Any, deque[Point]] = {}
         self._armed: dict[Any, Point] = {}
-        self._watched: set[Point] = set()
+        self.watched: dict[Point, None] = {}  # points that somebody on the host waits for, the oldest first
+        self.has_told = False  # one of them has passed; for a thread that launches, which takes it back
         self._told: deque[tuple[Item, BaseException | None]] = deque()  # what has passed, and is being told
         self._hurried = 0
         self._looks_in_vain = 0
@@ -113,7 +121,7 @@ class Gate:
             if not (watched or self._hurried or self._sleeps):
                 return
             if watched:
-                self._watched.add(point)
+                self.watched[point] = None
                 self._looks_in_vain = 0
             is_armed = lane in self._armed
             if not is_armed and (watched or self._hurried):
@@ -128,9 +136,37 @@ class Gate:
         with self._lock:
             if point.item is None:
                 return  # it has passed
-            self._watched.add(point)
+            self.watched[point] = None
             self._looks_in_vain = 0
         self._wakeup.post()
+
+    def glance(self) -> bool:
+        """Tell the oldest item that somebody waits for, if its point has passed and it is quiet; return whether.
+
+        For a thread that launches: the completer would have to get the GIL from it.
+        """
+        with self._lock:
+            for point in self.watched:
+                if point.item is None or point.item.is_quiet:
+                    break
+            else:
+                return False
+            try:
+                if point.item is None or point.event is None or not point.lane.device.passed(point.event):
+                    return False
+            except DeviceError:
+                return False  # the completer will find it
+            _make_room(_FRAMES)
+            item, point.item = point.item, None
+            del self.watched[point]
+            self.has_told = True
+        try:
+            item.passed(None)
+        except BaseException:  # a signal handler's: the completer tells it again, which does what is left
+            self._told.append((item, None))
+            self._wakeup.post()
+            raise
+        return True
 
     def hurry(self) -> None:
         """Notice everything soon, until `relax`: somebody on the host waits for all that there is."""
@@ -197,19 +233,25 @@ class Gate:
             if not isinstance(failure, DeviceError) and threading.current_thread() is not self._thread:
                 raise  # a signal handler's, on a thread that waits
             error, n_passed = failure, len(points)
-        watched = self._watched
+        watched = self.watched
+        events = []
         for _ in range(n_passed):
             point = points.popleft()
             failed = error is not None and not _had_passed(lane.device.passed, point)
-            passed.append((point.item, error if failed else None))
-            point.item = None
+            if point.item is not None:  # else a thread that launches has been quicker
+                passed.append((point.item, error if failed else None))
+                point.item = None
             if not failed:
-                point.event = None  # others may record it anew, and nobody has to wait for it
-            if watched:
-                watched.discard(point)
+                events.append(point.event)
+                point.event = None  # nobody has to wait for it
+            if point in watched:
+                del watched[point]
+                self.has_told = True
             if point is armed:
                 armed = None
                 del self._armed[lane]
+        if events:
+            lane.device.reuse(events)
         if not points:
             del self._lanes[lane]
             self._armed.pop(lane, None)
@@ -219,7 +261,7 @@ class Gate:
     def _patience_s(self) -> float | None:
         with self._lock:
             self._looks_in_vain += 1
-            if self._lanes and (self._hurried or self._watched):
+            if self._lanes and (self._hurried or self.watched):
                 return _WATCH_S if self._looks_in_vain < _LONG else _LONG_WATCH_S
             self._sleeps = not self._lanes and self._looks_in_vain > _IDLE_LOOKS
             return None if self._sleeps else _IDLE_S
@@ -245,6 +287,12 @@ class Gate:
         self._wakeup.post()
         thread.join()
         return stuck
+
+
+def _make_room(n_frames: int) -> None:
+    """Raise `RecursionError` now rather than in the middle of what takes so many frames."""
+    if n_frames:
+        _make_room(n_frames - 1)
 
 
 def _count_passed(has_passed: Callable[[Any], bool], points: deque[Point]) -> int:

@@ -118,6 +118,7 @@ class Engine:
         self.max_priority = max_priority
         self.can_cancel = can_cancel
         self.parked: deque[Parker] = deque()
+        self.woken: set[Parker] = set()  # threads that have been told that there is work, and are not awake yet
         self.nested: list[Parker] = []
         self.frames: list[Frame] = []
         self.closed: str = ""  # why no task can be made any more
@@ -154,14 +155,15 @@ class Engine:
             if group is not None:
                 group.leave(task)
             raise RuntimeClosedError(self.closed)
-        if not (dependences or task.orderings):
+        orderings = task.orderings
+        if not (dependences or orderings):
             return True
         try:
             task.dependences = dependences
             tracker = frame.tracker
             found = tracker.add(ref(task), dependences)
-            if task.orderings:
-                others = tracker.add(ref(task), task.orderings)
+            if orderings:
+                others = tracker.add(ref(task), orderings)
                 task.ordered_after = [other for other in others if other not in found]
                 found += task.ordered_after
             if tracker.exclusive:
@@ -191,7 +193,7 @@ class Engine:
                 if other is not None and other.failure is not None and not other.past:
                     _poison(task, other)
                 continue
-            if other.special:
+            if other.special or other.waits_in_stream_order:
                 self._follow_special(task, other)
                 continue
             successors = other.successors
@@ -212,9 +214,12 @@ class Engine:
             other = reference()
             if other is None or other is task:
                 continue
-            if other.failure is not None or not (other.finished or (other.launched and other.orders(task))):
+            if other.failure is not None:
                 return False
-            predecessors += (other,)
+            if not other.finished:
+                if not (other.launched and other.orders(task)):
+                    return False
+                predecessors += (other,)
         task.predecessors = predecessors
         return True
 
@@ -256,7 +261,7 @@ class Engine:
             try:
                 self.ready.remove(task)
             except (ValueError, KeyError):
-                task.finished = True
+                task.finished = task.special = True
             else:
                 self.make_ready(task)  # perhaps nobody has been woken
                 return
@@ -314,9 +319,16 @@ class Engine:
     def wake_one(self) -> None:
         """Wake a thread without work, if there is one."""
         try:
-            self.parked.popleft().unpark()
+            parker = self.parked.popleft()
         except IndexError:
             return
+        self.woken.add(parker)
+        try:
+            parker.unpark()
+        except BaseException:
+            self.woken.discard(parker)
+            self.parked.append(parker)  # somebody else has to wake it
+            raise
 
     def throttle(self, scope: Scope, frame: Frame) -> None:
         """Run a ready task, as very many are live; if none is ready, give the others a moment to get on.
@@ -386,8 +398,8 @@ class Engine:
         """Take a thread that has woken off the list of the parked."""
         try:
             self.parked.remove(parker)
-        except ValueError:
-            return  # whoever woke it took it off
+        except ValueError:  # whoever woke it took it off
+            self.woken.discard(parker)
 
     def take(self) -> Task | None:
         """Take a ready task: the oldest, or under a seed any."""
@@ -647,9 +659,10 @@ class Engine:
         *,
         awaited: Sequence[Task] = (),
         helps: bool = True,
+        is_attended: bool = False,
     ) -> None:
         """Block until ``done()``, running ready tasks meanwhile; `Wait` says how."""
-        Wait(self, scope, done, sets, what, awaited=awaited, helps=helps).run()
+        Wait(self, scope, done, sets, what, awaited=awaited, helps=helps, is_attended=is_attended).run()
 
     # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Frame) -> None:

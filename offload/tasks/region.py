@@ -12,6 +12,7 @@ from offload.tasks.depend import Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
     from weakref import ReferenceType
 
     from offload.tasks.task import Task
@@ -22,15 +23,28 @@ TARGETS = frozenset({"target", "acc parallel", "acc kernels", "acc serial"})
 
 
 class Site:
-    """A construct in the program: what its tasks are called, and where it stands."""
+    """A construct in the program: what its tasks are called, and where it stands.
 
-    __slots__ = ("directive", "location", "name", "runtime")
+    That is a file with a line, or code with an instruction in it, of which the line is looked up when somebody asks:
+    it takes as long as all the rest of a site.
+    """
 
-    def __init__(self, directive: str, name: str, location: str, runtime: Any) -> None:
+    __slots__ = ("_place", "directive", "name", "runtime")
+
+    def __init__(self, directive: str, name: str, place: str | tuple[CodeType, int], runtime: Any) -> None:
         self.directive = directive
         self.name = name
-        self.location = location
+        self._place = place
         self.runtime = runtime
+
+    @property
+    def location(self) -> str:
+        """The file and the line."""
+        if isinstance(self._place, str):
+            return self._place
+        code, at = self._place
+        line = next((line for begin, end, line in code.co_lines() if begin <= at < end), None)
+        return f"{code.co_filename}:{line or code.co_firstlineno}"
 
     @property
     def is_target(self) -> bool:

@@ -36,6 +36,8 @@ class Parker:
     def unpark(self) -> None:
         try:
             self._lock.release()
+        except RecursionError:
+            raise  # which is a RuntimeError as well
         except RuntimeError:
             return  # awake already
 

@@ -96,6 +96,8 @@ class Task:
     is_ready = False
     label: str | None = None
     launched = False
+    launches_inline = False
+    """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
     mutexes: tuple[Mutex, ...] = ()
     orderings: Sequence[Any] = ()
     """Dependences that order, and along which no failure goes."""
@@ -304,11 +306,6 @@ class Task:
         if self.special:
             return self.body_ended(engine, None)
         return engine.finish(self)
-
-    @property
-    def launches_inline(self) -> bool:
-        """Whether the encountering thread may launch it: it only enqueues, and no body runs there that blocks."""
-        return False
 
     def hand_over(self) -> bool:
         """Have something else than the engine's threads begin the task, which is ready; return whether there is."""

@@ -6,13 +6,14 @@ own steps (`offload.interrupts`).
 
 from __future__ import annotations
 
+import select
 import sys
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
 from offload.interrupts import Shield
-from offload.tasks.loops import Entered
+from offload.tasks.loops import Entered, is_entered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +30,9 @@ _FRAMES = 10
 
 _ATTENDED_S = 2e-3
 """How long a thread that waits for devices looks by itself before it sleeps; to be woken takes 0.1 to 0.3 ms."""
+
+_TAKEN_S = 10e-6
+"""How long a pause of no length takes at least in which another thread had the GIL; it takes 1 µs otherwise."""
 
 
 class Wait:
@@ -51,6 +55,8 @@ class Wait:
     helps : bool
         Whether this thread may run tasks: inside of a task only what the region generated. Without workers
         it always does.
+    is_attended : bool
+        Whether `attend` has just been in vain.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class Wait:
         *,
         awaited: Sequence[Task] = (),
         helps: bool = True,
+        is_attended: bool = False,
     ) -> None:
         if scope.is_completer:
             raise UsageError(
@@ -76,6 +83,7 @@ class Wait:
         self._awaited = awaited
         self._within = scope.frame(what) if scope.task is not None else None
         self._helps = helps or not engine.threads
+        self._is_attended = is_attended
         self._shield = Shield(scope)
         self._blocked: Any = None  # while there are coroutines: what sees that the wait can end
 
@@ -171,21 +179,14 @@ class Wait:
             return bool(self._engine.ready)
         return any(may_help_with(task, self._within) for task in self._engine.ready.copy())
 
-    def _attend(self, look: Callable[[], object]) -> bool:
-        """Look for completions for a moment; return whether the wait may go on: to be woken takes longer than that."""
-        ready, signs = self._engine.ready, self._shield.signs
-        takes_any = self._helps and self._within is None
-        until_s = perf_counter() + _ATTENDED_S
-        while perf_counter() < until_s and not self._engine.staging:
-            look()
-            if self._done() or (takes_any and ready) or signs.is_struck:
-                return True
-            sleep(0)  # whoever needs the GIL gets it
-        return False
-
     def _park(self) -> None:
         engine = self._engine
-        if engine.look is not None and self._attend(engine.look):
+        is_attended, self._is_attended = self._is_attended, False
+        if (
+            engine.look is not None
+            and not is_attended
+            and _attend(engine, engine.look, self._done, self._shield, self._helps and self._within is None)
+        ):
             return
         engine.hurry()
         try:
@@ -210,6 +211,37 @@ class Wait:
 
     def _tell(self, what_happened: str) -> None:
         tell(self._what, what_happened, self._sets, self._awaited)
+
+
+def attend(engine: Engine, scope: Scope, done: Callable[[], bool], shield: Shield) -> None:
+    """Look for completions for a moment, before a wait for what is likely to be over by then.
+
+    It has nothing to undo at its end, and leaves to the wait whatever comes in between: tasks that can be run, an
+    interrupt, errors.
+    """
+    look = engine.look
+    if look is not None and engine.coroutines is None and not scope.is_completer and is_entered(scope):
+        _attend(engine, look, done, shield, scope.task is None)
+
+
+def _attend(
+    engine: Engine, look: Callable[[], object], done: Callable[[], bool], shield: Shield, takes_any: bool
+) -> bool:
+    """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
+    ready, signs = engine.ready, shield.signs
+    glimpse = select.poll().poll  # Windows has none, and no devices that are looked after so
+    pause: Any = glimpse  # in each turn, whoever needs the GIL gets it; `sleep(0)` would take 56 µs
+    now_s = perf_counter()
+    until_s = now_s + _ATTENDED_S
+    while now_s < until_s and not engine.staging:
+        look()
+        if done() or (takes_any and ready) or signs.is_struck:
+            return True
+        before_s = perf_counter()
+        pause(0)
+        now_s = perf_counter()
+        pause = sleep if pause is glimpse and now_s - before_s > _TAKEN_S else glimpse
+    return False
 
 
 def tell(what: str, what_happened: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:

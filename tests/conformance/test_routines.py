@@ -191,6 +191,21 @@ def test_requires_unified_shared_memory_heap(runtime):
     assert (a == np.arange(N) + 20).all()
 
 
+def test_memcpy_in_the_order_of_memory(runtime):
+    """Bytes are counted in the order of an array's memory, also where that is Fortran's, and also on the device."""
+    host = np.asfortranarray(np.arange(24, dtype=np.int32).reshape(4, 6))
+    d = omp.target_alloc((6, 4), np.int32)
+    omp.target_memcpy(d.T, host)
+    omp.target_memcpy_async(d.T, host, nbytes=8, dst_offset=80, src_offset=4, depend=[inout(d)]).result()
+    omp.target_memcpy(d, host, 0, d.nbytes)
+    found = np.zeros(24, np.int32)
+    omp.target_memcpy(found, d.T)
+    wanted = host.ravel(order="F")
+    wanted[20:22] = wanted[1:3]
+    assert found.tolist() == wanted.tolist()
+    omp.target_free(d)
+
+
 # -- memset -----------------------------------------------------------------------------------------
 def test_omp_target_memset(runtime):
     """offload/test/api/omp_target_memset.c: it returns its argument; a byte offset reads what was set."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import subprocess
@@ -21,7 +22,7 @@ from offload.errors import DeviceError
 from tests.gpu.conftest import cupy, cupyx
 
 if cupy is not None:
-    from offload.devices.cuda import CudaDevice, staging
+    from offload.devices.cuda import CudaDevice, copy_kernels, staging
     from offload.devices.cuda.copies import address_of
     from offload.devices.cuda.staging import StagedCopy
 
@@ -95,14 +96,41 @@ def test_boxes_inside_of_the_device(device, lanes):
     """Each kernel moves exactly the bytes of a box, whatever its axes, strides and alignment."""
     stream = device.new_stream()
     choice = copies._lanes if lanes is None else lambda *_: lanes
-    plain = copies._units.__wrapped__  # which remembers nothing
-    with mock.patch.object(copies, "_lanes", choice), mock.patch.object(copies, "_units", plain):
+    plain = copy_kernels._launch_of.__wrapped__  # which remembers nothing
+    with mock.patch.object(copies, "_lanes", choice), mock.patch.object(copy_kernels, "_launch_of", plain):
         for dst, src, wanted in cases(1 + (lanes or 0)):
             to, at = cupy.asarray(dst.bytes), cupy.asarray(src.bytes)
             cupy.cuda.Device().synchronize()
             assert device.copy(dst.device(to), src.device(at), stream) is None
             stream.synchronize()
             assert (to.get() == wanted).all(), (dst.shape, dst.strides, src.strides, dst.dtype)
+
+
+def test_a_launch_on_a_thread_without_a_context(device):
+    """The first call of CUDA that a thread makes may be the launch of a copy's kernel."""
+    source, target = cupy.arange(4096, dtype="u4").reshape(64, 64), cupy.zeros((64, 32), "u4")
+    stream = device.new_stream()
+    cupy.cuda.Device().synchronize()
+    box = collapse(target.shape, target.strides, source[:, ::2].strides, 4)
+    addresses = address_of(target), address_of(source)
+    thread = threading.Thread(target=device._copies._launch, args=(*addresses, box, stream))
+    thread.start()
+    thread.join()
+    stream.synchronize()
+    assert (target.get() == source.get()[:, ::2]).all()
+
+
+def test_kernels_outlive_what_cupy_remembers(device):
+    """The kernels stay loaded when CuPy forgets all modules."""
+    stream = device.new_stream()
+    for seed in (3, 4):
+        source, target = cupy.arange(seed, seed + 4096, dtype="u4").reshape(64, 64), cupy.zeros((64, 32), "u4")
+        cupy.cuda.Device().synchronize()
+        assert device.copy(target, source[:, ::2], stream) is None
+        stream.synchronize()
+        assert (target.get() == source.get()[:, ::2]).all()
+        cupy.clear_memo()
+        gc.collect()
 
 
 @pytest.mark.parametrize("method", [None, *Method])
@@ -155,6 +183,98 @@ def test_boxes_of_pageable_memory(device, to_host, at_once_nbytes):
             found = to if to_host else to.get()
             assert (found == wanted).all(), (dst.shape, dst.strides, src.strides, dst.dtype)
     assert n_staged >= (10 if at_once_nbytes else N_CASES)
+
+
+@pytest.mark.parametrize("row_nbytes", [5, 1000, 1025, 3000, 4096, 9 << 20])
+def test_rows_of_pageable_memory(device, row_nbytes):
+    """Rows of any length are moved both ways, and what lies between them is left alone."""
+    stream, n_rows = device.new_stream(), max(3, (9 << 20) // row_nbytes)
+    pages = np.random.default_rng(row_nbytes).integers(0, 256, (n_rows, row_nbytes + 3), "u1")
+    far = cupy.zeros((n_rows, row_nbytes), "u1")
+    cupy.cuda.Device().synchronize()
+    finish(device.copy(far, pages[:, 1:-2], stream))
+    back = np.full_like(pages, 7)
+    finish(device.copy(back[:, 1:-2], far, stream))
+    assert (back[:, 1:-2] == pages[:, 1:-2]).all()
+    assert (back[:, 0] == 7).all()
+    assert (back[:, -2:] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("mb", "chunk_mb", "alone_mb"),
+    [(0.1, 1, 1), (4, 1, 1), (8, 2, 2), (16, 4, 4), (24, 6, 4), (32, 8, 4), (48, 8, 6), (64, 8, 8), (1000, 8, 8)],
+)
+def test_chunks_of_staged_copies(mb, chunk_mb, alone_mb):
+    """A copy is cut into four, or into eight where it has the threads to itself and chunks stay large by that."""
+    nbytes = int(mb * (1 << 20))
+    assert staging.chunk_nbytes(nbytes, is_alone=False) == chunk_mb << 20
+    assert staging.chunk_nbytes(nbytes, is_alone=True) == alone_mb << 20
+
+
+def staged_by_one(device, monkeypatch):
+    """Return a device's staging with one thread that has one slot and gets no other, and what says that it asked."""
+    stage, asked = device._copies.staging, threading.Semaphore(0)
+    monkeypatch.setattr(stage, "_most_threads", 1)
+    finish(device.copy(cupy.zeros(1 << 20, "u1"), np.zeros(1 << 20, "u1"), device.new_stream()))
+    cupy.cuda.Device().synchronize()  # then it need not ask
+
+    def refuse(nbytes, flags):
+        asked.release()
+        raise cupy.cuda.runtime.CUDARuntimeError(2)  # cudaErrorMemoryAllocation
+
+    monkeypatch.setattr(cupy.cuda.runtime, "hostAlloc", refuse)
+    return stage, asked
+
+
+def test_no_memory_for_a_second_slot(device, latch, monkeypatch):
+    """A thread that gets no second slot waits for its first one."""
+    _, asked = staged_by_one(device, monkeypatch)
+    held = device.new_stream()
+    page = np.random.default_rng(1).integers(0, 256, 4 << 20, "u1")
+    far, said, everything = cupy.zeros(4 << 20, "u1"), [], threading.Event()
+    cupy.cuda.Device().synchronize()
+    latch.hold(held)
+    device.copy(far, page, held).start(lambda error: (said.append(error), everything.set()))
+    assert asked.acquire(timeout=20)
+    assert not said
+    latch.release()
+    assert everything.wait(20)
+    held.synchronize()
+    assert said == [None]
+    assert (far.get() == page).all()
+
+
+def test_a_slot_of_a_chunk_that_failed_is_waited_for(device, latch, monkeypatch):
+    """What a chunk enqueued before it failed still reads its slot, which nobody else gets until then."""
+    stage, asked = staged_by_one(device, monkeypatch)
+    held, free = device.new_stream(), device.new_stream()
+    far, other = cupy.zeros((2, 1 << 20), "u1"), cupy.zeros((2, 1 << 20), "u1")
+    pages = [np.full(1 << 20, value, "u1") for value in (1, 2)]
+    said, ready = [], threading.Semaphore(0)
+
+    def done(error):
+        said.append(error)
+        ready.release()
+
+    def fail(device, near, part, stream, *, to_host, is_pinned):
+        cupy.cuda.runtime.memcpyAsync(far.data.ptr, near, part.nbytes, 1, stream.ptr)
+        raise DeviceError("half of it")
+
+    cupy.cuda.Device().synchronize()
+    latch.hold(held)
+    with mock.patch.object(stage, "transfer", fail):
+        device.copy(far.reshape(-1)[::2], pages[0], held).start(done)
+        assert ready.acquire(timeout=20)
+    device.copy(other[0], pages[1], free).start(done)
+    assert asked.acquire(timeout=20)
+    assert len(said) == 1
+    latch.release()
+    assert ready.acquire(timeout=20)
+    held.synchronize()
+    free.synchronize()
+    assert [type(error) for error in said] == [DeviceError, type(None)]
+    assert (far[0].get() == 1).all()
+    assert (other[0].get() == 2).all()
 
 
 def test_many_staged_copies_at_once(device):
@@ -214,6 +334,41 @@ def test_nothing_waits_behind_a_held_stream(device, latch):
     held.synchronize()
     assert device.copies_async(fixed[5:9])
     assert not device.copies_async(page)
+
+
+@pytest.mark.parametrize("pages", [(0, 7), (0,), (3,), range(8)])
+def test_copies_of_memory_that_is_pinned_in_part(device, latch, pages):
+    """A few bytes are taken at the call, and all of them arrive, wherever registrations of a page begin and end."""
+    page = 4096
+    memory = np.zeros(9 * page, "u1")
+    array = memory[-memory.ctypes.data % page :][: 8 * page]
+    data = np.random.default_rng(1).integers(1, 200, array.size, "u1")
+    boxes = [slice(None), slice(page - 1, page + 1), slice(3 * page - 5, 4 * page + 5), slice(1, None, 2)]
+    far, held = [cupy.zeros(array[box].shape, "u1") for box in boxes], device.new_stream()
+    device.copy(cupy.zeros(64, "u1")[::2], cupy.zeros(64, "u1")[::2], held)  # its kernels are loaded
+    cupy.cuda.Device().synchronize()
+    registered = [array.ctypes.data + number * page for number in pages]
+    for address in registered:
+        cupy.cuda.runtime.hostRegister(address, page, 0)
+    try:
+        array[...] = data
+        latch.hold(held)
+        for to, box in zip(far, boxes, strict=True):
+            assert device.copy(to, array[box], held) is None
+        array[...] = 255
+        latch.release()
+        held.synchronize()
+        for to, box in zip(far, boxes, strict=True):
+            assert (to.get() == data[box]).all()
+            array[...] = 0
+            finish(device.copy(array[box], to, held))
+            held.synchronize()
+            assert (array[box] == data[box]).all()
+    finally:
+        latch.release()
+        held.synchronize()
+        for address in registered:
+            cupy.cuda.runtime.hostUnregister(address)
 
 
 def test_memory_that_is_pinned_in_part(device):
@@ -278,12 +433,13 @@ def test_a_copy_that_has_not_begun(device):
     assert isinstance(copy.error, DeviceError)
 
 
-def test_small_copies_to_the_device_may_be_overwritten_at_once(device, latch):
+@pytest.mark.parametrize("columns", [1, 2])
+def test_small_copies_to_the_device_may_be_overwritten_at_once(device, latch, columns):
     """Bytes that were taken at the call arrive as they were then."""
     held = device.new_stream()
     far = cupy.zeros((16, 3000), "u1")
     cupy.cuda.Device().synchronize()
-    page = np.zeros((3000, 2), "u1")
+    page = np.zeros((3000, columns), "u1")
     latch.hold(held)
     for i in range(16):
         page[...] = i + 1

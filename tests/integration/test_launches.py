@@ -4,6 +4,7 @@ import contextlib
 import random
 import threading
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -85,16 +86,18 @@ class Fifo(NullDevice):
         self._check("passed")
         return event.done
 
+    def reuse(self, events):
+        pass
+
     def wake(self, stream, wakeup):
         self.enqueue(stream, lambda: wakeup.post() or True)
 
-    @contextlib.contextmanager
-    def using(self, stream):
+    def use(self, stream):
         outer, self._current.stream = getattr(self._current, "stream", None), stream
-        try:
-            yield
-        finally:
-            self._current.stream = outer
+        return outer
+
+    def restore(self, outer):
+        self._current.stream = outer
 
     def work(self, step):
         """Enqueue what a body does."""
@@ -251,6 +254,46 @@ def test_counts_after_a_failed_launch(opened, what):
     omp.target_exit_data(map=[delete(x)])
 
 
+def test_a_launch_completes_what_a_host_task_waits_for(opened):
+    """The thread that launches does not leave it to the completer, which would have to get the GIL from it."""
+    device = Fifo()
+    runtime = opened(device, num_threads=1)
+    ran = threading.Event()
+    bump = omp.target(nowait=True)(lambda x: None)
+    with runtime, mock.patch.object(runtime.gate, "look", return_value=False):  # the completer comes late
+        x, y = array(device), array(device)
+        first = bump.options(depend=[inout(x)])(x)
+        omp.task(ran.set).options(depend=[in_(x)])()
+        for stream in device.streams:
+            stream.synchronize()
+        assert not first.done()
+        bump.options(depend=[inout(y)])(y)
+        assert first.done()
+        assert ran.wait(60)
+
+
+def test_a_launch_leaves_callbacks_to_others(opened):
+    """Callbacks are called by the completer or a thread that waits: the launcher may hold a lock."""
+    device = Fifo()
+    runtime = opened(device, num_threads=1)
+    lock, threads = threading.Lock(), []
+    bump = omp.target(nowait=True)(lambda x: None)
+
+    def told(_):
+        with lock:
+            threads.append(threading.current_thread())
+
+    with runtime:
+        x = array(device)
+        with lock:
+            bump.options(depend=[inout(x)])(x).add_done_callback(told)
+            for _ in range(20):
+                bump.options(depend=[inout(x)])(x)
+                time.sleep(1e-3)
+        omp.taskwait()
+    assert len(threads) == 1
+
+
 def test_a_callback_that_waits(opened, monkeypatch):
     """A callback that a waiting thread runs may wait for a task that has passed in the same look."""
     device = Fifo()
@@ -283,6 +326,30 @@ def test_a_caller_is_asked_nothing_in_a_closed_runtime(opened, monkeypatch):
             target(d)
         runtime.engine.closed = ""
     assert not asked
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_copies_between_two_devices_follow_the_callers_streams(monkeypatch, deferred):
+    """A copy follows what the calling thread has enqueued on each of both devices: each is asked once a copy."""
+    asked, waited = [], []
+    with omp.Runtime("sim:2") as runtime:
+        first, second = (omp.target_alloc(64, np.uint8, number) for number in (0, 1))
+        for place in runtime.places:
+            number = place.device.number
+            monkeypatch.setattr(place.device, "caller_event", lambda number=number: asked.append(number) or number)
+            monkeypatch.setattr(place.device, "wait_event", lambda stream, event: waited.append(event))
+        for _ in range(2):
+            if deferred:
+                omp.target_memcpy_async(second, first).result()
+            else:
+                omp.target_memcpy(second, first)
+            assert sorted(asked) == [0, 1]
+            assert sorted(event for event in waited if event in {0, 1}) == [0, 1]
+            asked.clear()
+            waited.clear()
+        monkeypatch.undo()
+        omp.target_free(first)
+        omp.target_free(second)
 
 
 def test_an_interrupt_in_a_body_gives_the_caller_its_stream_back(opened):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import signal
+import sys
 import threading
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -12,14 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
-from offload import alloc, in_, inout, mutexinoutset, out, to, tofrom
+from offload import alloc, capture, in_, inout, mutexinoutset, out, to, tofrom
 from offload.data.maptypes import MapType
 from offload.data.present import MapItem, PresentTable
 from offload.data.shadow import NotCapturableError, ShadowTable
 from offload.devices.null import NullDevice, NullEvent
-from offload.errors import DeviceError
+from offload.environment import PutOffError
+from offload.errors import DeviceError, DeviceLostError
+from offload.interrupts import Shield
 from offload.storage import HOST, section_of
 from offload.tasks.branches import branches
+from offload.tasks.waiting import attend
 
 # -- streams and waits -----------------------------------------------------------------------------
 
@@ -665,8 +671,222 @@ def test_a_mapping_ended_during_the_launch_is_an_error(device, y, monkeypatch):
     omp.target_enter_data(map=[to(y)])
     region(y)
     region(y)
-    monkeypatch.setattr("offload.capture.GraphWork.is_current", lambda self, place: True)
+    monkeypatch.setattr("offload.capture.GraphWork.is_current", lambda self: True)
     omp.target_exit_data(map=[omp.delete(y)])
     with pytest.raises(ExceptionGroup) as caught:
         region(y)
     assert caught.group_contains(omp.UsageError)
+
+
+def test_a_graph_keeps_no_mapping(device, y):
+    """What was known of an entry at a replay goes with its mapping, not at the next replay."""
+    region = omp.taskgraph(lambda: kernel("a", y))
+    omp.target_enter_data(map=[to(y)])
+    for _ in range(3):
+        region()
+    (entry,) = omp.current.current_runtime().places[0].table.entries()
+    gone = weakref.ref(entry)
+    del entry
+    omp.target_exit_data(map=[omp.delete(y)])
+    gc.collect()
+    assert gone() is None
+
+
+# -- who replays sees the end by itself --------------------------------------------------------------
+
+
+@pytest.fixture
+def region(device, y):
+    """A captured region; from here on threads that wait look for completions, as they do with CUDA."""
+    region = omp.taskgraph(lambda: kernel("a", y))
+    with omp.target_data(map=[tofrom(y)]):
+        region()
+        region()
+        assert region.records[0].is_captured
+        runtime = omp.current.current_runtime()
+        runtime.engine.look = runtime.gate.look
+        device.calls.clear()
+        device.is_held = True
+        yield region
+        device.is_held = False
+        omp.taskwait()
+
+
+def at_look(device, monkeypatch, number, act):
+    """Have the main thread act at its look number so-and-so whether an event has passed."""
+    looks = []
+
+    def passed(event):
+        if threading.current_thread() is threading.main_thread():
+            looks.append(event)
+            if len(looks) == number:
+                act()
+        return event.done
+
+    monkeypatch.setattr(device, "passed", passed)
+
+
+def release(device):
+    device.is_held = False
+
+
+def test_a_replay_that_ends_soon_is_not_waited_for(device, region, monkeypatch):
+    """The call looks until the graph has ended, and returns: no wait is begun, and no callback asked for."""
+    engine = omp.current.current_runtime().engine
+    waits = []
+    monkeypatch.setattr(engine, "wait", lambda *args, **_: waits.append(args))
+    at_look(device, monkeypatch, 5, lambda: release(device))
+    region()
+    assert not device.is_held
+    assert not waits
+    assert "wake" not in [call[0] for call in device.calls]
+
+
+def test_a_replay_that_takes_long_is_waited_for(device, region):
+    """What has not ended in a moment is waited for as anything else."""
+    timer = threading.Timer(0.05, release, [device])
+    timer.start()
+    region()
+    assert not device.is_held
+    timer.join()
+
+
+def test_who_looks_runs_what_is_ready(device, region):
+    """While no worker is free, the thread that replays runs a host task on which the end of its graph depends."""
+    busy, ends = threading.Event(), threading.Event()
+    omp.task(lambda: (busy.set(), ends.wait()))()
+    busy.wait()
+    omp.task(lambda: (release(device), ends.set()))()
+    region()
+    assert ends.is_set()
+
+
+def test_an_interrupt_ends_the_look(device, region, monkeypatch):
+    """Ctrl-C is raised though the graph goes on, which the next wait is for; the handler is Python's again."""
+    at_look(device, monkeypatch, 3, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        region()
+    assert device.is_held
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    release(device)
+    omp.taskwait()
+    region()
+
+
+def test_a_device_lost_meanwhile_fails_the_replay(device, region, monkeypatch):
+    """An event that raises fails the task, which the call raises."""
+
+    def fail():
+        monkeypatch.setattr(device, "passed", lose)
+
+    def lose(event):
+        raise DeviceLostError("gone")
+
+    at_look(device, monkeypatch, 3, fail)
+    with pytest.raises(ExceptionGroup) as caught:
+        region()
+    assert caught.group_contains(DeviceLostError)
+    monkeypatch.undo()
+
+
+def test_an_interrupt_swallows_no_failure(device, region, monkeypatch):
+    """Where Ctrl-C and a failure come together, the call raises the interrupt and the next wait the failure."""
+
+    def lose(event):
+        raise DeviceLostError("gone")
+
+    def strike():
+        monkeypatch.setattr(device, "passed", lose)
+        signal.raise_signal(signal.SIGINT)
+        lose(None)
+
+    at_look(device, monkeypatch, 3, strike)
+    with pytest.raises(KeyboardInterrupt):
+        region()
+    with pytest.raises(ExceptionGroup) as caught:
+        omp.taskwait()
+    assert caught.group_contains(DeviceLostError)
+    monkeypatch.undo()
+
+
+def test_what_was_put_off_is_waited_for_without_a_look(device, region, monkeypatch):
+    """Who replays may have to launch the graph itself, so that it does not look for an end before."""
+    begin, attended, tries = capture.GraphWork.begin, [], []
+
+    def put_off_once(self, *args):
+        tries.append(args)
+        if len(tries) == 1:
+            raise PutOffError
+        begin(self, *args)
+
+    monkeypatch.setattr(capture.GraphWork, "begin", put_off_once)
+    monkeypatch.setattr("offload.replay.attend", lambda *args: attended.append(args))
+    release(device)
+    region()
+    assert len(tries) == 2
+    assert not attended
+
+
+def test_what_cuts_a_launch_short_leaves_nothing_in_flight(device, region, monkeypatch):
+    """An exception of a signal handler is raised once the graph that has been launched is over."""
+    gate = omp.current.current_runtime().gate
+    add = gate.add
+
+    def cut(*args, **kwargs):
+        monkeypatch.undo()
+        add(*args, **kwargs)
+        raise TimeoutError("a handler's")
+
+    monkeypatch.setattr(gate, "add", cut)
+    timer = threading.Timer(0.05, release, [device])
+    timer.start()
+    with pytest.raises(TimeoutError):
+        region()
+    assert not device.is_held
+    timer.join()
+
+
+def test_a_replay_with_nogroup_does_not_look(device, region):
+    """The call returns while the graph is held."""
+    region.options(nogroup=True)()
+    assert device.is_held
+
+
+def test_an_interrupt_before_a_replay_keeps_it_from_beginning(device, region, monkeypatch):
+    """Ctrl-C while a replay lets others get on is raised at once, and nothing is launched after it."""
+    before = len(device.launches)
+    monkeypatch.setattr("offload.replay.Replay._throttle", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        region.options(nogroup=True)()
+    assert len(device.launches) == before
+
+
+def test_who_looks_leaves_the_gil_to_others(device):
+    """Another thread gets on while one looks, though Python itself would make none give way for a minute."""
+    runtime = omp.current.current_runtime()
+    runtime.engine.look = lambda: None
+    ended = []
+    other = threading.Thread(target=lambda: ended.append(sum(range(1000))))
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        with Shield() as shield:
+            other.start()
+            while not ended:
+                attend(runtime.engine, runtime.scope(), lambda: bool(ended), shield)
+    finally:
+        sys.setswitchinterval(interval_s)
+    other.join()
+    assert ended == [499_500]
+
+
+def test_a_default_device_set_in_a_group_outlasts_it(device):
+    """Only the group ends at the end of the group."""
+    with omp.taskgroup():
+        omp.set_default_device(omp.get_initial_device())
+        with omp.taskgroup():
+            pass
+    assert omp.get_default_device() == omp.get_initial_device()
+    with omp.taskgroup():
+        omp.set_default_device(0)
+    assert omp.get_default_device() == 0

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -244,3 +245,28 @@ def test_failures_in_a_set_come_before_its_end():
     tasks.waiters = (parker.unpark,)
     tasks.leave(None)
     assert parker.park(0)
+
+
+def test_a_wake_up_without_room_for_it_is_tried_again():
+    """A RecursionError is not taken for a thread that is awake: the thread stays listed for the next wake-up."""
+
+    class Deep(Parker):
+        __slots__ = ()
+
+        def unpark(self):
+            raise RecursionError
+
+    engine, deep = Engine(0, None, 60.0, lambda: None), Deep()
+    engine.parked.append(deep)
+    with pytest.raises(RecursionError):
+        engine.wake_one()
+    assert list(engine.parked) == [deep]
+    assert not engine.woken
+
+    def no_room():
+        raise RecursionError
+
+    parker = Parker()
+    parker._lock = SimpleNamespace(release=no_room)
+    with pytest.raises(RecursionError):
+        parker.unpark()

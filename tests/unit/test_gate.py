@@ -1,10 +1,14 @@
 """The gate with a fake device: order, at most one callback a stream, watching, failures, the end."""
 
+import contextlib
+import sys
 import threading
+from unittest import mock
 
 import pytest
 
 from offload.devices.streams import Point
+from offload.errors import DeviceLostError
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 
@@ -27,6 +31,9 @@ class FakeDevice:
     def wake(self, stream, wakeup):
         self.callbacks.append(wakeup)
 
+    def reuse(self, events):
+        assert self.passed_events.issuperset(events)
+
     def fire(self):
         self.callbacks.pop(0).post()
 
@@ -40,6 +47,8 @@ class FakeLane:
 
 class Item:
     """Notes when it is told."""
+
+    is_quiet = True
 
     def __init__(self):
         self.told = threading.Event()
@@ -168,8 +177,87 @@ def test_watching_what_has_passed_watches_nothing(gate, device):
     device.fire()
     item.wait()
     gate.watch(point)
-    assert not gate._watched
+    assert not gate.watched
     assert point.item is None
+
+
+def test_a_glance_tells_what_somebody_waits_for(gate, device):
+    """A thread that launches tells the oldest watched item once its event has passed; nobody tells it again."""
+    lane, items = FakeLane(device), [Item() for _ in range(3)]
+    with mock.patch.object(gate, "look", return_value=False):  # the completer comes late
+        for number, item in enumerate(items):
+            gate.add(Point(lane, number, f"e{number}"), item, watched=number > 0)
+        assert not gate.glance()
+        device.passed_events = {"e0", "e1"}
+        assert gate.glance()
+        assert [item.errors for item in items] == [[], [None], []]
+        assert not gate.glance()
+        device.passed_events.add("e2")
+    gate.look()
+    assert [item.wait() for item in items] == [[None]] * 3
+    assert not gate.watched
+
+
+def test_a_glance_leaves_what_is_not_quiet_to_the_completer(gate, device):
+    """What runs code of the user's is told by the completer, or by a thread that waits."""
+    lane, item = FakeLane(device), Item()
+    item.is_quiet = False
+    device.passed_events = {"e"}
+    with mock.patch.object(gate, "look", return_value=False):
+        gate.add(Point(lane, 0, "e"), item, watched=True)
+        assert not gate.glance()
+        assert not item.errors
+    assert item.wait() == [None]
+
+
+def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device):
+    """A signal handler may raise while a thread that launches tells an item; then the completer does."""
+
+    class Cut(Item):
+        def passed(self, error):
+            if threading.current_thread() is threading.main_thread():
+                raise TimeoutError("a handler's")
+            super().passed(error)
+
+    lane, item = FakeLane(device), Cut()
+    with mock.patch.object(gate, "look", return_value=False):
+        gate.add(Point(lane, 0, "e"), item, watched=True)
+        device.passed_events = {"e"}
+        with pytest.raises(TimeoutError):
+            gate.glance()
+    assert item.wait() == [None]
+
+
+def test_an_item_is_told_whole_or_not_at_all(gate, device):
+    """A thread that launches deep in a recursion does not begin to tell what it could not end."""
+    lane, item = FakeLane(device), Item()
+
+    def dive(depth):
+        if depth:
+            dive(depth - 1)
+        else:
+            gate.glance()
+
+    with mock.patch.object(gate, "look", return_value=False):
+        gate.add(Point(lane, 0, "e"), item, watched=True)
+        device.passed_events = {"e"}
+        depth = sys.getrecursionlimit()
+        while not item.errors:
+            depth -= 1
+            with contextlib.suppress(RecursionError):
+                dive(depth)
+            assert not gate.watched or not item.errors
+    assert item.wait() == [None]
+
+
+def test_a_glance_at_a_failed_device_tells_nothing(gate, device):
+    """The completer finds out what has failed."""
+    lane, item = FakeLane(device), Item()
+    with mock.patch.object(gate, "look", return_value=False):
+        gate.add(Point(lane, 0, "e"), item, watched=True)
+        device.error = DeviceLostError("broken")
+        assert not gate.glance()
+    assert isinstance(item.wait()[0], DeviceLostError)
 
 
 def test_a_lane_behind_and_a_lane_ahead(gate, device):

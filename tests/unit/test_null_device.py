@@ -6,6 +6,7 @@ import numpy as np
 
 from offload.devices import base
 from offload.devices.null import NullDevice
+from offload.devices.streams import using
 
 
 class Flag:
@@ -62,8 +63,8 @@ def test_calls_are_remembered_in_order():
     buffer = device.alloc((8,), np.dtype("u1"), stream)
     part = device.view(buffer, 4, (1,), (4,), dtype)
     device.copy(part, part, stream)
-    with device.using(stream) as current:
-        assert current is stream
+    with using(device, stream):
+        device.calls.append(("inside",))
     device.synchronize()
     device.close()
     assert device.calls == [
@@ -73,7 +74,9 @@ def test_calls_are_remembered_in_order():
         ("alloc", (8,), np.dtype("u1"), stream),
         ("view", buffer, 4, (1,), (4,), dtype),
         ("copy", part, part, stream),
-        ("using", stream),
+        ("use", stream),
+        ("inside",),
+        ("restore",),
         ("synchronize",),
         ("close",),
     ]

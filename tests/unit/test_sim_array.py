@@ -10,6 +10,7 @@ import pytest
 
 from offload.devices.sim import SimDevice, SimEvent
 from offload.devices.sim_array import SimArray
+from offload.devices.streams import using
 from offload.errors import DeviceLostError, DeviceMemoryError, InternalError
 
 
@@ -333,7 +334,7 @@ def test_an_operation_waits_for_the_current_stream(device, xp):
     d, stream = xp.zeros(4), device.new_stream()
     ready = SimEvent(device)
     helper = device.new_stream()
-    with device.using(stream):
+    with using(device, stream):
         stream.wait_event(ready)
         stream.launch(operator.setitem, d, ..., 1)
         part = d[1:]  # a view reads nothing and does not wait
@@ -342,7 +343,7 @@ def test_an_operation_waits_for_the_current_stream(device, xp):
         part += 1
         assert d.tolist() == [1, 2, 2, 2]
     stream.launch(d.fill, 5)
-    with device.using(stream):
+    with using(device, stream):
         assert d.get().tolist() == [5] * 4
 
 
@@ -465,7 +466,7 @@ def test_seeded_devices_give_the_same_results():
     device = SimDevice(3, rng=random.Random(1))
     xp = device.namespace()
     stream, d = device.new_stream(), xp.zeros(3)
-    with device.using(stream):
+    with using(device, stream):
         stream.launch(d.fill, 2)
         assert (d + 1).tolist() == [3, 3, 3]
     device.close()

@@ -12,6 +12,7 @@ import pytest
 
 from offload.devices import base, sim
 from offload.devices.sim import SimDevice, SimEvent, SimStream
+from offload.devices.streams import using
 from offload.errors import (
     CleanupWarning,
     DeviceLostError,
@@ -166,7 +167,7 @@ def test_an_event_records_on_the_current_stream(device):
     event = SimEvent(device)
     with pytest.raises(UsageError, match="name the stream"):
         event.record()
-    with device.using(device.new_stream()):
+    with using(device, device.new_stream()):
         event.record()
     assert event.done
 
@@ -174,9 +175,9 @@ def test_an_event_records_on_the_current_stream(device):
 def test_using_nests(device):
     """Using() restores the stream that was in use before."""
     outer, inner = device.new_stream(), device.new_stream()
-    with device.using(outer) as current:
-        assert current is outer
-        with device.using(inner):
+    with using(device, outer):
+        assert device.current_stream() is outer
+        with using(device, inner):
             assert device.current_stream() is inner
         assert device.current_stream() is outer
     assert device.current_stream() is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from offload import storage
@@ -20,6 +22,16 @@ def cut(first_row, n_rows, first_col, n_cols):
 def test_contiguous(strides):
     """A C-contiguous array is one run."""
     assert section_of(HOST, 1000, (10, 20), strides, 8) == Section(HOST, 1000, (), 1600)
+
+
+def test_contiguous_of_many_lengths():
+    """More layouts than are remembered cost no sorting of axes where they are contiguous."""
+    with mock.patch.object(storage, "_merge", side_effect=AssertionError):
+        for n in range(2, storage._LAYOUTS + 100):
+            assert section_of(HOST, 1000, (n, 1, 3), (72, 5, 24), 24) == Section(HOST, 1000, (), 72 * n)
+            assert section_of(HOST, 1000, (n,), (24,), 24) == Section(HOST, 1000, (), 24 * n)
+        with pytest.raises(AssertionError):
+            section_of(HOST, 1000, (3, n), (24, 72), 24)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from offload.data.copies import (
     within_hull,
 )
 from offload.data.rect import Box, collapse
-from offload.devices.cuda.copy_kernels import CopyKernels
+from offload.devices.cuda.copy_kernels import CopyKernels, launch_of, prepare
 from offload.devices.cuda.staging import StagedCopy, Staging
 from offload.devices.cuda.staging_worker import Driver, HostMemory
 
@@ -93,7 +93,7 @@ class Copies:
         if self._kernels is None:
             with self._lock:
                 if self._kernels is None:
-                    self._kernels = CopyKernels()
+                    self._kernels = CopyKernels(self._index)
         return self._kernels
 
     def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
@@ -101,15 +101,17 @@ class Copies:
 
         The device must be the calling thread's.
         """
-        box = collapse(dst.shape, dst.strides, src.strides, dst.dtype.itemsize)
+        box = collapse(dst.shape, dst.strides, src.strides, dst.itemsize)
         if not box.row_nbytes:
             return None
-        to, at = address_of(dst), address_of(src)
         to_host = isinstance(dst, np.ndarray)
+        to, at = address_of(dst), address_of(src)
         if not to_host and not isinstance(src, np.ndarray):
             self.enqueue_inside(to, at, box, stream, dst.data.device_id, src.data.device_id)
             return None
-        if is_pinned(dst if to_host else src):
+        low, nbytes = hull(box, 1 if to_host else 2)
+        first = low + (to if to_host else at)
+        if is_within_region(first, first + nbytes, _region_of):
             self.enqueue_pinned(to, at, box, stream, to_host=to_host)
             return None
         if not to_host and self._copied_at_call(to, at, box, stream):
@@ -118,10 +120,7 @@ class Copies:
 
     def enqueue_inside(self, dst: int, src: int, box: Box, stream: Any, to_index: int, from_index: int) -> None:
         """Enqueue a copy between device arrays, on one device or two."""
-        if not box.dims:
-            to, at = dst + box.dst_offset_nbytes, src + box.src_offset_nbytes
-            cuda.memcpyAsync(to, at, box.row_nbytes, _DEFAULT, stream.ptr)
-        elif all(index == self._index or self._reaches(index) for index in (to_index, from_index)):
+        if box.dims and self._is_reached(to_index) and self._is_reached(from_index):
             self._launch(dst, src, box, stream)
         else:
             enqueue_calls(dst, src, box, _DEFAULT, stream)
@@ -147,9 +146,16 @@ class Copies:
         self._at_call.clear()
 
     def _launch(self, dst: int, src: int, box: Box, stream: Any, max_blocks: int = 0) -> None:
-        kernels = self.load()
+        kernels = self._kernels or self.load()
+        launch = launch_of(box, dst, src)
+        if launch is not None:
+            kernels.launch(launch, dst, src, stream, max_blocks)
+            return
         for part, work in launches(box, dst, src):
-            kernels.launch(work, dst + part.dst_offset_nbytes, src + part.src_offset_nbytes, stream, max_blocks)
+            kernels.launch(prepare(part, work), dst, src, stream, max_blocks)
+
+    def _is_reached(self, index: int) -> bool:
+        return index == self._index or self._reaches(index)
 
     def _through_temporary(self, dst: int, src: int, box: Box, stream: Any, *, to_host: bool) -> None:
         """Copy all of the host's bytes at once, and by a kernel between the temporary and the device's layout."""
@@ -174,7 +180,11 @@ class Copies:
         self.enqueue_pinned(dst, src, box, stream, to_host=to_host, method=method)
 
     def _copied_at_call(self, dst: int, src: int, box: Box, stream: Any) -> bool:
-        """Give a few bytes of pageable memory to the driver, which takes them now; return False if it might wait."""
+        """Give a few bytes of pageable memory to the driver, which takes them now; return False if it might wait.
+
+        They are copied first, to memory of our own. Part of them may be registered: the driver refuses an address in
+        memory that is registered in part, and reads later what several registrations have together.
+        """
         nbytes = box.nbytes
         if nbytes > _AT_CALL_NBYTES or cuda.streamIsCapturing(stream.ptr):  # a graph would read the bytes later
             return False
@@ -186,10 +196,15 @@ class Copies:
                 if self._at_call_nbytes + nbytes > _AT_CALL_TOTAL_NBYTES:
                     return False
                 self._at_call_nbytes += nbytes
-        order = ordered_by(box, 2)
-        buffer = np.empty(nbytes, np.uint8)
-        HostMemory(src, box, 2).pack(buffer, order)
         try:
+            if not box.dims:
+                taken = ctypes.c_char_p(ctypes.string_at(src + box.src_offset_nbytes, nbytes))
+                at = ctypes.cast(taken, ctypes.c_void_p).value
+                cuda.memcpyAsync(dst + box.dst_offset_nbytes, at, nbytes, _HOST_TO_DEVICE, stream.ptr)
+                return True
+            order = ordered_by(box, 2)
+            buffer = np.empty(nbytes, np.uint8)
+            HostMemory(src, box, 2).pack(buffer, order)
             self._transfer(dst, buffer.ctypes.data, order, stream, to_host=False, is_pinned=False)
         finally:
             if is_counted:
@@ -226,6 +241,10 @@ def address_of(array: Any) -> int:
 
 def enqueue_calls(dst: int, src: int, box: Box, kind: int, stream: Any) -> None:
     """Enqueue a box as copies of the driver."""
+    if not box.dims:
+        to, at = dst + box.dst_offset_nbytes, src + box.src_offset_nbytes
+        cuda.memcpyAsync(to, at, box.row_nbytes, kind, stream.ptr)
+        return
     for call in calls(box):
         to, at, row = dst + call.dst_offset_nbytes, src + call.src_offset_nbytes, call.row_nbytes
         if call.planes > 1:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cupy
-import numpy as np
+from cupy.cuda import driver
+from cupy.cuda import runtime as cuda
 
-from offload.data.copies import MAX_AXES, TILE, TILE_LANES, WIDTHS, Kernel, Units
+from offload.data.copies import ALIGNMENT, MAX_AXES, TILE, TILE_LANES, WIDTHS, Kernel, Units, units
 
 if TYPE_CHECKING:
-    from offload.data.copies import Axis
+    from offload.data.rect import Box
 
 _THREADS = TILE_LANES
 _PER_THREAD = {16: 4, 8: 4, 4: 8, 2: 8, 1: 8}
 """Elements of a thread, by width: enough bytes in flight to hide the latency of memory."""
 
 _LANES = (32, 8)
+_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+
+_PLANS = 1024
+"""Launches that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch."""
+
+# What a launch hands over: the address of the kernel's argument, and that argument itself, ``struct Work``.
+_ADDRESSES = struct.Struct("PPP")
+_HEAD = struct.Struct("PPP III III")
 _AXIS = struct.Struct("IIII qq")
-_HEAD = struct.Struct("QQ III III")
-_WORK_NBYTES = _HEAD.size + MAX_AXES * _AXIS.size
-_WORK = np.dtype((np.void, _WORK_NBYTES))
+_CALL_NBYTES = _HEAD.size + MAX_AXES * _AXIS.size
+_WORK_AT = struct.calcsize("P")
+_Call = ctypes.c_char * _CALL_NBYTES
 
 _SOURCE = r"""
 struct Axis { unsigned count, multiplier, shift, unused; long long dst, src; };
@@ -165,6 +176,28 @@ extern "C" {
 _TYPES = {16: "uint4", 8: "unsigned long long", 4: "unsigned", 2: "unsigned short", 1: "unsigned char"}
 
 
+class Launch(NamedTuple):
+    """A launch but for the addresses.
+
+    Attributes
+    ----------
+    name : str
+        The kernel's.
+    blocks : int
+        How many suit the device's memory.
+    call : bytes
+        What is handed over, with room for the addresses.
+    dst_offset_nbytes, src_offset_nbytes : int
+        Where the first row begins, from the addresses.
+    """
+
+    name: str
+    blocks: int
+    call: bytes
+    dst_offset_nbytes: int
+    src_offset_nbytes: int
+
+
 class CopyKernels:
     """The kernels of a device, loaded.
 
@@ -172,36 +205,91 @@ class CopyKernels:
     once, with nothing to do. Compilation is cached on disk by CuPy.
     """
 
-    def __init__(self) -> None:
-        """Compile and load for the calling thread's device."""
+    def __init__(self, index: int) -> None:
+        """Compile and load for the calling thread's device, whose ordinal is ``index``."""
+        self._index = index
         module = cupy.RawModule(code=_source(), options=("-std=c++17",))
-        self._flat = {width: module.get_function(f"copy_flat_{width}").kernel for width in WIDTHS}
-        self._rows = {lanes: module.get_function(f"copy_rows_{lanes}").kernel for lanes in _LANES}
-        self._tiles = {width: module.get_function(f"copy_tiles_{width}").kernel for width in WIDTHS}
-        nothing = (np.array(b"", _WORK),)
-        for kernel in (*self._flat.values(), *self._rows.values(), *self._tiles.values()):
-            kernel((1,), (_THREADS,), nothing)
+        # They keep their code loaded, which `cupy.clear_memo` lets go of; addresses alone do not.
+        self._functions = {name: module.get_function(name).kernel for name in _kernels()}
+        self._addresses = {name: function.ptr for name, function in self._functions.items()}
+        stream = cupy.cuda.Stream(non_blocking=True)
+        for name in self._functions:
+            self.launch(Launch(name, 1, bytes(_CALL_NBYTES), 0, 0), 0, 0, stream)
 
-    def launch(self, units: Units, dst: int, src: int, stream: Any, max_blocks: int = 0) -> None:
+    def launch(self, launch: Launch, dst: int, src: int, stream: Any, max_blocks: int = 0) -> None:
         """Enqueue a copy on a stream of the calling thread's device.
 
         Parameters
         ----------
         dst, src : int
-            Addresses of the box's first row.
+            Addresses of element ``(0, …, 0)`` on both sides.
         max_blocks : int
             A bound for the blocks, where the link is the limit and not the device's memory; 0 for none.
         """
-        if units.kernel is Kernel.FLAT:
-            kernel, per_block = self._flat[units.width], _THREADS * _PER_THREAD[units.width]
-        elif units.kernel is Kernel.TILES:
-            kernel, per_block = self._tiles[units.width], 1
-        else:
-            kernel, per_block = self._rows[units.lanes], _THREADS // units.lanes
-        blocks = -(-units.count // per_block)
+        name, blocks, template, dst_offset, src_offset = launch
         if max_blocks and blocks > max_blocks:
             blocks = max_blocks
-        kernel((blocks,), (_THREADS,), (_work(units, dst, src),), stream=stream)
+        call = _Call.from_buffer_copy(template)  # the driver copies it in its turn
+        at = ctypes.addressof(call)
+        _ADDRESSES.pack_into(call, 0, at + _WORK_AT, dst + dst_offset, src + src_offset)
+        function = self._addresses[name]  # by the driver's call: CuPy's own would look at the argument again
+        try:
+            driver.launchKernel(function, blocks, 1, 1, _THREADS, 1, 1, 0, stream.ptr, at, 0)
+        except driver.CUDADriverError as error:
+            if error.status != _NO_CONTEXT:
+                raise
+            cuda.setDevice(self._index)  # the first call of CUDA on this thread
+            driver.launchKernel(function, blocks, 1, 1, _THREADS, 1, 1, 0, stream.ptr, at, 0)
+
+
+def launch_of(box: Box, dst: int, src: int) -> Launch | None:
+    """Return the launch that copies a box, or None where it needs more than one.
+
+    Parameters
+    ----------
+    box : Box
+        The copy, of something.
+    dst, src : int
+        Addresses of element ``(0, …, 0)`` on both sides.
+    """
+    return _launch_of(box, dst % ALIGNMENT, src % ALIGNMENT)
+
+
+@lru_cache(_PLANS)
+def _launch_of(box: Box, dst: int, src: int) -> Launch | None:
+    work = units(box, dst, src)
+    return None if work is None else prepare(box, work)
+
+
+def prepare(box: Box, work: Units) -> Launch:
+    """Return the launch of a box with its work."""
+    kind = work.kernel
+    if kind is Kernel.FLAT:
+        variant, per_block = work.width, _THREADS * _PER_THREAD[work.width]
+    elif kind is Kernel.TILES:
+        variant, per_block = work.width, 1
+    else:
+        variant, per_block = work.lanes, _THREADS // work.lanes
+    call = bytearray(_CALL_NBYTES)
+    _HEAD.pack_into(call, 0, 0, 0, 0, work.count, work.row_nbytes, len(work.axes), *work.extents, 0)
+    at = _HEAD.size
+    for axis in work.axes:
+        _AXIS.pack_into(call, at, *axis[:3], 0, *axis[3:])
+        at += _AXIS.size
+    blocks = -(-work.count // per_block)
+    return Launch(_name(kind, variant), blocks, bytes(call), box.dst_offset_nbytes, box.src_offset_nbytes)
+
+
+def _name(kind: Kernel, variant: int) -> str:
+    """Return the name of the kernel for elements of so many bytes, or so many lanes."""
+    return f"copy_{kind.value}_{variant}"
+
+
+def _kernels() -> dict[str, str]:
+    """Return what each kernel calls, by name."""
+    calls = {_name(Kernel.FLAT, width): f"flat<{_TYPES[width]}, {_PER_THREAD[width]}>" for width in WIDTHS}
+    calls |= {_name(Kernel.ROWS, lanes): f"rows<{lanes}>" for lanes in _LANES}
+    return calls | {_name(Kernel.TILES, width): f"tiles<{_TYPES[width]}>" for width in WIDTHS}
 
 
 def _source() -> str:
@@ -209,24 +297,5 @@ def _source() -> str:
     lines = [f"#define MAX_AXES {MAX_AXES}", f"#define THREADS {_THREADS}", f"#define TILE {TILE}", _SOURCE]
     head = "__global__ void __launch_bounds__(THREADS)"
     work = "const __grid_constant__ Work work"
-    lines += [
-        f"{head} copy_flat_{width}({work}) {{ flat<{_TYPES[width]}, {_PER_THREAD[width]}>(work); }}" for width in WIDTHS
-    ]
-    lines += [f"{head} copy_rows_{lanes}({work}) {{ rows<{lanes}>(work); }}" for lanes in _LANES]
-    lines += [f"{head} copy_tiles_{width}({work}) {{ tiles<{_TYPES[width]}>(work); }}" for width in WIDTHS]
+    lines += [f"{head} {name}({work}) {{ {body}(work); }}" for name, body in _kernels().items()]
     return "\n".join([*lines, "}"])
-
-
-def _work(units: Units, dst: int, src: int) -> np.ndarray[Any, Any]:
-    """Return the argument of a kernel, ``struct Work``, as CuPy passes it by value."""
-    data = bytearray(_WORK_NBYTES)
-    _HEAD.pack_into(data, 0, dst, src, units.count, units.row_nbytes, len(units.axes), *units.extents, 0)
-    at = _HEAD.size
-    for axis in units.axes:
-        _AXIS.pack_into(data, at, *_numbers(axis))
-        at += _AXIS.size
-    return np.frombuffer(data, _WORK)
-
-
-def _numbers(axis: Axis) -> tuple[int, ...]:
-    return axis.count, axis.multiplier, axis.shift, 0, axis.dst_stride_nbytes, axis.src_stride_nbytes

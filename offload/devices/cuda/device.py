@@ -156,15 +156,34 @@ class CudaDevice:
             raise self._lost(error) from error
         return bool(status == 0)
 
+    def reuse(self, events: list[Any]) -> None:
+        """Take back events that have passed."""
+        self._events.reuse(events)
+
     def wake(self, stream: Any, wakeup: Any) -> None:
         """Have the driver post ``wakeup``, a `SemaphoreWakeup`, when ``stream`` gets here."""
         status = self._launch_host_func(stream.ptr, wakeup.post_function, wakeup.address)
         if status:
             raise DeviceLostError(f"{self.name}: cuLaunchHostFunc failed with CUDA error {status}")
 
-    def using(self, stream: Any) -> _Using:
-        """Make ``stream`` the one that CuPy's operations of this thread go to."""
-        return _Using(self.index, stream)
+    def use(self, stream: Any) -> tuple[Any, int]:
+        """Make ``stream`` and its device those that CuPy's operations of this thread go to; return those before."""
+        device, index = cuda.getDevice(), self.index
+        if device != index:
+            cuda.setDevice(index)
+        outer = cupy.cuda.get_current_stream(index)
+        stream.use()
+        return outer, device
+
+    def restore(self, outer: tuple[Any, int]) -> None:
+        """Make the stream and the device before so again."""
+        stream, device = outer
+        index = self.index
+        if cuda.getDevice() != index:
+            cuda.setDevice(index)
+        stream.use()
+        if device != index:
+            cuda.setDevice(device)
 
     def caller_event(self) -> Any:
         """Record an event on the calling thread's current stream of this device, unless it is idle.
@@ -177,7 +196,7 @@ class CudaDevice:
         if cuda.getDevice() != self.index:
             with self._on():
                 return self.caller_event()
-        stream = cupy.cuda.get_current_stream()
+        stream = cupy.cuda.get_current_stream(self.index)
         status = cuda.streamQuery(stream.ptr)  # as `eventQuery`: returned
         if status == 0:
             return None
@@ -242,8 +261,13 @@ class CudaDevice:
 
     def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
         """Enqueue an element-wise copy between two arrays of one shape and dtype, or return it to be staged."""
-        with self._on(), self._errors():
-            return self._copies.copy(dst, src, stream)
+        try:
+            if cuda.getDevice() == self.index:
+                return self._copies.copy(dst, src, stream)
+            with self._on():
+                return self._copies.copy(dst, src, stream)
+        except (cuda.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+            raise self._lost(error) from error
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
         """Enqueue setting every element of an array of bytes to ``value``."""
@@ -343,27 +367,3 @@ class CudaDevice:
 
     def _lost(self, error: BaseException) -> DeviceLostError:
         return DeviceLostError(f"{self.name}: {error}")
-
-
-class _Using:
-    """Makes a stream, and its device, the calling thread's current one for a block."""
-
-    __slots__ = ("_device", "_index", "_outer", "_stream")
-
-    def __init__(self, index: int, stream: Any) -> None:
-        self._index = index
-        self._stream = stream
-
-    def __enter__(self) -> None:
-        self._device = cuda.getDevice()
-        if self._device != self._index:
-            cuda.setDevice(self._index)
-        self._outer = cupy.cuda.get_current_stream()
-        self._stream.use()
-
-    def __exit__(self, *_: object) -> None:
-        if cuda.getDevice() != self._index:  # the block has left another one
-            cuda.setDevice(self._index)
-        self._outer.use()
-        if self._device != self._index:
-            cuda.setDevice(self._device)

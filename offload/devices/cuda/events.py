@@ -1,7 +1,8 @@
 """CUDA events without timing, used again and again: to make and to destroy one costs twice as much as to record it.
 
-An event may be recorded anew as soon as nobody refers to it: a wait that a stream has been given stands for what the
-event meant at that time.
+An event may be recorded anew as soon as nobody refers to it, or once it has passed: a wait that a stream has been
+given stands for what the event meant at that time, and one that is given too late holds its stream a little longer,
+for something that was enqueued before.
 """
 
 from __future__ import annotations
@@ -16,24 +17,35 @@ _DISABLE_TIMING = 2  # cudaEventDisableTiming
 class EventPool:
     """The events of one device."""
 
-    __slots__ = ("_free", "_index", "_is_closed")
+    __slots__ = ("_free", "_index", "_is_closed", "_passed")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._free: list[int] = []
+        self._passed: list[PooledEvent] = []
         self._is_closed = False
 
     def record(self, stream: int) -> PooledEvent:
         """Record and return an event at the tail of a stream of the device, given by its address."""
         try:
-            ptr = self._free.pop()
+            event = self._passed.pop()
         except IndexError:
-            ptr = self._new()
-        event = PooledEvent(self, ptr)
-        cuda.eventRecord(ptr, stream)
+            event = self._new()
+        cuda.eventRecord(event.ptr, stream)
         return event
 
-    def _new(self) -> int:
+    def reuse(self, events: list[PooledEvent]) -> None:
+        """Record these, which have passed, anew."""
+        if not self._is_closed:
+            self._passed += events
+
+    def _new(self) -> PooledEvent:
+        try:
+            return PooledEvent(self, self._free.pop())
+        except IndexError:
+            return PooledEvent(self, self._make())
+
+    def _make(self) -> int:
         current = cuda.getDevice()
         try:
             if current != self._index:
@@ -52,6 +64,7 @@ class EventPool:
     def close(self) -> None:
         """Destroy the events; one that somebody refers to goes when nobody does."""
         self._is_closed = True
+        self._passed.clear()
         while self._free:
             try:
                 ptr = self._free.pop()

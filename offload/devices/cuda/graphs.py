@@ -25,6 +25,7 @@ import numpy as np
 from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
+from offload.devices.streams import using
 from offload.errors import DeviceError, DeviceLostError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class CudaGraphCapture:
         with self._errors():
             self._streams = [self._device.new_stream() for _ in range(n_streams)]
             origin = self._streams[0]
-            with self._device.using(origin):
+            with using(self._device, origin):
                 cuda.streamBeginCapture(origin.ptr, cuda.streamCaptureModeRelaxed)
                 fork = self.record(origin)
                 for stream in self._streams[1:]:
@@ -62,18 +63,18 @@ class CudaGraphCapture:
 
     def record(self, stream: Any) -> Any:
         """Record and return an event inside of the capture."""
-        with self._errors(), self._device.using(stream):  # an event is of the device that is current when it is made
+        with self._errors(), using(self._device, stream):  # an event is of the device that is current when it is made
             return stream.record(cupy.cuda.Event(disable_timing=True))
 
     def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
         """Return an array in the memory of the graph; see the contract."""
-        with self._device.using(stream):
+        with using(self._device, stream):
             return cupy.ndarray(shape, dtype)
 
     def end(self) -> CudaGraph:
         """End the capture and return the graph; see the contract."""
         origin, *others = self._streams
-        with self._errors(), self._device.using(origin):
+        with self._errors(), using(self._device, origin):
             for stream in others:
                 origin.wait_event(self.record(stream))
             address, self._streams = cuda.streamEndCapture(origin.ptr), []
@@ -150,7 +151,7 @@ class CudaGraph:
             if cuda.getDevice() == device.index:
                 cuda.graphLaunch(self._executable, stream.ptr)
                 return
-            with device.using(stream):
+            with using(device, stream):
                 cuda.graphLaunch(self._executable, stream.ptr)
         except cuda.CUDARuntimeError as error:
             raise DeviceLostError(f"{device.name}: {error}") from error

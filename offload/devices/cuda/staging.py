@@ -2,11 +2,16 @@
 
 The driver copies pageable memory on the calling thread, after it has waited for the stream; that is slow, and no call
 of ours may wait. Here threads pack chunks of the host's memory into pinned slots, whence the driver copies them
-asynchronously, or the other way round. NumPy and the driver release the GIL; a chunk costs some 20 µs of it.
+asynchronously, or the other way round.
 
-A thread has slots of its own and pipelines by itself: while the driver copies one slot it packs or unpacks another.
-Chunks of all copies in progress are taken in turn, so that both directions of the link are busy. A copy is started when
-its stream has got to it, so that no slot is held by what waits for something else, and every slot comes back.
+NumPy releases the GIL while it packs, and so does a wait for the driver; its other calls keep it (`Driver`). To get
+it back is what a chunk costs beside its bytes: some 80 µs during which no other thread runs Python, most of it the
+time that a sleeping thread takes to wake. So chunks are few and large, and a thread does one after the other; while
+one waits for the driver, others pack or unpack. To begin a second chunk meanwhile, as was done once, leaves the first
+one waiting.
+
+Chunks of all copies in progress are taken in turn, so that both directions of the link are busy. A copy is started
+when its stream has got to it, so that no slot is held by what waits for something else, and every slot comes back.
 """
 
 from __future__ import annotations
@@ -32,10 +37,11 @@ if TYPE_CHECKING:
 
 _MOST_THREADS = 10
 """More of them wait for the GIL, and for the memory, rather than pack: measured on an H200 with 16 cores."""
-_LEAST_CHUNK_NBYTES = 512 << 10
+
+_LEAST_CHUNK_NBYTES = 1 << 20
 """Below, waking another thread takes longer than packing."""
 
-_LEAST_CHUNKS = 8
+_CHUNKS = 4
 """Chunks of a copy, if they get large enough by that: several threads share one copy, and each chunk costs the GIL."""
 
 _AT_ONCE_NBYTES = 64 << 10
@@ -183,9 +189,10 @@ class Staging:
 
     def start(self, copy: StagedCopy) -> None:
         """Have a copy done; see `StagedCopy.start`."""
-        limit_nbytes = min(SLOT_NBYTES, max(_LEAST_CHUNK_NBYTES, copy.box.nbytes // _LEAST_CHUNKS))
+        nbytes = copy.box.nbytes
+        limit_nbytes = chunk_nbytes(nbytes, is_alone=self._n_idle == len(self._threads) and not self._copies)
         copy.cut(limit_nbytes)
-        n_wanted = -(-copy.box.nbytes // limit_nbytes)
+        n_wanted = -(-nbytes // limit_nbytes)
         with self._changed:
             is_closed = self._is_closed
             if is_closed:
@@ -219,11 +226,11 @@ class Staging:
         except cuda.CUDARuntimeError as error:
             raise self.failure(error) from error
 
-    def take(self, *, wait: bool) -> tuple[StagedCopy, Box] | None:
-        """Return a chunk, of each copy in turn; None if there is none and ``wait`` is false, or after `close`."""
+    def take(self) -> tuple[StagedCopy, Box] | None:
+        """Wait for a chunk, of each copy in turn, and return it; None after `close`."""
         with self._changed:
             while not self._copies:
-                if self._is_closed or not wait:
+                if self._is_closed:
                     return None
                 self._n_idle += 1
                 self._changed.wait()
@@ -289,3 +296,15 @@ class Staging:
                     raise
                 return
             self._threads.append(thread)
+
+
+def chunk_nbytes(nbytes: int, *, is_alone: bool) -> int:
+    """Return how many bytes of a copy are staged at a time: a quarter of it, but 1 MB at least and a slot at most.
+
+    While nothing else is staged, half a slot is enough if that makes no more than twice as many chunks: 32 MB take
+    1.6 ms in eight, 2.0 in four.
+    """
+    chunk = nbytes // _CHUNKS
+    if is_alone and chunk > SLOT_NBYTES // 2:
+        chunk = max(chunk // 2, SLOT_NBYTES // 2)
+    return min(max(chunk, _LEAST_CHUNK_NBYTES), SLOT_NBYTES)

@@ -16,89 +16,89 @@ if TYPE_CHECKING:
     from offload.data.rect import Box
     from offload.devices.cuda.staging import StagedCopy, Staging
 
-SLOT_NBYTES = 4 << 20
+SLOT_NBYTES = 8 << 20
 
 _SLOTS = 2
-"""Slots of a thread: one is copied while the other is packed."""
+"""Slots of a thread: one is copied to the device while the other is packed."""
 
 _BLOCKING, _DISABLE_TIMING = 1, 2  # cudaEventBlockingSync, cudaEventDisableTiming
 _PORTABLE = 1  # cudaHostAllocPortable
 _RANGE_START, _RANGE_NBYTES = 11, 12  # CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE
-_TYPES = {width: np.dtype(name) for width, name in ((16, "c16"), (8, "u8"), (4, "u4"), (2, "u2"), (1, "u1"))}
+_NUMBERS = {width: np.dtype(name) for width, name in ((8, "u8"), (4, "u4"), (2, "u2"), (1, "u1"))}
+
+_MOST_ELEMENT_NBYTES = 1 << 10
+"""Largest row that is one element to NumPy."""
 
 
 class Worker:
     """A staging thread with its slots."""
 
-    __slots__ = ("_driver", "_filling", "_free", "_has_device", "_staging")
+    __slots__ = ("_driver", "_slots", "_staging")
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
         self._driver = staging.driver
-        self._free = deque(_Slot() for _ in range(_SLOTS))
-        self._filling: deque[tuple[_Slot, StagedCopy, Box]] = deque()  # by the driver, oldest first
-        self._has_device = False
+        self._slots = deque(_Slot() for _ in range(_SLOTS))  # the one used last is the last
 
     def run(self) -> None:
         """Do chunks until the staging is closed."""
-        while (taken := self._staging.take(wait=not self._filling)) or self._filling:
-            if taken:
-                self._begin(*taken)
-            if self._filling and not (taken and self._free):
-                self._unpack(*self._filling.popleft())
-            taken = None
-        for slot in self._free:
+        while self._do_next():
+            pass
+        for slot in self._slots:
             slot.free()
 
-    def _begin(self, copy: StagedCopy, part: Box) -> None:
-        """Pack a chunk and enqueue its copy to the device, or only enqueue its copy to a slot."""
-        slot = self._free.popleft()
+    def _do_next(self) -> bool:
+        """Wait for a chunk and do it; return False if there will be none."""
+        taken = self._staging.take()
+        if taken is None:
+            return False
+        copy, part = taken
         error = None
         try:
-            self._prepare(slot)
-            if not copy.to_host:
+            slot = self._ready_slot()
+            if copy.to_host:
+                self._transfer(slot, copy, part)
+                self._driver.wait(slot.event)
+                copy.host.unpack(slot.bytes, part)
+            else:
                 copy.host.pack(slot.bytes, part)
-            self._transfer(slot, copy, part)
+                self._transfer(slot, copy, part)
         except BaseException as raised:  # noqa: BLE001  # it is the copy's
             error = self._staging.failure(raised)
-        if copy.to_host and error is None:
-            self._filling.append((slot, copy, part))
-            return
-        self._free.append(slot)
         self._staging.give_back(copy, error)
+        return True
 
-    def _prepare(self, slot: _Slot) -> None:
-        """Wait until a slot may be used anew."""
-        if slot.event:
-            self._driver.wait(slot.event)
-            return
-        if not self._has_device:
-            cuda.setDevice(self._staging.index)
-            self._has_device = True
-        slot.make()
+    def _ready_slot(self) -> _Slot:
+        """Return a slot that may be used anew; another one is made only where the driver still reads the last."""
+        slots = self._slots
+        if not slots[-1].event or not self._driver.is_over(slots[-1].event):
+            slots.rotate(-1)
+        if not slots[-1].event:
+            try:
+                slots[-1].make(self._staging.index)
+                return slots[-1]
+            except cuda.CUDARuntimeError:
+                slots.rotate(1)
+                if not slots[-1].event:
+                    raise
+        self._driver.wait(slots[-1].event)
+        return slots[-1]
 
     def _transfer(self, slot: _Slot, copy: StagedCopy, part: Box) -> None:
         """Enqueue the copy between a slot and the device, and the slot's event."""
         stream = copy.stream.ptr
         device_side = 2 if copy.to_host else 1
-        if not is_packed(part, device_side):
-            self._staging.transfer(copy.device, slot.address, part, copy.stream, to_host=copy.to_host, is_pinned=True)
-        else:
-            device = copy.device + offset(part, device_side)
-            dst, src = (slot.address, device) if copy.to_host else (device, slot.address)
-            self._driver.copy(dst, src, part.nbytes, stream)
-        self._driver.record(slot.event, stream)
-
-    def _unpack(self, slot: _Slot, copy: StagedCopy, part: Box) -> None:
-        """Wait for a slot, and write its bytes to the host's memory."""
-        error = None
         try:
-            self._driver.wait(slot.event)
-            copy.host.unpack(slot.bytes, part)
-        except BaseException as raised:  # noqa: BLE001  # it is the copy's
-            error = self._staging.failure(raised)
-        self._free.append(slot)
-        self._staging.give_back(copy, error)
+            if not is_packed(part, device_side):
+                self._staging.transfer(
+                    copy.device, slot.address, part, copy.stream, to_host=copy.to_host, is_pinned=True
+                )
+            else:
+                device = copy.device + offset(part, device_side)
+                dst, src = (slot.address, device) if copy.to_host else (device, slot.address)
+                self._driver.copy(dst, src, part.nbytes, stream)
+        finally:  # half of a copy that fails may be under way; a lost device fails here, too, and whoever waits for it
+            self._driver.record(slot.event, stream)
 
 
 class Driver:
@@ -143,6 +143,10 @@ class Driver:
         if self._query(event):
             cuda.eventSynchronize(event)
 
+    def is_over(self, event: int) -> bool:
+        """Tell whether an event has passed; of one that failed, `wait` says so."""
+        return not self._query(event)
+
 
 class _Slot:
     """Pinned memory, and an event at the end of the last copy from or to it; both are null until they are used."""
@@ -152,7 +156,8 @@ class _Slot:
     def __init__(self) -> None:
         self.address = self.event = 0
 
-    def make(self) -> None:
+    def make(self, index: int) -> None:
+        cuda.setDevice(index)  # also for the driver's calls that follow on this thread
         if not self.address:
             self.address = cuda.hostAlloc(SLOT_NBYTES, _PORTABLE)
             self.bytes = _bytes_at(self.address, SLOT_NBYTES)
@@ -179,15 +184,13 @@ class HostMemory:
         1 where it is the destination, 2 where it is the source.
     """
 
-    __slots__ = ("_bytes", "_dtype", "_low", "_side", "_width")
+    __slots__ = ("_bytes", "_dtype", "_low", "_side")
 
     def __init__(self, address: int, box: Box, side: int) -> None:
         self._low, nbytes = hull(box, side)
         self._bytes = _bytes_at(address + self._low, nbytes)
         self._side = side
-        strides = [dim[side] for dim in box.dims]
-        self._width = width_of(box.row_nbytes, address + offset(box, side), *strides)
-        self._dtype = _TYPES[self._width]
+        self._dtype = _element(box.row_nbytes, width_of(address + offset(box, side), *[dim[side] for dim in box.dims]))
 
     def pack(self, packed: np.ndarray[Any, Any], part: Box) -> None:
         """Copy a part of the box to bytes, one after the other in the order of its axes, at least as aligned."""
@@ -203,10 +206,23 @@ class HostMemory:
         begin, row, dims = offset(part, self._side) - self._low, part.row_nbytes, part.dims
         if not dims:
             return packed[:row], self._bytes[begin : begin + row]
-        dtype, width, side = self._dtype, self._width, self._side
-        shape = (*[dim[0] for dim in dims], row // width)
-        strides = (*[dim[side] for dim in dims], width)
+        dtype = self._dtype
+        shape, strides = [dim[0] for dim in dims], [dim[self._side] for dim in dims]
+        if dtype.itemsize != row:
+            shape.append(row // dtype.itemsize)
+            strides.append(dtype.itemsize)
         return np.ndarray(shape, dtype, packed), np.ndarray(shape, dtype, self._bytes, begin, strides)
+
+
+def _element(row_nbytes: int, alignment: int) -> np.dtype[Any]:
+    """Return what a row is to NumPy: one element, or several where it is long.
+
+    A row as one element of no type is copied up to twice as quickly as the numbers in it. Long ones are cut, since
+    NumPy keeps the GIL for up to 500 elements.
+    """
+    if row_nbytes in _NUMBERS and alignment % row_nbytes == 0:
+        return _NUMBERS[row_nbytes]
+    return np.dtype((np.void, row_nbytes if row_nbytes <= _MOST_ELEMENT_NBYTES else width_of(row_nbytes)))
 
 
 class _Memory:
