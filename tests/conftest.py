@@ -8,6 +8,7 @@ import functools
 import gc
 import importlib.util
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -25,6 +26,9 @@ settings.load_profile("ci")
 
 if not faulthandler.is_enabled():  # pytest's own plugin may be off
     faulthandler.enable()
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited: a shell starts a job in the background so
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # -- GPU tests ------------------------------------------------------------------------------------
