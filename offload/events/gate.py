@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import DeviceError
@@ -145,26 +146,27 @@ class Gate:
 
         For a thread that launches: the completer would have to get the GIL from it.
         """
-        with self._lock:
-            for point in self.watched:
-                if point.item is None or point.item.is_quiet:
-                    break
-            else:
-                return False
-            try:
-                if point.item is None or point.event is None or not point.lane.device.passed(point.event):
-                    return False
-            except DeviceError:
-                return False  # the completer will find it
-            _make_room(_FRAMES)
-            item, point.item = point.item, None
-            del self.watched[point]
-            self.has_told = True
+        item: Item | None = None
         try:
+            with self._lock:
+                for point in self.watched:
+                    if point.item is None or point.item.is_quiet:
+                        break
+                else:
+                    return False
+                try:
+                    if point.item is None or point.event is None or not point.lane.device.passed(point.event):
+                        return False
+                except DeviceError:
+                    return False  # the completer will find it
+                _make_room(_FRAMES)
+                item, point.item = point.item, None
+                del self.watched[point]
+                self.has_told = True
             item.passed(None)
-        except BaseException:  # a signal handler's: the completer tells it again, which does what is left
-            self._told.append((item, None))
-            self._wakeup.post()
+        except BaseException:
+            if item is not None:
+                self._leave(item, None)
             raise
         return True
 
@@ -174,7 +176,7 @@ class Gate:
             self._hurried += 1
             self._looks_in_vain = 0
             for lane, points in self._lanes.items():
-                if lane not in self._armed:
+                if points and lane not in self._armed:
                     self._arm(points[-1])
 
     def relax(self) -> None:
@@ -210,46 +212,56 @@ class Gate:
             if told:
                 self._looks_in_vain = 0
             finished = self._closed and not self._lanes
-        while told:
-            try:
-                item, error = told.popleft()
-            except IndexError:  # another thread has told the last
-                break
-            try:
-                item.passed(error)
-            except BaseException as unexpected:  # noqa: BLE001  # shown; the other items must hear of theirs
-                threading.excepthook(
-                    threading.ExceptHookArgs((type(unexpected), unexpected, unexpected.__traceback__, self._thread))
-                )
+        if told:
+            with suppress(IndexError):  # there are no more
+                for item, error in iter(told.popleft, None):  # no signal handler runs in between
+                    try:
+                        item.passed(error)
+                    except BaseException as unexpected:
+                        if threading.current_thread() is not self._thread:
+                            self._leave(item, error)
+                            raise
+                        threading.excepthook(  # the other items must hear of theirs
+                            threading.ExceptHookArgs(
+                                (type(unexpected), unexpected, unexpected.__traceback__, self._thread)
+                            )
+                        )
         return finished
+
+    def _leave(self, item: Item, error: BaseException | None) -> None:
+        """Have the completer tell an item again: a signal handler has cut that short, and it does what is left."""
+        self._told.append((item, error))
+        self._wakeup.post()
 
     def _advance(self, lane: Any, points: deque[Point], passed: deque[tuple[Item, BaseException | None]]) -> None:
         """Take from the lane what has passed, and see that a callback is outstanding for the rest."""
         armed = self._armed.get(lane)
         error: BaseException | None = None
         try:
-            n_passed = _count_passed(lane.device.passed, points)
+            n_passed = _count_passed(lane.device.passed, points) if points else 0
         except Exception as failure:
             if not isinstance(failure, DeviceError) and threading.current_thread() is not self._thread:
                 raise  # a signal handler's, on a thread that waits
             error, n_passed = failure, len(points)
         watched = self.watched
         events = []
-        for _ in range(n_passed):
-            point = points.popleft()
+        for _ in range(n_passed):  # a signal handler may end it anywhere; the next look then goes on
+            point = points[0]
             failed = error is not None and not _had_passed(lane.device.passed, point)
-            if point.item is not None:  # else a thread that launches has been quicker
-                passed.append((point.item, error if failed else None))
-                point.item = None
-            if not failed:
-                events.append(point.event)
-                point.event = None  # nobody has to wait for it
             if point in watched:
                 del watched[point]
                 self.has_told = True
             if point is armed:
                 armed = None
                 del self._armed[lane]
+            if point.item is not None:  # else a thread that launches has been quicker
+                news = point.item, error if failed else None
+                point.item = None
+                passed.append(news)
+            points.popleft()
+            if not failed:
+                events.append(point.event)
+                point.event = None  # nobody has to wait for it
         if events:
             lane.device.reuse(events)
         if not points:

@@ -210,8 +210,9 @@ def test_a_glance_leaves_what_is_not_quiet_to_the_completer(gate, device):
     assert item.wait() == [None]
 
 
-def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device):
-    """A signal handler may raise while a thread that launches tells an item; then the completer does."""
+@pytest.mark.parametrize("teller", ["glance", "look"])
+def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device, teller):
+    """A signal handler may raise while a thread that launches or waits tells an item; then the completer does."""
 
     class Cut(Item):
         def passed(self, error):
@@ -219,13 +220,15 @@ def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device):
                 raise TimeoutError("a handler's")
             super().passed(error)
 
-    lane, item = FakeLane(device), Cut()
+    lane, item, later = FakeLane(device), Cut(), Item()
+    tell = getattr(gate, teller)
     with mock.patch.object(gate, "look", return_value=False):
         gate.add(Point(lane, 0, "e"), item, watched=True)
-        device.passed_events = {"e"}
+        gate.add(Point(lane, 1, "f"), later, watched=True)
+        device.passed_events = {"e", "f"}
         with pytest.raises(TimeoutError):
-            gate.glance()
-    assert item.wait() == [None]
+            tell()
+    assert item.wait() == later.wait() == [None]
 
 
 def test_an_item_is_told_whole_or_not_at_all(gate, device):
