@@ -122,8 +122,15 @@ def measure(repeat: int) -> Section:
 def calibrated(matrix: Any) -> int:
     """Return how many passes make one block take `CHUNK_S`."""
     _fill(matrix)
-    block_s = [timed(partial(process, matrix, N_BLOCKS, work, 1, asynchronous=False)) / N_BLOCKS for _ in range(3)]
-    return max(1, math.ceil(CHUNK_S / min(block_s)))
+    passes = 1
+    while (block_s := _block_s(matrix, passes)) < CHUNK_S:  # copies take a part of it, so that one pass does not tell
+        passes *= 2
+    return max(1, math.ceil(passes * CHUNK_S / block_s))
+
+
+def _block_s(matrix: Any, passes: int) -> float:
+    form = partial(process, matrix, N_BLOCKS, work, passes, asynchronous=False)
+    return min(timed(form) for _ in range(3)) / N_BLOCKS
 
 
 def _fill(matrix: Any) -> Any:
