@@ -12,6 +12,9 @@ the latest.
 The order of the steps of a shield leaves no gap: Python looks for signals at calls and at backward jumps, never
 between two assignments, and `signal` itself looks before it changes the handler.
 
+The handler of another signal may raise anywhere, in a shield's own steps too, which then stays up. The next Ctrl-C
+that finds nothing of the library on the stack puts that right.
+
 A handler that the program has installed is left alone. Python's own is back after every shield, since others look for
 it (`asyncio.run`, notebooks); a shield costs 0.8 µs.
 
@@ -91,6 +94,8 @@ class _Quiet:
         """Do nothing: nobody is parked."""
 
 
+_PACKAGE = __name__.partition(".")[0] + "."
+
 _main = _Main()
 _no_signs = _Main()
 _quiet = _Quiet()
@@ -155,7 +160,7 @@ def raise_shield(place: Place) -> Saved | None:
         return None
     outer = main.place
     if outer is None:
-        if getsignal(SIGINT) is not default_int_handler:
+        if getsignal(SIGINT) not in (default_int_handler, _strike):
             return None
         main.is_struck = main.is_raised = False
         signal(SIGINT, _strike)  # from here on nothing is raised
@@ -191,9 +196,22 @@ def ends_body(error: BaseException) -> bool:
     return False
 
 
+def _is_ours(frame: FrameType | None) -> bool:
+    """Tell whether the library is on a stack; else what a handler of another signal raised has cut a shield short."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _strike(number: int, frame: FrameType | None) -> None:
     main = _main
     place = main.place
+    if not _is_ours(frame):
+        main.place, main.is_struck = None, False
+        signal(SIGINT, default_int_handler)
+        default_int_handler(number, frame)
     if place is None:
         main.is_struck = True
     elif place.in_body:

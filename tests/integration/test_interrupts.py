@@ -356,3 +356,67 @@ def test_a_storm_of_interrupts(play: str, num_threads: int) -> None:
     values: dict[str, Any] = {"seed": 1, "seconds": 2.5, "least": 50, "num_threads": num_threads, "play": _PLAYS[play]}
     stdout, _ = python(_STORM.format(**values))
     assert stdout == "usable\n1\n"
+
+
+# -- handlers that raise ------------------------------------------------------------------------------
+def test_what_other_handlers_raise_loses_no_completion() -> None:
+    """A handler that raises while the main thread looks for completions ends its wait; all completes, Ctrl-C works."""
+    stdout, _ = python("""
+        import contextlib
+        import offload.runtime
+        from offload.devices.null import NullDevice, NullEvent
+
+        class Held(NullEvent):
+            def __init__(self): pass
+            done = property(lambda self: not is_held)
+        class Device(NullDevice):
+            def record(self, stream): return Held()
+        offload.runtime.open_devices = lambda *_: [Device(0)]
+        is_held = is_waiting = False
+        n_struck = 0
+
+        def raises(*_):
+            global n_struck, is_waiting
+            if is_waiting:
+                n_struck += 1
+                is_waiting = False
+                raise TimeoutError
+        signal.signal(signal.SIGALRM, raises)
+        with Runtime("null", num_threads=1, check=True) as runtime:
+            runtime.engine.look = runtime.gate.look  # as with CUDA
+            work = target(lambda: None)
+            signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+            while n_struck < 500:
+                is_held = True
+                tasks = [work.options(nowait=True, depend=[inout((i % 7,))])() for i in range(100)]
+                is_held = False
+                while not all(t.done() for t in tasks):
+                    with contextlib.suppress(TimeoutError):
+                        is_waiting = True
+                        taskwait()
+                        is_waiting = False
+                is_waiting = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            try: strike()
+            except KeyboardInterrupt: print("interrupted")
+            taskwait()
+            print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    """)
+    assert stdout == "interrupted\nTrue\n"
+
+
+@pytest.mark.parametrize("cut", ["raise_shield(runtime.scope())", "signal(signal.SIGINT, interrupts._strike)"])
+def test_a_shield_that_was_cut_short(cut: str) -> None:
+    """Where what a handler raises cuts a shield itself short, the next Ctrl-C makes up for it."""
+    stdout, _ = python(f"""
+        from offload import interrupts
+        with Runtime("none", num_threads=0) as runtime:
+            def plain(): strike()
+            def wait(): task(strike)(); taskwait()
+            interrupts.{cut}
+            for act in (plain, wait, plain):
+                try: act()
+                except KeyboardInterrupt: print("interrupted")
+            check(runtime)
+    """)
+    assert stdout == "interrupted\n" * 3 + "usable\n"

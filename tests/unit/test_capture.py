@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import signal
 import sys
@@ -809,37 +808,6 @@ def test_an_interrupt_swallows_no_failure(device, region, monkeypatch):
         omp.taskwait()
     assert caught.group_contains(DeviceLostError)
     monkeypatch.undo()
-
-
-def test_a_storm_of_signals_loses_no_completion(device, monkeypatch):
-    """What handlers raise while the main thread looks ends its wait, wherever it strikes; every task completes."""
-    runtime, n_struck, is_waiting = omp.current.current_runtime(), 0, False
-
-    def handler(*_):
-        nonlocal n_struck, is_waiting
-        if is_waiting:
-            n_struck += 1
-            is_waiting = False
-            raise TimeoutError("a handler's")
-
-    monkeypatch.setattr(runtime.engine, "look", runtime.gate.look)
-    work = omp.target(lambda: None)
-    outer = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
-    try:
-        while n_struck < 200:
-            device.is_held = True
-            tasks = [work.options(nowait=True, depend=[inout((number % 7,))])() for number in range(100)]
-            device.is_held = False
-            while not all(task.done() for task in tasks):
-                with contextlib.suppress(TimeoutError):
-                    is_waiting = True
-                    omp.taskwait()
-                    is_waiting = False
-            is_waiting = False
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, outer)
 
 
 def test_what_was_put_off_is_waited_for_without_a_look(device, region, monkeypatch):
