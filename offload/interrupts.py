@@ -77,8 +77,16 @@ class _Main:
         self.is_struck = self.is_raised = False
 
     def forked(self) -> None:
-        """Be the thread that forked, which is the child's only one."""
-        self.ident = get_ident()
+        """Be the thread that forked, which is the child's only one; the shields of another stay behind."""
+        if self.ident != get_ident():
+            self.ident = get_ident()
+            self.cut()
+
+    def cut(self) -> None:
+        """Have no shield up; a handler that the program has installed meanwhile stays."""
+        self.place, self.is_struck, self.is_raised = None, False, False
+        if getsignal(SIGINT) is _strike:
+            signal(SIGINT, default_int_handler)
 
 
 class _Quiet:
@@ -199,7 +207,7 @@ def ends_body(error: BaseException) -> bool:
 def _is_ours(frame: FrameType | None) -> bool:
     """Tell whether the library is on a stack; else what a handler of another signal raised has cut a shield short."""
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        if str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
             return True
         frame = frame.f_back
     return False
@@ -208,9 +216,8 @@ def _is_ours(frame: FrameType | None) -> bool:
 def _strike(number: int, frame: FrameType | None) -> None:
     main = _main
     place = main.place
-    if not _is_ours(frame):
-        main.place, main.is_struck = None, False
-        signal(SIGINT, default_int_handler)
+    if frame is not None and not _is_ours(frame):
+        main.cut()
         default_int_handler(number, frame)
     if place is None:
         main.is_struck = True

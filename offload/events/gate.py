@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import DeviceError
@@ -212,24 +211,26 @@ class Gate:
             if told:
                 self._looks_in_vain = 0
             finished = self._closed and not self._lanes
-        if told:
-            with suppress(IndexError):  # there are no more
-                for item, error in iter(told.popleft, None):  # no signal handler runs in between
-                    try:
-                        item.passed(error)
-                    except BaseException as unexpected:
-                        if threading.current_thread() is not self._thread:
-                            self._leave(item, error)
-                            raise
-                        threading.excepthook(  # the other items must hear of theirs
-                            threading.ExceptHookArgs(
-                                (type(unexpected), unexpected, unexpected.__traceback__, self._thread)
-                            )
-                        )
+        if not told:
+            return finished
+        try:
+            for item, error in iter(told.popleft, None):  # no signal handler runs in between
+                try:
+                    item.passed(error)
+                except BaseException as unexpected:
+                    if threading.current_thread() is not self._thread:
+                        self._leave(item, error)
+                        raise
+                    threading.excepthook(  # the other items must hear of theirs
+                        threading.ExceptHookArgs((type(unexpected), unexpected, unexpected.__traceback__, self._thread))
+                    )
+        except IndexError as end:
+            if end.__traceback__.tb_next is not None:  # type: ignore[union-attr]  # a handler's, which has a frame
+                raise
         return finished
 
     def _leave(self, item: Item, error: BaseException | None) -> None:
-        """Have the completer tell an item again: a signal handler has cut that short, and it does what is left."""
+        """Have the completer tell an item again: a signal handler has cut that short, and most of it may be left."""
         self._told.append((item, error))
         self._wakeup.post()
 

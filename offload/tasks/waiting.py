@@ -142,9 +142,9 @@ class Wait:
                 self._help(task)
                 del task
                 continue
-            if self._helps:
-                waiting.append(parker)
             try:
+                if self._helps:
+                    waiting.append(parker)
                 # Again: what came between the last look and being listed has woken nobody.
                 if not self._done() and not (self._helps and self._has_work()):
                     self._park()

@@ -360,7 +360,7 @@ def test_a_storm_of_interrupts(play: str, num_threads: int) -> None:
 
 # -- handlers that raise ------------------------------------------------------------------------------
 def test_what_other_handlers_raise_loses_no_completion() -> None:
-    """A handler that raises while the main thread looks for completions ends its wait; all completes, Ctrl-C works."""
+    """A handler that raises while the main thread looks ends its wait; all device work completes, Ctrl-C works."""
     stdout, _ = python("""
         import contextlib
         import offload.runtime
@@ -420,3 +420,54 @@ def test_a_shield_that_was_cut_short(cut: str) -> None:
             check(runtime)
     """)
     assert stdout == "interrupted\n" * 3 + "usable\n"
+
+
+def test_a_handler_installed_in_a_body_stays() -> None:
+    """One that calls the handler it found ends a body, whatever frame it hands on, and what is no body as well."""
+    stdout, _ = python("""
+        def install(frame_of):
+            old = signal.getsignal(signal.SIGINT)
+            def mine(number, frame): old(number, frame_of(frame))
+            signal.signal(signal.SIGINT, mine)
+            return mine
+        with Runtime("none", num_threads=0) as runtime:
+            def body():
+                outer = signal.getsignal(signal.SIGINT)
+                install(lambda frame: None)
+                try: strike()
+                finally: signal.signal(signal.SIGINT, outer)
+            task(body)()
+            try: taskwait()
+            except KeyboardInterrupt: print("interrupted")
+            t = task(install)(lambda frame: frame)
+            taskwait()
+            for _ in range(2):
+                try: strike()
+                except KeyboardInterrupt: print("interrupted", signal.getsignal(signal.SIGINT) is t.result())
+    """)
+    assert stdout == "interrupted\n" + "interrupted True\n" * 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_that_a_body_forked_is_interrupted() -> None:
+    """A child forked by a worker while the main thread waits has left that wait behind."""
+    stdout, _ = python("""
+        with Runtime("none", num_threads=1) as runtime:
+            begun = threading.Event()
+            def body():
+                begun.set()
+                time.sleep(0.1)  # until the main thread waits
+                child = os.fork()
+                if not child:
+                    try:
+                        strike()
+                    except KeyboardInterrupt:
+                        os._exit(7)
+                    os._exit(0)
+                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            t = task(body)()
+            begun.wait()
+            taskwait()
+            print(t.result())
+    """)
+    assert stdout == "7\n"

@@ -222,13 +222,32 @@ def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device, teller):
 
     lane, item, later = FakeLane(device), Cut(), Item()
     tell = getattr(gate, teller)
-    with mock.patch.object(gate, "look", return_value=False):
+    with mock.patch.object(gate, "look", return_value=False):  # the completer comes late
         gate.add(Point(lane, 0, "e"), item, watched=True)
         gate.add(Point(lane, 1, "f"), later, watched=True)
         device.passed_events = {"e", "f"}
         with pytest.raises(TimeoutError):
             tell()
     assert item.wait() == later.wait() == [None]
+
+
+def test_an_index_error_of_a_handler_is_raised(gate, device):
+    """What ends the telling of all is not taken for the end of what there is to tell."""
+
+    class Cut(Item):
+        def passed(self, error):
+            if threading.current_thread() is threading.main_thread():
+                [].pop()
+            super().passed(error)
+
+    lane, item = FakeLane(device), Cut()
+    look = gate.look
+    with mock.patch.object(gate, "look", return_value=False):
+        gate.add(Point(lane, 0, "e"), item, watched=True)
+        device.passed_events = {"e"}
+        with pytest.raises(IndexError):
+            look()
+    assert item.wait() == [None]
 
 
 def test_an_item_is_told_whole_or_not_at_all(gate, device):
