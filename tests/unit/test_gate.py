@@ -231,6 +231,21 @@ def test_an_item_whose_telling_is_cut_short_is_told_again(gate, device, teller):
     assert item.wait() == later.wait() == [None]
 
 
+def test_a_lane_that_was_left_without_points_is_let_go(gate, device):
+    """A signal handler may end a look between taking the last point of a lane and letting the lane go."""
+    lane, item = FakeLane(device), Item()
+    with mock.patch.object(gate, "look", return_value=False):
+        gate.add(Point(lane, 0, "e"), item)
+        gate._lanes[lane].clear()
+        gate.hurry()
+        gate.relax()
+    gate.look()
+    assert not gate._lanes
+    gate.add(Point(lane, 1, "f"), item)
+    device.passed_events = {"f"}
+    assert item.wait() == [None]
+
+
 def test_an_index_error_of_a_handler_is_raised(gate, device):
     """What ends the telling of all is not taken for the end of what there is to tell."""
 
