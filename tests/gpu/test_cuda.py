@@ -2,67 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 import offload as omp
 from offload import in_, inout, out, tofrom
-from tests.gpu.conftest import cupy, cupyx
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.gpu.conftest import Latch, cupy, cupyx
 
 pytestmark = pytest.mark.gpu
-
-HOLD = r"""
-extern "C" __global__ void hold(volatile int* released) { while (!*released) { } }
-"""
-
-
-class Latch:
-    """A kernel that holds a stream until `release`: a flag in pinned host memory that it polls."""
-
-    def __init__(self) -> None:
-        self._flag = cupyx.empty_pinned((1,), "i4")
-        self._flag[0] = 0
-        self._kernel = cupy.RawKernel(HOLD, "hold")
-        self._flag[0] = 1
-        self._kernel((1,), (1,), (np.uint64(self._flag.ctypes.data),))
-        cupy.cuda.Device().synchronize()
-        self._flag[0] = 0
-
-        # CUDA loads code when it is first used, and to load it waits for the kernels that run, so that nothing
-        # new may be loaded while a stream is held.
-        warm = cupy.zeros(4, "f8"), cupy.zeros(4, "f4")
-        for array in warm:
-            cupy.add(array, 1, out=array)
-            array.fill(2)
-            float(array.sum())
-            cupy.multiply(array, 2, out=array)
-
-    def hold(self, stream: Any) -> None:
-        with stream:  # under unified addressing the device knows pinned memory by its host address
-            self._kernel((1,), (1,), (np.uint64(self._flag.ctypes.data),))
-
-    def release(self) -> None:
-        self._flag[0] = 1
-
-
-@pytest.fixture
-def runtime() -> Iterator[omp.Runtime]:
-    """A runtime on the first GPU; on teardown nothing of it is left in the device's memory."""
-    with omp.Runtime("cuda:0", check=True) as runtime:
-        yield runtime
-        gc.collect()
-        assert all(place.table.live() == 0 for place in runtime.places)
-    gc.collect()
-    assert all(place.device.live_nbytes() == 0 for place in runtime.places)
 
 
 def pinned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -72,7 +24,7 @@ def pinned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return copy
 
 
-def test_a_chain_of_kernels_runs_in_order(runtime: omp.Runtime) -> None:
+def test_a_chain_of_kernels_runs_in_order(gpu: omp.Runtime) -> None:
     """A thousand dependent kernels, launched by the encountering thread, give what the serial program gives."""
     step = cupy.ElementwiseKernel("float64 k", "float64 x", "x = x * 1.0000001 + k", "step")
 
@@ -102,7 +54,7 @@ def test_a_chain_of_kernels_runs_in_order(runtime: omp.Runtime) -> None:
         np.s_[3:3],
     ],
 )
-def test_boxes_arrive_as_slices_do(runtime: omp.Runtime, memory: str, box: Any) -> None:
+def test_boxes_arrive_as_slices_do(gpu: omp.Runtime, memory: str, box: Any) -> None:
     """A rectangular copy to the device, inside of it, and back moves what a NumPy slice assignment moves."""
     host = np.arange(20 * 30 * 40, dtype="f8").reshape(20, 30, 40)
     if memory == "pinned":
@@ -125,7 +77,7 @@ def test_boxes_arrive_as_slices_do(runtime: omp.Runtime, memory: str, box: Any) 
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "c8", "c16", "S3", [("a", "f4"), ("b", "u1")]])
-def test_every_element_size_is_copied(runtime: omp.Runtime, dtype: Any) -> None:
+def test_every_element_size_is_copied(gpu: omp.Runtime, dtype: Any) -> None:
     """Strided copies inside of the device are right for elements of any size and alignment."""
     kind = np.dtype(dtype)
     host = np.frombuffer(np.random.default_rng(1).bytes(12 * 14 * kind.itemsize), kind).reshape(12, 14).copy()
@@ -142,7 +94,7 @@ def test_every_element_size_is_copied(runtime: omp.Runtime, dtype: Any) -> None:
     omp.target_free(b)
 
 
-def test_a_strided_map_leaves_its_neighbours_alone(runtime: omp.Runtime) -> None:
+def test_a_strided_map_leaves_its_neighbours_alone(gpu: omp.Runtime) -> None:
     """A target on a column block changes that block and nothing beside it."""
 
     @omp.target
@@ -156,9 +108,8 @@ def test_a_strided_map_leaves_its_neighbours_alone(runtime: omp.Runtime) -> None
     assert (a == expected).all()
 
 
-def test_detach_holds_a_dependent_copy(runtime: omp.Runtime) -> None:
+def test_detach_holds_a_dependent_copy(gpu: omp.Runtime, latch: Latch) -> None:
     """A copy that depends on a detached task starts when the stream that the task named has got there."""
-    latch = Latch()
     d = omp.target_alloc(1 << 20, "f4")
     omp.target_memcpy(d, np.zeros(1 << 20, "f4"))
     host = pinned(np.zeros(1 << 20, "f4"))
@@ -184,9 +135,8 @@ def test_detach_holds_a_dependent_copy(runtime: omp.Runtime) -> None:
     omp.target_free(d)
 
 
-def test_leaving_out_detach_gives_a_wrong_result(runtime: omp.Runtime) -> None:
+def test_leaving_out_detach_gives_a_wrong_result(gpu: omp.Runtime, latch: Latch) -> None:
     """Without the event the task is complete when its body has returned, and the copy overtakes the library."""
-    latch = Latch()
     d = omp.target_alloc(1 << 20, "f4")
     omp.target_memcpy(d, np.zeros(1 << 20, "f4"))
     host = pinned(np.full(1 << 20, -1, "f4"))
@@ -208,9 +158,8 @@ def test_leaving_out_detach_gives_a_wrong_result(runtime: omp.Runtime) -> None:
     omp.target_free(d)
 
 
-def test_the_callers_stream_is_waited_for(runtime: omp.Runtime) -> None:
+def test_the_callers_stream_is_waited_for(gpu: omp.Runtime, latch: Latch) -> None:
     """A device array made on the user's own stream is read only after what that stream held at the call."""
-    latch = Latch()
     own = cupy.cuda.Stream(non_blocking=True)
     with own:
         d = cupy.zeros(1000)
@@ -227,9 +176,8 @@ def test_the_callers_stream_is_waited_for(runtime: omp.Runtime) -> None:
     assert float(task.result()) == 3000
 
 
-def test_a_host_task_in_the_middle_of_a_stream_starts_soon(runtime: omp.Runtime) -> None:
+def test_a_host_task_in_the_middle_of_a_stream_starts_soon(gpu: omp.Runtime, latch: Latch) -> None:
     """A host successor runs when its predecessor has passed, while work further down still holds the stream."""
-    latch = Latch()
     x = np.zeros(10)
     ran = threading.Event()
 
@@ -255,7 +203,7 @@ def test_a_host_task_in_the_middle_of_a_stream_starts_soon(runtime: omp.Runtime)
     assert (x == 2).all()
 
 
-def test_out_of_memory_changes_nothing(runtime: omp.Runtime) -> None:
+def test_out_of_memory_changes_nothing(gpu: omp.Runtime) -> None:
     """A construct that does not fit says how much it asked for, and leaves counts as they were."""
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
@@ -266,12 +214,12 @@ def test_out_of_memory_changes_nothing(runtime: omp.Runtime) -> None:
             with pytest.raises(omp.DeviceMemoryError) as caught:
                 omp.target_enter_data(map=[omp.to(b)])
             assert caught.value.asked_nbytes == b.nbytes
-            assert runtime.places[0].table.live() == 1
+            assert gpu.places[0].table.live() == 1
     finally:
         pool.set_limit(size=0)
 
 
-def test_more_mappings_than_memory_are_put_off(runtime: omp.Runtime) -> None:
+def test_more_mappings_than_memory_are_put_off(gpu: omp.Runtime) -> None:
     """Nowait targets whose mappings exceed the device's memory in sum run one after the other."""
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
@@ -291,7 +239,7 @@ def test_more_mappings_than_memory_are_put_off(runtime: omp.Runtime) -> None:
     assert all((array == 2 * k).all() for k, array in enumerate(arrays))
 
 
-def test_a_failing_body_copies_nothing_back(runtime: omp.Runtime) -> None:
+def test_a_failing_body_copies_nothing_back(gpu: omp.Runtime) -> None:
     """A body that raises leaves the host's data as it was, and its dependents do not run."""
 
     @omp.target(nowait=True)
