@@ -42,9 +42,11 @@ fi
 
 tests=("$@")
 if ((!$#)); then
+    # Those left out break a device on purpose, count what is in use of it, or take minutes under the tool.
+    left_out="lost or illegal_address or kernel_that_fails or exit or leak or memory or ordering or stress"
     tests=(
         tests/gpu tests/conformance/test_{data,mappers,memcpy,target,update,use_device}.py
-        -m "gpu and not soak" -k "not lost and not exit and not leak and not ordering and not stress and not memory"
+        -m "gpu and not soak" -k "not ($left_out)"
     )
 fi
 rc=0
