@@ -88,9 +88,7 @@ class DataEnvironment:
         with self._lock:
             known = self.table.reenter(items, counter)
             if known is not None:
-                earlier: list[Any] = [entry.last_write for entry in known.counted if entry.last_write is not None]
-                if any(entry.parts for entry in known.counted):
-                    earlier = _written_before(known)
+                earlier = _written_before(known)
                 if _COPYING in earlier:
                     self.table.undo(known)
                     raise PutOffError
@@ -120,7 +118,7 @@ class DataEnvironment:
             for entry in plan.zeroed:
                 self.device.fill(entry.buffer, 0, lane.stream)
             for item, entry in plan.copies:
-                self.copy(self.view(entry, item.host), item.host, lane, staged, item.label)
+                self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
             if len(staged) == n_before:
                 self.settle(lane)
         except BaseException:
@@ -254,7 +252,7 @@ class DataEnvironment:
         for item, entry in copies:
             try:
                 _check_writeable(item)
-                self.copy(item.host, self.view(entry, item.host), lane, staged, item.label)
+                self.copy(item.host, self.view(entry, item.host, item.address), lane, staged, item.label)
             except Exception as error:  # noqa: BLE001  # raised when all have been tried
                 failures.append(error)
 
@@ -325,7 +323,7 @@ class DataEnvironment:
         try:
             lane.wait_for(earlier)
             for item, entry in copies:
-                array = self.view(entry, item.host)
+                array = self.view(entry, item.host, item.address)
                 dst, src = (array, item.host) if item.map_type.copies_in else (item.host, array)
                 self.copy(dst, src, lane, staged, item.label)
             is_settled = len(staged) == n_before
@@ -437,9 +435,13 @@ class DataEnvironment:
         """Drop all mappings, as the device is closed."""
         self.table = PresentTable(self.device.number)
 
-    def view(self, entry: Entry, host: Any) -> Any:
-        """Return the device array that corresponds to a host array inside an entry."""
-        address = host.__array_interface__["data"][0]
+    def view(self, entry: Entry, host: Any, address: int | None = None) -> Any:
+        """Return the device array that corresponds to a host array inside an entry.
+
+        ``address`` is that of its element ``(0, …, 0)``, where it is known: NumPy takes as long to say it as the rest.
+        """
+        if address is None:
+            address = host.__array_interface__["data"][0]
         offset, strides = correspond(entry, address, host.shape, host.strides, host.itemsize)
         return self.device.view(entry.buffer, offset, host.shape, strides, host.dtype)
 
@@ -494,12 +496,11 @@ def _check_writeable(item: MapItem) -> None:
 
 def _written_before(plan: EnterPlan) -> list[Any]:
     """Return what has written the items of a construct."""
-    return [
-        point
-        for item, entry in zip(plan.items, plan.entries, strict=True)
-        if entry is not None
-        for point in entry.before_use(item.section)
-    ]
+    found: list[Any] = []
+    for item, entry in zip(plan.items, plan.entries, strict=True):
+        if entry is not None:
+            found += entry.before_use(item.section)
+    return found
 
 
 def _points_of(entry: Entry) -> list[Any]:

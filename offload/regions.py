@@ -51,18 +51,9 @@ def map_item(
         The device's values would have to be copied to an array that cannot be written.
     """
     section = array_section(array)
-    item = MapItem(
-        section=section,
-        address=section.address if array.flags.c_contiguous else array.__array_interface__["data"][0],
-        shape=array.shape,
-        strides=array.strides,
-        itemsize=array.itemsize,
-        map_type=map_type,
-        always=always,
-        present=present,
-        host=array,
-        label=text,
-        implicit=implicit,
+    address = section.address if array.flags.c_contiguous else array.__array_interface__["data"][0]
+    item = MapItem(  # by position: by name takes twice as long
+        section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text, implicit
     )
     if clause is not None:
         item.clause, item.if_present, item.zeroes = clause.word, clause.if_present, clause.zeroes

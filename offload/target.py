@@ -5,6 +5,8 @@ from __future__ import annotations
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from offload.arguments import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.clauses import check_device, check_map, check_name, check_priority, string_items, worded_items
 from offload.current import here
@@ -102,26 +104,33 @@ class TargetFunction(DirectiveFunction):
             or not frame.is_plain
         ):
             return self._encounter(scope, args, kwargs)
-        # Device arrays and scalars only, and nothing to be asked but dependences.
+        # Arrays and scalars only, and nothing to be asked but dependences.
         runtime = scope.runtime
         place = runtime.default_place(frame)
         if place is None:
             return self._encounter(scope, args, kwargs)
         device = place.device
-        takes_arrays = False
+        takes_arrays = maps = False
         for value in args:
-            if value.__class__ not in SCALARS:
+            kind = value.__class__
+            if kind is np.ndarray:
+                maps = True
+            elif kind not in SCALARS:
                 if not device.is_array(value):
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
-        task = DeviceTask(site, frame, place, None, self._function, args)
-        if takes_arrays:
-            task.after = device.caller_event()
+        if maps:
+            work = TargetWork(self._function, args, {}, [], {}, place, {}, {}, self._counter)
+            task = DeviceTask.of(site, frame, place, work)
+        else:
+            task = DeviceTask(site, frame, place, None, self._function, args)
+            if takes_arrays:
+                task.after = device.caller_event()
         runtime.defer(scope, frame, task, self._depend)
         return task
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter a region that has more than dependences and device arrays."""
+        """Encounter a region that has more than dependences and arrays in no clause."""
         if self._defaults is not None:
             args, kwargs = self._defaults.completed(args, kwargs)
         runtime = scope.runtime

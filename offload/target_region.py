@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from offload.devices.streams import Lane, Point
     from offload.launch import DevicePlace
     from offload.mappers import Expansion
+    from offload.storage import Section
 
 
 class TargetWork:
@@ -102,18 +103,19 @@ class TargetWork:
         self._bound = (self._args, self._kwargs)
 
     def _item_of(self, host: np.ndarray[Any, Any], slot: int | str) -> int:
-        number = self._find(host)
-        if number is None:
-            number = len(self._items)
-            self._items.append(implicit_item(host, f"argument {slot}"))
-        return number
-
-    def _find(self, host: np.ndarray[Any, Any]) -> int | None:
-        """Return the number of the item that holds an array."""
-        for number, item in enumerate(self._items):
+        items = self._items
+        for number, item in enumerate(items):
             if item.host is host:
                 return number
-        section = array_section(host)
+        implicit = implicit_item(host, f"argument {slot}")  # also where another holds it, for its storage
+        held_by = self._find(implicit.section)
+        if held_by is not None:
+            return held_by
+        items.append(implicit)
+        return len(items) - 1
+
+    def _find(self, section: Section) -> int | None:
+        """Return the number of the item that holds the storage of an array."""
         for number, item in enumerate(self._items):
             if item.section == section or (section.run_nbytes and covers(item.section, section)):
                 return number
@@ -184,15 +186,16 @@ class TargetWork:
         An array that is not present and need not be stays what it is.
         """
         entry = self._plan.entries[number] if self._plan is not None else None
+        item = self._items[number]
         if entry is not None:
-            return place.view(entry, host)
-        if host.size and self._items[number].if_present:
+            return place.view(entry, host, item.address if host is item.host else None)
+        if host.size and item.if_present:
             return host
         return place.device.alloc(host.shape, host.dtype, lane.stream)
 
     def _corresponding(self, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an attribute that a mapper maps."""
-        number = self._find(host)
+        number = self._find(array_section(host))
         if number is None:
             raise InternalError(f"{label(host)}, which a mapper maps, is in no item of the construct")
         return self._view(place, lane, number, host)

@@ -29,7 +29,7 @@ before removal. 13.9 "target update Construct": counts do not change, absent ite
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offload.data.entries import Counter, Entry, Index, Origin
 from offload.data.maptypes import MapType
@@ -134,14 +134,14 @@ class PresentTable:
             As committed; None where there is more to do, and nothing has changed.
         """
         index = self._index
-        entries: list[Entry | None] = []
+        entries: list[Any] = []
         for item in items:
             section = item.section
             entry = index.exact.get(section) or index.search(section, item)[0]
             if entry is None or item.always or item.map_type is MapType.DELETE or not section.run_nbytes:
                 return None
             entries.append(entry)
-        counted = _distinct(entries)
+        counted: list[Entry] = list(dict.fromkeys(entries))
         self._version += 1
         for entry in counted:
             entry.increment(counter)
@@ -157,9 +157,12 @@ class PresentTable:
         """
         if not plan.only_counts:
             return False
-        counts = [entry.counts_after(plan.counter) for entry in plan.counted]
-        if any(not (dynamic or structured) for dynamic, structured in counts):
-            return False
+        counts = []
+        for entry in plan.counted:
+            count = entry.counts_after(plan.counter)
+            if not any(count):
+                return False
+            counts.append(count)
         self._version += 1
         for entry, (dynamic, structured) in zip(plan.counted, counts, strict=True):
             entry.dynamic, entry.structured = dynamic, structured

@@ -115,6 +115,18 @@ def test_visible_names():
         names.at_call((), {})
 
 
+def test_the_nearest_name_is_meant():
+    """A parameter hides a keyword that ``**`` takes, that hides what encloses the function, and that a global."""
+    A, n = np.zeros(1), 1
+
+    def function(x, **rest):
+        return A, n
+
+    seen = VisibleNames(function).at_call((5,), {"n": 2, "rest": 3})
+    assert seen["A"] is A
+    assert (seen["x"], seen["n"], seen["rest"]) == (5, 2, {"n": 2, "rest": 3})
+
+
 def test_labels():
     """Labels say shape and dtype, or the value."""
     assert label(A) == "int64[6, 10]"
