@@ -34,7 +34,6 @@ from offload.tasks.engine import MANY_LIVE
 from offload.tasks.failures import raise_failures
 from offload.tasks.region import Group, Inherited
 from offload.tasks.task import Task, TaskState
-from offload.tasks.waiting import attend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,9 +151,8 @@ class Replay:
                     engine.wait(scope, lambda: not group.live, (group,), _END)
                 raise
             if group is not None:
-                is_launched = task.launched
                 del task  # what is waited for need not be kept
-                _wait_for_all(scope, group, shield, attends=is_launched)
+                _wait_for_all(scope, group, shield)
         return True
 
     def start(self, scope: Scope, frame: Frame, *, waits: bool) -> None:
@@ -283,13 +281,11 @@ class Replay:
         return tasks
 
 
-def _wait_for_all(scope: Scope, group: Group, shield: Shield, *, attends: bool) -> None:
-    """Wait for the tasks of a group, and raise what failed among them; attend them first if they are launched."""
-    engine, live = scope.runtime.engine, group.live
-    if attends:
-        attend(engine, scope, lambda: not live, shield)
+def _wait_for_all(scope: Scope, group: Group, shield: Shield) -> None:
+    """Wait for the tasks of a group, and raise what failed among them."""
+    live = group.live
     if live:
-        engine.wait(scope, lambda: not live, (group,), _END, is_attended=attends)
+        scope.runtime.engine.wait(scope, lambda: not live, (group,), _END)
     shield.check()  # before the failures count as seen
     if group.failures:
         raise_failures(group.failures, _END)

@@ -423,7 +423,7 @@ class Runtime:
                     scope,
                     lambda: task.is_ready or task.finished or task.state_ is TaskState.DETACHED,
                     (),
-                    f"{task.construct.directive} {task.name!r} at {task.construct.location}",
+                    _Encounter(task),
                     awaited=(task,),
                     helps=scope.task is not None,  # else a worker will: a user may hold a lock across the construct
                 )
@@ -620,6 +620,19 @@ class Runtime:
     def forget_allocation(self, array: Any) -> bool:
         """Return whether ``array`` was a live block of ``target_alloc``, and forget it."""
         return self._allocated.pop(id(array), None) is not None
+
+
+class _Encounter:
+    """What messages call the construct of an undeferred task: to look up its line takes as long as to wait for it."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __str__(self) -> str:
+        construct = self._task.construct
+        return f"{construct.directive} {self._task.name!r} at {construct.location}"
 
 
 def _generator(seed: float | None) -> random.Random | None:

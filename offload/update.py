@@ -11,7 +11,7 @@ from offload.current import here
 from offload.data.maptypes import MapType
 from offload.dependences import check_depend_now
 from offload.errors import ClauseError, MapError
-from offload.items import array_section, is_device_array, label, mapper_of
+from offload.items import Label, is_device_array, label, mapper_of
 from offload.launch import device_maker
 from offload.mappers import expand
 from offload.regions import UpdateWork, map_item
@@ -124,15 +124,19 @@ def _evaluated(given: Iterable[Any], map_type: MapType, *, present: bool) -> lis
 
 
 def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
-    text = label(array)
-    what = f"target_update({map_type.word}: {text:.60})"
-    if isinstance(array, str):
-        raise ClauseError(f"{what}: list items written as strings belong to decorators; name the array itself")
-    if is_device_array(array):
-        raise ClauseError(f"{what} is a device array; name the host array that it corresponds to, or use target_memcpy")
     if not isinstance(array, np.ndarray):
+        what = _worded(array, map_type)
+        if isinstance(array, str):
+            raise ClauseError(f"{what}: list items written as strings belong to decorators; name the array itself")
+        if is_device_array(array):
+            raise ClauseError(
+                f"{what} is a device array; name the host array that it corresponds to, or use target_memcpy"
+            )
         raise ClauseError(f"{what} is a {type(array).__name__}, not an array; update arrays, views or section(…)")
-    array_section(array)  # refuses Python objects
     if map_type.copies_out and not array.flags.writeable:
-        raise MapError(f"{what}: the array is read-only, so nothing can be copied to it")
-    return map_item(array, map_type, text, present=present)
+        raise MapError(f"{_worded(array, map_type)}: the array is read-only, so nothing can be copied to it")
+    return map_item(array, map_type, Label(array), present=present)
+
+
+def _worded(array: Any, map_type: MapType) -> str:
+    return f"target_update({map_type.word}: {label(array):.60})"

@@ -655,14 +655,13 @@ class Engine:
         scope: Scope,
         done: Callable[[], bool],
         sets: Sequence[TaskSet],
-        what: str,
+        what: object,
         *,
         awaited: Sequence[Task] = (),
         helps: bool = True,
-        is_attended: bool = False,
     ) -> None:
         """Block until ``done()``, running ready tasks meanwhile; `Wait` says how."""
-        Wait(self, scope, done, sets, what, awaited=awaited, helps=helps, is_attended=is_attended).run()
+        Wait(self, scope, done, sets, what, awaited=awaited, helps=helps).run()
 
     # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Frame) -> None:

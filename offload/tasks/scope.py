@@ -73,7 +73,7 @@ class Scope:
         self.in_body = False
         self.depth = 0
 
-    def frame(self, what: str) -> Frame:
+    def frame(self, what: object) -> Frame:
         """Return the region that ``what`` is encountered in; make it if the running body has none yet."""
         frame = self.region
         if frame is None:

@@ -48,15 +48,13 @@ class Wait:
         The condition; whatever makes it true unparks ``scope.parker``.
     sets : sequence of TaskSet
         Task sets whose emptying is part of the condition.
-    what : str
-        What waits, for the message that says so when nothing has moved for ``hang_s`` seconds.
+    what : object
+        What waits, as ``str(what)`` says it where nothing has moved for ``hang_s`` seconds.
     awaited : sequence of Task
         Tasks that the condition is about, for the same message.
     helps : bool
         Whether this thread may run tasks: inside of a task only what the region generated. Without workers
         it always does.
-    is_attended : bool
-        Whether `attend` has just been in vain.
     """
 
     def __init__(
@@ -65,11 +63,10 @@ class Wait:
         scope: Scope,
         done: Callable[[], bool],
         sets: Sequence[TaskSet],
-        what: str,
+        what: object,
         *,
         awaited: Sequence[Task] = (),
         helps: bool = True,
-        is_attended: bool = False,
     ) -> None:
         if scope.is_completer:
             raise UsageError(
@@ -83,7 +80,7 @@ class Wait:
         self._awaited = awaited
         self._within = scope.frame(what) if scope.task is not None else None
         self._helps = helps or not engine.threads
-        self._is_attended = is_attended
+        self._is_attended = False  # whether to attend has just been in vain
         self._shield = Shield(scope)
         self._blocked: Any = None  # while there are coroutines: what sees that the wait can end
 
@@ -100,35 +97,56 @@ class Wait:
             The condition depends on coroutines of a loop that this thread runs. At the end of the process, where
             nothing has moved for ``hang_s`` seconds.
         """
-        engine, scope = self._engine, self._scope
+        scope = self._scope
         if scope.depth * _FRAMES > sys.getrecursionlimit():
             raise RecursionError(
                 f"{self._what}: {scope.depth} tasks wait for tasks that the same thread runs; nest fewer, or raise "
                 "sys.setrecursionlimit"
             )
-        wake = scope.parker.unpark
         with self._shield:
-            with engine.lock:
-                for tasks in self._sets:
-                    tasks.waiters = (*tasks.waiters, wake)
-            if engine.coroutines is not None:
-                self._blocked = engine.coroutines.wait(self._what, scope, self._sets, self._awaited, blocks=True)
             scope.depth += 1
             try:
-                with Entered(scope):
-                    self._look()
-                    self._loop()
+                if not self._is_over_soon():
+                    self._block()
             finally:
                 scope.depth -= 1
-                if self._blocked is not None:
-                    self._blocked.end()
-                with engine.lock:
-                    for tasks in self._sets:
-                        remaining = list(tasks.waiters)
-                        remaining.remove(wake)
-                        tasks.waiters = tuple(remaining)
-                if engine.ready and engine.parked:
-                    engine.wake_one()  # a wake-up that was meant for a task, not for the condition
+
+    def _is_over_soon(self) -> bool:
+        """Attend before there is anything to undo, if there is nothing else to do; return whether that was all."""
+        engine = self._engine
+        if (
+            engine.look is None
+            or engine.coroutines is not None
+            or (self._helps and self._has_work())
+            or not is_entered(self._scope)
+        ):
+            return False
+        self._is_attended = not self._attend()
+        return self._done()
+
+    def _block(self) -> None:
+        """Have all that can end the wait unpark this thread, and help or sleep until it is over."""
+        engine, scope = self._engine, self._scope
+        wake = scope.parker.unpark
+        with engine.lock:
+            for tasks in self._sets:
+                tasks.waiters = (*tasks.waiters, wake)
+        if engine.coroutines is not None:
+            self._blocked = engine.coroutines.wait(str(self._what), scope, self._sets, self._awaited, blocks=True)
+        try:
+            with Entered(scope):
+                self._look()
+                self._loop()
+        finally:
+            if self._blocked is not None:
+                self._blocked.end()
+            with engine.lock:
+                for tasks in self._sets:
+                    remaining = list(tasks.waiters)
+                    remaining.remove(wake)
+                    tasks.waiters = tuple(remaining)
+            if engine.ready and engine.parked:
+                engine.wake_one()  # a wake-up that was meant for a task, not for the condition
 
     def _loop(self) -> None:
         engine, within, parker = self._engine, self._within, self._scope.parker
@@ -182,11 +200,7 @@ class Wait:
     def _park(self) -> None:
         engine = self._engine
         is_attended, self._is_attended = self._is_attended, False
-        if (
-            engine.look is not None
-            and not is_attended
-            and _attend(engine, engine.look, self._done, self._shield, self._helps and self._within is None)
-        ):
+        if engine.look is not None and not is_attended and self._attend():
             return
         engine.hurry()
         try:
@@ -204,44 +218,32 @@ class Wait:
         finally:
             engine.relax()
 
+    def _attend(self) -> bool:
+        """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
+        engine, done, signs = self._engine, self._done, self._shield.signs
+        look: Any = engine.look
+        ready = engine.ready if self._helps and self._within is None else ()
+        glimpse = select.poll().poll  # Windows has none, and no devices that are looked after so
+        pause: Any = glimpse  # in each turn, whoever needs the GIL gets it; `sleep(0)` would take 56 µs
+        now_s = perf_counter()
+        until_s = now_s + _ATTENDED_S
+        while now_s < until_s and not engine.staging:
+            look()
+            if done() or ready or signs.is_struck:
+                return True
+            before_s = perf_counter()
+            pause(0)
+            now_s = perf_counter()
+            pause = sleep if pause is glimpse and now_s - before_s > _TAKEN_S else glimpse
+        return False
+
     def _look(self) -> None:
         """Raise `UsageError` if the wait cannot end, since it blocks a loop that it depends on."""
         if self._blocked is not None and not self._done():
             self._blocked.check()
 
     def _tell(self, what_happened: str) -> None:
-        tell(self._what, what_happened, self._sets, self._awaited)
-
-
-def attend(engine: Engine, scope: Scope, done: Callable[[], bool], shield: Shield) -> None:
-    """Look for completions for a moment, before a wait for what is likely to be over by then.
-
-    It has nothing to undo at its end, and leaves to the wait whatever comes in between: tasks that can be run, an
-    interrupt, errors.
-    """
-    look = engine.look
-    if look is not None and engine.coroutines is None and not scope.is_completer and is_entered(scope):
-        _attend(engine, look, done, shield, scope.task is None)
-
-
-def _attend(
-    engine: Engine, look: Callable[[], object], done: Callable[[], bool], shield: Shield, takes_any: bool
-) -> bool:
-    """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
-    ready, signs = engine.ready, shield.signs
-    glimpse = select.poll().poll  # Windows has none, and no devices that are looked after so
-    pause: Any = glimpse  # in each turn, whoever needs the GIL gets it; `sleep(0)` would take 56 µs
-    now_s = perf_counter()
-    until_s = now_s + _ATTENDED_S
-    while now_s < until_s and not engine.staging:
-        look()
-        if done() or (takes_any and ready) or signs.is_struck:
-            return True
-        before_s = perf_counter()
-        pause(0)
-        now_s = perf_counter()
-        pause = sleep if pause is glimpse and now_s - before_s > _TAKEN_S else glimpse
-    return False
+        tell(str(self._what), what_happened, self._sets, self._awaited)
 
 
 def tell(what: str, what_happened: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:

@@ -251,7 +251,7 @@ def test_read_only(runtime):
     a.flags.writeable = False
     with omp.target_data(map=[to(a)]):
         omp.target_update(to=[a])
-        with pytest.raises(omp.MapError):
+        with pytest.raises(omp.MapError, match=r"^target_update\(from: .*read-only"):
             omp.target_update(from_=[a], nowait=True)
 
 

@@ -67,6 +67,18 @@ def test_the_message_tells_the_story_of_each_task() -> None:
     assert re.search(r": waiting; waits for holder-\d+, which excludes it$", story["excluded"])
 
 
+def test_the_message_names_a_construct_that_is_not_deferred() -> None:
+    """It has the directive, the name and the line of the call that blocks."""
+    _, stderr = python("""
+        with Runtime("none", env={"OFFLOAD_HANG_S": "0.1"}):
+            event = Event()
+            task(detach=event, name="held", depend=[out(("a",))])(lambda: None)()
+            threading.Timer(0.35, event.fulfill).start()
+            task(lambda: None, name="here", depend=[in_(("a",))], if_=False)()
+    """)
+    assert re.search(r"^offload: task 'here' at <string>:9 has waited for 0.1 s in which no task", stderr)
+
+
 def test_the_message_comes_again_at_an_interrupt() -> None:
     """Ctrl-C in a wait that hangs prints what it waits for once more, and ends it."""
     _, stderr = python("""

@@ -1,5 +1,6 @@
 """Launches on a device whose streams a test moves, as CUDA's move by themselves: order, failures, and who notices."""
 
+import asyncio
 import contextlib
 import random
 import threading
@@ -146,6 +147,17 @@ def opened(monkeypatch):
     yield open_runtime
     for runtime in runtimes:
         runtime.close()
+
+
+class OnlyHere(Fifo):
+    """A device whose completions only the thread that made it finds."""
+
+    def __init__(self):
+        super().__init__()
+        self._finder = threading.current_thread()
+
+    def passed(self, event):
+        return event.done and threading.current_thread() is self._finder
 
 
 def array(device):
@@ -386,3 +398,21 @@ def test_wait_on_a_task_that_is_complete(monkeypatch):
         task.wait_on(omp.stream(3))
         assert not waits
         assert omp.stream(3).done
+
+
+def test_who_looks_for_completions_shows_callbacks_no_event_loop(opened):
+    """A callback of a task that a blocking wait in a coroutine completes may run a loop of its own."""
+    device = OnlyHere()
+    opened(device)
+
+    async def number():
+        return 5
+
+    async def main():
+        task = omp.target(nowait=True)(lambda x: device.work(lambda: True))(array(device))
+        task.add_done_callback(lambda _: numbers.append(asyncio.run(number())))
+        task.result()
+
+    numbers = []
+    asyncio.run(main())
+    assert numbers == [5]
