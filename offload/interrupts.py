@@ -204,6 +204,12 @@ def ends_body(error: BaseException) -> bool:
     return False
 
 
+def make_room(n_frames: int) -> None:
+    """Raise `RecursionError` now rather than in the middle of what takes so many frames."""
+    if n_frames:
+        make_room(n_frames - 1)
+
+
 def _is_ours(frame: FrameType | None) -> bool:
     """Tell whether the library is on a stack; else what a handler of another signal raised has cut a shield short."""
     while frame is not None:

@@ -124,19 +124,19 @@ def _evaluated(given: Iterable[Any], map_type: MapType, *, present: bool) -> lis
 
 
 def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
-    if not isinstance(array, np.ndarray):
-        what = _worded(array, map_type)
-        if isinstance(array, str):
-            raise ClauseError(f"{what}: list items written as strings belong to decorators; name the array itself")
-        if is_device_array(array):
-            raise ClauseError(
-                f"{what} is a device array; name the host array that it corresponds to, or use target_memcpy"
-            )
-        raise ClauseError(f"{what} is a {type(array).__name__}, not an array; update arrays, views or section(…)")
+    wrong = ""
+    if isinstance(array, str):
+        wrong = ": list items written as strings belong to decorators; name the array itself"
+    elif is_device_array(array):
+        wrong = " is a device array; name the host array that it corresponds to, or use target_memcpy"
+    elif not isinstance(array, np.ndarray):
+        wrong = f" is a {type(array).__name__}, not an array; update arrays, views or section(…)"
+    if wrong:
+        raise ClauseError(f"target_update({map_type.word}: {label(array):.60}){wrong}")
+    item = map_item(array, MapType.TO, Label(array), present=present)
     if map_type.copies_out and not array.flags.writeable:
-        raise MapError(f"{_worded(array, map_type)}: the array is read-only, so nothing can be copied to it")
-    return map_item(array, map_type, Label(array), present=present)
-
-
-def _worded(array: Any, map_type: MapType) -> str:
-    return f"target_update({map_type.word}: {label(array):.60})"
+        raise MapError(
+            f"target_update(from: {label(array):.60}): the array is read-only, so nothing can be copied to it"
+        )
+    item.map_type = map_type
+    return item

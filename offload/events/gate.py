@@ -29,6 +29,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import DeviceError
+from offload.interrupts import make_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +159,7 @@ class Gate:
                         return False
                 except DeviceError:
                     return False  # the completer will find it
-                _make_room(_FRAMES)
+                make_room(_FRAMES)
                 item, point.item = point.item, None
                 del self.watched[point]
                 self.has_told = True
@@ -300,12 +301,6 @@ class Gate:
         self._wakeup.post()
         thread.join()
         return stuck
-
-
-def _make_room(n_frames: int) -> None:
-    """Raise `RecursionError` now rather than in the middle of what takes so many frames."""
-    if n_frames:
-        _make_room(n_frames - 1)
 
 
 def _count_passed(has_passed: Callable[[Any], bool], points: deque[Point]) -> int:

@@ -12,7 +12,7 @@ from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
-from offload.interrupts import Shield
+from offload.interrupts import Shield, make_room
 from offload.tasks.loops import Entered, is_entered
 
 if TYPE_CHECKING:
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-_FRAMES = 10
-"""Python's frames from one wait to the next, with some to spare: its limit is told before a task is taken."""
+_SHALLOW = 4
+"""Waits in each other from which on Python's stack is looked at."""
+
+_FRAMES = 50
+"""Python's frames that have to be left then: its limit is told before a task is taken, not in the engine's steps."""
 
 
 _ATTENDED_S = 2e-3
@@ -80,7 +83,7 @@ class Wait:
         self._awaited = awaited
         self._within = scope.frame(what) if scope.task is not None else None
         self._helps = helps or not engine.threads
-        self._is_attended = False  # whether to attend has just been in vain
+        self._is_attended = False  # there was no use in it, just now
         self._shield = Shield(scope)
         self._blocked: Any = None  # while there are coroutines: what sees that the wait can end
 
@@ -97,56 +100,56 @@ class Wait:
             The condition depends on coroutines of a loop that this thread runs. At the end of the process, where
             nothing has moved for ``hang_s`` seconds.
         """
-        scope = self._scope
-        if scope.depth * _FRAMES > sys.getrecursionlimit():
-            raise RecursionError(
-                f"{self._what}: {scope.depth} tasks wait for tasks that the same thread runs; nest fewer, or raise "
-                "sys.setrecursionlimit"
-            )
-        with self._shield:
-            scope.depth += 1
-            try:
-                if not self._is_over_soon():
-                    self._block()
-            finally:
-                scope.depth -= 1
-
-    def _is_over_soon(self) -> bool:
-        """Attend before there is anything to undo, if there is nothing else to do; return whether that was all."""
-        engine = self._engine
-        if (
-            engine.look is None
-            or engine.coroutines is not None
-            or (self._helps and self._has_work())
-            or not is_entered(self._scope)
-        ):
-            return False
-        self._is_attended = not self._attend()
-        return self._done()
-
-    def _block(self) -> None:
-        """Have all that can end the wait unpark this thread, and help or sleep until it is over."""
         engine, scope = self._engine, self._scope
+        if scope.depth > _SHALLOW:
+            self._make_room()
         wake = scope.parker.unpark
-        with engine.lock:
-            for tasks in self._sets:
-                tasks.waiters = (*tasks.waiters, wake)
-        if engine.coroutines is not None:
-            self._blocked = engine.coroutines.wait(str(self._what), scope, self._sets, self._awaited, blocks=True)
-        try:
-            with Entered(scope):
-                self._look()
-                self._loop()
-        finally:
-            if self._blocked is not None:
-                self._blocked.end()
+        with self._shield:
+            if self._attend_first():
+                return
             with engine.lock:
                 for tasks in self._sets:
-                    remaining = list(tasks.waiters)
-                    remaining.remove(wake)
-                    tasks.waiters = tuple(remaining)
-            if engine.ready and engine.parked:
-                engine.wake_one()  # a wake-up that was meant for a task, not for the condition
+                    tasks.waiters = (*tasks.waiters, wake)
+            if engine.coroutines is not None:
+                self._blocked = engine.coroutines.wait(str(self._what), scope, self._sets, self._awaited, blocks=True)
+            scope.depth += 1
+            try:
+                with Entered(scope):
+                    self._look()
+                    self._loop()
+            finally:
+                scope.depth -= 1
+                if self._blocked is not None:
+                    self._blocked.end()
+                with engine.lock:
+                    for tasks in self._sets:
+                        remaining = list(tasks.waiters)
+                        remaining.remove(wake)
+                        tasks.waiters = tuple(remaining)
+                if engine.ready and engine.parked:
+                    engine.wake_one()  # a wake-up that was meant for a task, not for the condition
+
+    def _make_room(self) -> None:
+        try:
+            make_room(_FRAMES)
+        except RecursionError:
+            raise RecursionError(
+                f"{self._what}: {self._scope.depth} tasks wait for tasks that the same thread runs; nest fewer, or "
+                "raise sys.setrecursionlimit"
+            ) from None
+
+    def _attend_first(self) -> bool:
+        """Attend before there is anything to undo, unless there are tasks to run; return whether the wait is over."""
+        if self._done():
+            return True
+        if self._engine.look is None or not is_entered(self._scope) or (self._helps and self._has_work()):
+            return False
+        self._scope.depth += 1  # callbacks may wait
+        try:
+            self._is_attended = not self._attend()
+        finally:
+            self._scope.depth -= 1
+        return self._done()
 
     def _loop(self) -> None:
         engine, within, parker = self._engine, self._within, self._scope.parker

@@ -99,13 +99,32 @@ def test_an_unseen_root_still_poisons(host):
     assert omp.task(lambda: "ran").options(depend=[out(("a",))])().result() == "ran"
 
 
-def test_deep_nesting_is_an_error_of_the_body(host):
+def in_a_group(generate):
+    with omp.taskgroup():
+        generate()
+
+
+WAITS = {
+    "taskwait": lambda generate: (generate(), omp.taskwait()),
+    "taskgroup": in_a_group,
+    "result": lambda generate: generate().result(),
+}
+
+
+@pytest.mark.parametrize("n_helpers", [0, 7])
+@pytest.mark.parametrize("wait", WAITS)
+def test_deep_nesting_is_an_error_of_the_body(host, wait, n_helpers):
     """Tasks that wait for tasks end in `RecursionError` before anything is lost, wherever on the stack they began."""
+
+    def helped(n_left, generate):
+        if n_left:
+            helped(n_left - 1, generate)
+        else:
+            WAITS[wait](generate)
 
     def nested(depth):
         if depth:
-            omp.task(nested)(depth - 1)
-            omp.taskwait()
+            helped(n_helpers, lambda: omp.task(nested)(depth - 1))
 
     def pad(n_frames):
         if n_frames:
@@ -115,7 +134,7 @@ def test_deep_nesting_is_an_error_of_the_body(host):
             omp.taskwait()
         return None
 
-    for n_frames in range(16):
+    for n_frames in range(0, 16, 6):
         pad(n_frames)
     with pytest.raises(ExceptionGroup):  # the innermost tasks, which nobody has waited for
         omp.barrier()
