@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-_SHALLOW = 4
-"""Waits in each other from which on Python's stack is looked at."""
-
 _FRAMES = 50
-"""Python's frames that have to be left then: its limit is told before a task is taken, not in the engine's steps."""
-
+"""Python's frames that a nested wait must have left: its limit is told before a task is taken, which would be lost."""
 
 _ATTENDED_S = 2e-3
 """How long a thread that waits for devices looks by itself before it sleeps; to be woken takes 0.1 to 0.3 ms."""
@@ -101,7 +97,7 @@ class Wait:
             nothing has moved for ``hang_s`` seconds.
         """
         engine, scope = self._engine, self._scope
-        if scope.depth > _SHALLOW:
+        if scope.depth:
             self._make_room()
         wake = scope.parker.unpark
         with self._shield:
