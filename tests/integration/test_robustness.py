@@ -111,9 +111,18 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("n_helpers", [0, 7])
-@pytest.mark.parametrize("wait", WAITS)
-def test_deep_nesting_is_an_error_of_the_body(host, wait, n_helpers):
+@pytest.mark.parametrize(
+    ("wait", "n_helpers", "step"),
+    [
+        ("taskwait", 0, 1),
+        ("taskgroup", 0, 3),
+        ("result", 0, 3),
+        ("taskwait", 7, 6),
+        ("taskgroup", 7, 6),
+        ("result", 7, 6),
+    ],
+)
+def test_deep_nesting_is_an_error_of_the_body(host, wait, n_helpers, step):
     """Tasks that wait for tasks end in `RecursionError` before anything is lost, wherever on the stack they began."""
 
     def helped(n_left, generate):
@@ -134,7 +143,7 @@ def test_deep_nesting_is_an_error_of_the_body(host, wait, n_helpers):
             omp.taskwait()
         return None
 
-    for n_frames in range(0, 16, 6):
+    for n_frames in range(0, 16, step):
         pad(n_frames)
     with pytest.raises(ExceptionGroup):  # the innermost tasks, which nobody has waited for
         omp.barrier()
