@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import as_tuple, check_clauses, check_device, check_map, symbolic
-from offload.current import here
+from offload.current import for_finalizers, here
 from offload.data.maptypes import Construct
 from offload.dependences import Dependence, check_depend_now, inout
 from offload.errors import ClauseError
@@ -104,6 +104,7 @@ def _nothing() -> None:
     """Do nothing: the body of a construct whose device is the host."""
 
 
+@for_finalizers
 def target_enter_data(
     map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
 ) -> Task | None:
@@ -141,6 +142,7 @@ def target_enter_data(
     return task if nowait else None
 
 
+@for_finalizers
 def target_exit_data(
     map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
 ) -> Task | None:

@@ -15,10 +15,11 @@ from offload.clauses import (
     symbolic,
 )
 from offload.compiling import PlainMaker
-from offload.current import here
+from offload.current import here, put_off_here
 from offload.dependences import Dependence, check_depend
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
+from offload.finalizers import collector
 from offload.items import VisibleNames
 from offload.reductions import Participant, check_reduction, parts_of
 from offload.tasks.engine import MANY_LIVE
@@ -209,6 +210,7 @@ class TaskFunction(DirectiveFunction):
             or site.runtime is not scope.runtime
             or frame.recorder is not None
             or frame.inherited.is_final
+            or collector.thread
         ):
             return self._encounter(scope, args, kwargs)
         task = Task(site, self._function, args, kwargs or None, frame)
@@ -225,6 +227,8 @@ class TaskFunction(DirectiveFunction):
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Task:
         """Encounter a task that has more than dependences, or a region that does more with it."""
+        if put_off_here(scope, self, args, kwargs):
+            return None  # type: ignore[return-value]  # to a finalizer
         clauses = self._clauses
         frame = scope.frame("task")
         site = self._site_in(scope.runtime)

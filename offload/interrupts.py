@@ -1,7 +1,9 @@
-"""Ctrl-C while the main thread runs the library's own steps.
+"""The library's own steps, which neither Ctrl-C nor a finalizer may come in between.
 
 Theory of operation
 -------------------
+A `Shield` says, on any thread, that the code inside of it is the library's own and no body of the program's. What
+finalizers ask for in the middle of that is put off (`offload.finalizers`). On the main thread it keeps Ctrl-C away too:
 Python raises `KeyboardInterrupt` on the main thread wherever that is, also between two steps that belong together: a
 task that has left the queue and not begun, a predecessor that has released one of its successors. Such a task would
 be lost, and every later wait for it would hang. So the main thread runs steps inside of a `Shield`, which puts a
@@ -36,6 +38,7 @@ except ImportError:
     from signal import getsignal, signal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType, TracebackType
     from typing import Self
 
@@ -49,14 +52,19 @@ class Place(Protocol):
         Whether the code that runs is a body's.
     parker : Parker
         What the thread may be parked on.
+    may_generate : bool
+        Whether constructs are allowed in the body that runs.
     """
 
     in_body: bool
     parker: Any
 
+    @property
+    def may_generate(self) -> bool: ...
+
 
 class _Main:
-    """What is known of the main thread. Another one is what every other thread looks at, where nothing ever happens.
+    """What is known of the main thread.
 
     Attributes
     ----------
@@ -89,10 +97,19 @@ class _Main:
             signal(SIGINT, default_int_handler)
 
 
+class _Other(threading.local):
+    """The same of every other thread, where no interrupt ever comes."""
+
+    place: Any = None
+    is_struck = is_raised = False
+
+
 class _Quiet:
     """The place of steps that neither wait nor run bodies."""
 
     __slots__ = ("in_body", "parker")
+
+    may_generate = False
 
     def __init__(self) -> None:
         self.in_body = False
@@ -105,14 +122,14 @@ class _Quiet:
 _PACKAGE = __name__.partition(".")[0] + "."
 
 _main = _Main()
-_no_signs = _Main()
+_other = _Other()
 _quiet = _Quiet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_main.forked)
 
 
 class Shield:
-    """Keeps an interrupt from being raised inside of a block, but in bodies; on other threads it does nothing.
+    """Says that a block is the library's own steps, and keeps an interrupt from being raised there, but in bodies.
 
     Parameters
     ----------
@@ -134,45 +151,54 @@ class Shield:
 
     def __init__(self, place: Place = _quiet) -> None:
         self._place = place
-        self._saved: Saved | None = None
-        self.signs = _no_signs
 
     def __enter__(self) -> Self:
         self._saved = raise_shield(self._place)
-        if self._saved is not None:
-            self.signs = _main
+        self.signs = self._saved[0]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._saved is not None:
-            lower_shield(self._place, self._saved, error)
+        lower_shield(self._place, self._saved, error)
+
+    @classmethod
+    def around(cls, run: Callable[[], None]) -> Callable[[], None]:
+        """Return the same for a thread of the library's own: all that runs there is its own steps."""
+
+        def shielded() -> None:
+            with cls():
+                run()
+
+        return shielded
 
     def check(self) -> None:
         """Raise an interrupt that has come."""
-        if self._saved is not None and _main.is_struck:
-            _main.is_struck = False
-            _main.is_raised = True
+        signs = self.signs
+        if signs.is_struck:
+            signs.is_struck = False
+            signs.is_raised = True
             raise KeyboardInterrupt
 
 
-Saved = tuple[Any, bool]
-"""What a shield finds and leaves behind: the place around it, and whether the code in its own place was a body's."""
+Saved = tuple[Any, Any, bool]
+"""What a shield finds: the books of its thread, the place around it, and whether the code in its own was a body's."""
 
 
-def raise_shield(place: Place) -> Saved | None:
-    """Do what entering `Shield` does, for a third less; return what to lower it with, None if there is nothing to."""
+def raise_shield(place: Place) -> Saved:
+    """Do what entering `Shield` does, for a third less; return what to lower it with."""
     main = _main
     if get_ident() != main.ident:
-        return None
+        found = _other, _other.place, place.in_body
+        place.in_body = False
+        _other.place = place
+        return found
     outer = main.place
     if outer is None:
-        if getsignal(SIGINT) not in (default_int_handler, _strike):
-            return None
         main.is_struck = main.is_raised = False
-        signal(SIGINT, _strike)  # from here on nothing is raised
-    saved = outer, place.in_body
+        if getsignal(SIGINT) in (default_int_handler, _strike):
+            signal(SIGINT, _strike)  # from here on nothing is raised
+    saved = main, outer, place.in_body
     place.in_body = False
     main.place = place
     return saved
@@ -180,19 +206,30 @@ def raise_shield(place: Place) -> Saved | None:
 
 def lower_shield(place: Place, saved: Saved, error: BaseException | None = None) -> None:
     """Do what leaving `Shield` does, ``error`` being in flight; raises as that does."""
-    main = _main
-    outer, place.in_body = saved
-    main.place = outer
+    thread, outer, place.in_body = saved
+    thread.place = outer
     if outer is None:
-        if getsignal(SIGINT) is _strike:  # else a body has installed another
+        if thread is _main and getsignal(SIGINT) is _strike:  # else a body has installed another
             signal(SIGINT, default_int_handler)
     elif not outer.in_body:
         return
-    if main.is_struck:
-        main.is_struck = False
-        main.is_raised = outer is not None
+    if thread.is_struck:
+        thread.is_struck = False
+        thread.is_raised = outer is not None
         if not isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt
+
+
+def is_at_work() -> bool:
+    """Tell whether the calling thread runs the library's own steps, or something that they have called."""
+    place = _main.place if get_ident() == _main.ident else _other.place
+    return place is not None and not place.in_body
+
+
+def is_free() -> bool:
+    """Tell whether the calling thread runs the program's code, where constructs are allowed."""
+    place = _main.place if get_ident() == _main.ident else _other.place
+    return place is None or (place.in_body and place.may_generate)
 
 
 def ends_body(error: BaseException) -> bool:

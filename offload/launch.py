@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from offload.devices.streams import Lane, Point, StreamPool
 from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceLostError, DeviceMemoryError
+from offload.finalizers import put_off
 from offload.interrupts import ends_body
 from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.task import Task, TaskState
@@ -269,7 +270,7 @@ class DeviceTask(Task):
         collects, self._collects = self._collects, False
         if collects:
             gc.collect()  # a failure that a user still holds refers to the arrays of its body
-        return collects
+        return collects or bool(put_off.calls)  # finalizers may have asked for what frees memory
 
     def _put_off(self) -> bool:
         """Launch when something in flight has completed, or at once if nothing is."""

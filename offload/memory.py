@@ -14,8 +14,9 @@ import numpy as np
 
 from offload.clauses import check_device
 from offload.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy, fill, span
-from offload.current import current_runtime, here
+from offload.current import current_runtime, for_finalizers, here, refuse_inside
 from offload.errors import ClauseError, DeviceMemoryError, UsageError
+from offload.finalizers import catch_up
 from offload.items import array_section, is_device_array, label
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
     return array
 
 
+@for_finalizers
 def target_free(array: Any) -> None:
     """Free an array of `target_alloc`. The caller sees to it that no work still uses it. None is ignored.
 
@@ -97,6 +99,7 @@ def release(what: str, source: str, array: Any) -> None:
 # -- copies ----------------------------------------------------------------------------------------------
 
 
+@for_finalizers
 def target_memcpy(
     dst: Any,
     src: Any,
@@ -134,6 +137,7 @@ def target_memcpy(
     copy("target_memcpy", *pair, (), deferred=False)
 
 
+@for_finalizers
 def target_memcpy_async(
     dst: Any,
     src: Any,
@@ -155,6 +159,7 @@ def target_memcpy_async(
     return copy("target_memcpy", *pair, depend, deferred=True)
 
 
+@for_finalizers
 def target_memcpy_rect(
     dst: Any,
     src: Any,
@@ -206,6 +211,7 @@ def target_memcpy_rect(
     return None
 
 
+@for_finalizers
 def target_memcpy_rect_async(
     dst: Any,
     src: Any,
@@ -235,6 +241,7 @@ def target_memcpy_rect_async(
 # -- fills -----------------------------------------------------------------------------------------------
 
 
+@for_finalizers
 def target_memset(d: Any, value: int, nbytes: int | None = None, device: int | None = None) -> Any:
     """Set bytes of an array, on a device or the host.
 
@@ -268,6 +275,7 @@ def target_memset(d: Any, value: int, nbytes: int | None = None, device: int | N
     return d
 
 
+@for_finalizers
 def target_memset_async(
     d: Any, value: int, nbytes: int | None = None, device: int | None = None, *, depend: Any = ()
 ) -> Task:
@@ -377,6 +385,8 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
 
 def _place(what: str, device: int | None) -> DevicePlace | None:
     """Return the place that a routine's ``device=`` means. The host is one by its number, whatever the ICVs say."""
+    refuse_inside(what)
+    catch_up()
     scope = here()
     frame = scope.frame(what)
     number = check_device(device)

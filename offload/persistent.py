@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.current import here
+from offload.current import for_finalizers, here
 from offload.data.declared import declarations
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
@@ -53,6 +53,7 @@ def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int 
     associate("target_associate_ptr", a, d, device, offset)
 
 
+@for_finalizers
 def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> None:
     """Do what `target_associate_ptr` does; ``what`` is the routine, for errors."""
     place = _device_place(what, device)
@@ -82,6 +83,7 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
     place.associate(item, place.device.view(d, int(offset), (item.section.nbytes,), (1,), np.dtype("u1")))
 
 
+@for_finalizers
 def target_disassociate_ptr(a: Any, device: int | None = None) -> None:
     """End what `target_associate_ptr` began; copy nothing back and free nothing.
 
@@ -107,6 +109,7 @@ def target_disassociate_ptr(a: Any, device: int | None = None) -> None:
     _device_place(what, device).disassociate(_host_item(what, a))
 
 
+@for_finalizers
 def declare_target(array: Any, link: bool = False, device_type: str = "any") -> None:
     """Give an array storage on every device that lasts until the runtime closes.
 

@@ -114,8 +114,9 @@ class Replay:
     # -- replaying -------------------------------------------------------------------------------------
     def admit(self, scope: Scope, frame: Frame, *, waits: bool) -> None:
         """See that the region may be replayed now: the runtime is open, and not very many tasks are live."""
-        if self.runtime.engine.closed:
-            raise RuntimeClosedError(self.runtime.engine.closed)
+        engine = self.runtime.engine
+        if engine.closed and engine.refuses(frame):
+            raise RuntimeClosedError(engine.closed)
         if not waits:
             self._throttle(scope, frame)
 

@@ -6,6 +6,7 @@ encountered in with `here`, make a task, and give it to `Runtime.encounter`.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -31,6 +32,7 @@ from offload.errors import (
 )
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
+from offload.finalizers import put_off
 from offload.interrupts import Shield, lower_shield, raise_shield
 from offload.launch import DevicePlace
 from offload.notify import notifier
@@ -63,6 +65,8 @@ _MOMENT_S, _MOMENTS = 10e-6, 4
 """What it leaves to them then: a sleep is some 60 µs long at least, as long as a thread takes to wake up."""
 
 _CLOSED = "this runtime is closed; make another, or move the construct into its `with`"
+
+_ENDING = "the process ends, and only what tasks generate is still run; wait for the thread that came here before"
 
 
 class Runtime:
@@ -108,6 +112,7 @@ class Runtime:
     ) -> None:
         if env is not None and not hasattr(env, "get"):
             raise ClauseError(f"env={env!r:.60} is not a mapping; use a dict of variables, or None for os.environ")
+        current.refuse_at_end()
         settings = self.settings = icv.read_settings(env)
         if num_threads is None:
             num_threads = min(4, max(2, os.cpu_count() or 1))
@@ -178,6 +183,7 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            current.refuse_inside("the end of a runtime")  # it stays open until the process ends
             self.close(error)
         finally:
             try:
@@ -228,8 +234,9 @@ class Runtime:
             raise UsageError(f"close in the task {running.name!r}, which it would wait for; close where it was opened")
         try:
             self._refuse_own_loop()
+            self._wait_for_finalizers()
             self.wait_for_all("the end of the runtime")
-            self.engine.closed = _CLOSED
+            self.engine.close_for(_CLOSED)
             self.wait_for_all("the end of the runtime")  # for what another thread has made in between
         except UsageError as refused:
             if not self.engine.gives_up:  # it could never end here: all is as it was, and the runtime open
@@ -258,6 +265,24 @@ class Runtime:
                 raise failure
             error.add_note(f"then, at the end of the runtime: {failure!r}")
 
+    def close_at_end(self) -> None:
+        """Close the runtime as the process ends: host threads that go on generating tasks do not keep it open.
+
+        What tasks generate still runs. A wait that nothing moves is given up after ``OFFLOAD_HANG_S``.
+        """
+        self.engine.gives_up = True
+        self.engine.close_for(_ENDING, self.scope().region)
+        self.close()
+
+    def _wait_for_finalizers(self) -> None:
+        """Carry out what finalizers have asked for; if something would be left, also those of garbage."""
+        self.wait_for_all("the end of the runtime")
+        if self._leftovers():
+            gc.collect()  # a mapping of an object that nobody can reach is not left over
+        put_off.carry_out()
+        while put_off.is_pending:  # another thread is at it
+            sleep(_MOMENT_S)
+
     def _with_unseen(self, error: BaseException) -> BaseException:
         """Return what gave up the wait for all, with the failures that the wait would have raised."""
         try:
@@ -277,11 +302,11 @@ class Runtime:
     def disown(self) -> None:
         """Become unusable in a forked child."""
         self._is_closed = True
-        self.engine.closed = "this runtime belongs to the parent of a forked process; make one in the child"
+        self.engine.close_for("this runtime belongs to the parent of a forked process; make one in the child")
 
     def _shut_down(self) -> None:
         self._is_closed = True
-        self.engine.closed = _CLOSED
+        self.engine.close_for(_CLOSED)
         for records in self.records:
             records.leave(self)
         if any(frame.children.live for frame in self.regions()):  # the wait was interrupted, or given up
@@ -314,7 +339,7 @@ class Runtime:
         return left
 
     def _ensure_open(self) -> None:
-        if self.engine.closed:
+        if self.engine.is_closed:
             raise RuntimeClosedError(self.engine.closed)
 
     # -- tasks ---------------------------------------------------------------------------------------
@@ -325,7 +350,8 @@ class Runtime:
 
         In a final task nothing is deferred. An undeferred task that fails raises its exception here.
         """
-        self._ensure_open()  # before the task takes its event
+        if self.engine.closed and self.engine.refuses(frame):  # before the task takes its event
+            raise RuntimeClosedError(self.engine.closed)
         deferred = deferred and not frame.inherited.is_final
         if self.engine.coroutines is not None and not deferred and dependences:
             self._refuse_to_block(scope, frame, dependences)
@@ -355,11 +381,9 @@ class Runtime:
             self.submit(scope, frame, task, dependences)
         except BaseException as error:
             self.engine.mend(task)
-            if saved is not None:
-                lower_shield(scope, saved, error)
+            lower_shield(scope, saved, error)
             raise
-        if saved is not None:
-            lower_shield(scope, saved)
+        lower_shield(scope, saved)
 
     def submit(self, scope: Scope, frame: Frame, task: Task, dependences: Sequence[Any]) -> None:
         """Enter a deferred task, and launch or hand it over if it is ready."""
@@ -444,6 +468,7 @@ class Runtime:
         """
         if task.state_ is TaskState.RECORDED:
             raise UsageError(f"{task.key} was only recorded, it has not run; compute the graph")
+        current.refuse_inside(f"the wait for {task.key}")
         scope = current.current_scope_of(self)
         scope.frame("a wait for a task")  # refuses one where nobody may wait
         running = scope.task

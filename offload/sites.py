@@ -23,6 +23,7 @@ _FRONT = frozenset(
         "offload.acc.waiting",
         "offload.awaiting",
         "offload.copying",
+        "offload.current",
         "offload.directives",
         "offload.interop",
         "offload.memory",

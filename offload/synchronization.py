@@ -6,7 +6,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
-from offload.current import current_runtime, here
+from offload.current import current_runtime, here, refuse_inside
 from offload.dependences import Dependence, check_depend_now
 from offload.errors import ClauseError, DependError, UnsupportedError, UsageError
 from offload.reductions import check_reduction, end_reductions, reductions_of
@@ -206,6 +206,7 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     dependences = check_depend_now("taskwait", depend)
     if any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
         raise DependError("taskwait: mutexinoutset excludes tasks, and a taskwait runs nothing; use inout")
+    refuse_inside("taskwait")
     scope = here()
     frame = scope.frame("taskwait")
     if nowait:
@@ -283,6 +284,7 @@ def barrier() -> Any:
     -----
     *Blocks*; the waiting thread may run other tasks. OpenMP 5.2, 15.3.1 "barrier Construct".
     """
+    refuse_inside("barrier")
     scope = here()
     frame = scope.frame("barrier")
     if scope.task is not None:

@@ -9,12 +9,13 @@ import numpy as np
 
 from offload.arguments import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.clauses import check_device, check_map, check_name, check_priority, string_items, worded_items
-from offload.current import here
+from offload.current import here, put_off_here
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.defaults import Defaults
 from offload.dependences import check_depend
 from offload.errors import ClauseError
+from offload.finalizers import collector
 from offload.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.items import SCALARS, array_section, parse_item
 from offload.launch import DeviceTask, device_maker
@@ -102,6 +103,7 @@ class TargetFunction(DirectiveFunction):
             or site is None
             or site.runtime is not scope.runtime
             or not frame.is_plain
+            or collector.thread
         ):
             return self._encounter(scope, args, kwargs)
         # Arrays and scalars only, and nothing to be asked but dependences.
@@ -131,6 +133,8 @@ class TargetFunction(DirectiveFunction):
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Encounter a region that has more than dependences and arrays in no clause."""
+        if put_off_here(scope, self, args, kwargs):
+            return None
         if self._defaults is not None:
             args, kwargs = self._defaults.completed(args, kwargs)
         runtime = scope.runtime

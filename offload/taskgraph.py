@@ -12,7 +12,7 @@ import numpy as np
 
 from offload.clauses import MapClause, check_name
 from offload.compiling import is_replayable, tasks_of
-from offload.current import here
+from offload.current import for_finalizers, here
 from offload.errors import ClauseError
 from offload.functions import DirectiveFunction, decorate
 from offload.graphs import Recorder, TaskGraph
@@ -63,6 +63,7 @@ class TaskgraphFunction(DirectiveFunction):
         except (TypeError, ValueError):  # a callable of an extension module
             self._signature = None
 
+    @for_finalizers
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Encounter the construct: replay the record for these arguments, or run the body and record it."""
         clauses = self._clauses

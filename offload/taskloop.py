@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import check_clauses, check_count, check_name, check_priority
-from offload.current import here
+from offload.current import for_finalizers, here
 from offload.dependences import mutexinoutset
 from offload.errors import ClauseError
 from offload.functions import DirectiveFunction, TaskFunction
@@ -63,6 +63,7 @@ class TaskloopFunction(DirectiveFunction):
         """Bind like a function: under a method, ``self`` is the body's first argument, before the part of the range."""
         return self if instance is None else type(self)(types.MethodType(self._function, instance), {**self._clauses})
 
+    @for_finalizers
     def __call__(self, iterable: Any, /, *args: Any, **kwargs: Any) -> list[Task] | None:
         """Encounter the construct: each task calls the body with a part of ``iterable``, and with the other arguments.
 

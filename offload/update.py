@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import as_tuple, check_device
-from offload.current import here
+from offload.current import for_finalizers, here
 from offload.data.maptypes import MapType
 from offload.dependences import check_depend_now
 from offload.errors import ClauseError, MapError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from offload.tasks.region import Frame
 
 
+@for_finalizers
 def target_update(
     *,
     to: Any = (),

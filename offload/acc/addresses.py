@@ -10,9 +10,10 @@ import numpy as np
 
 from offload.acc.clauses import host_arrays, names_of, presence
 from offload.clauses import as_tuple, check_device
-from offload.current import here
+from offload.current import for_finalizers, here, refuse_inside
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError, NotPresentError
+from offload.finalizers import catch_up
 from offload.items import Label, array_section, is_device_array, label
 from offload.persistent import associate, target_disassociate_ptr
 from offload.regions import map_items
@@ -224,6 +225,7 @@ def _host_array(entry: Entry, whole: Any, offset: int, d: Any) -> Any:
     return None if entry.is_packed else np.asarray(_Memory(entry, offset, d)).view(d.dtype)
 
 
+@for_finalizers
 def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
     """Make a device array the data of a host array, until `unmap_data`; nothing is copied.
 
@@ -258,6 +260,7 @@ def map_data(a: Any, d: Any, *, device: int | None = None) -> None:
     associate("acc map_data", a, d, device, 0)
 
 
+@for_finalizers
 def unmap_data(a: Any, *, device: int | None = None) -> None:
     """End what `map_data` began; nothing is copied or freed.
 
@@ -300,6 +303,8 @@ def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Frame, Devic
     if not isinstance(a, np.ndarray):
         raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array")
     array_section(a)  # refuses Python objects
+    refuse_inside(what)
+    catch_up()
     scope = here()
     frame = scope.frame(what)
     return scope, frame, scope.runtime.place(frame, check_device(device))

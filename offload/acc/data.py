@@ -22,7 +22,7 @@ from offload.acc.clauses import (
 )
 from offload.acc.operations import Operation
 from offload.clauses import as_tuple, check_device, symbolic
-from offload.current import here
+from offload.current import for_finalizers, here
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError
@@ -175,6 +175,7 @@ class _EndRegion(EndDataWork):
         return _EndRegion(self._run)
 
 
+@for_finalizers
 def enter_data(
     *,
     async_: Any = None,
@@ -214,6 +215,7 @@ def enter_data(
     return task if operation.queue is not None else None
 
 
+@for_finalizers
 def exit_data(
     *,
     finalize: bool = False,
@@ -257,6 +259,7 @@ def exit_data(
     return task if operation.queue is not None else None
 
 
+@for_finalizers
 def update(
     *,
     self_: Any = (),

@@ -9,7 +9,7 @@ import numpy as np
 from offload.acc.addresses import corresponding, here_for
 from offload.acc.operations import Operation
 from offload.copying import byte_ranges, copy_maker, number_of_bytes
-from offload.current import here
+from offload.current import for_finalizers, here
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.items import label
 from offload.memory import release, target_alloc
@@ -192,6 +192,7 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
     return _copy(what, dst, src, nbytes, async_, number)
 
 
+@for_finalizers
 def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int | None) -> Task | None:
     name = f"acc {what}"
     to, at = byte_ranges(dst, src, nbytes, what=name)

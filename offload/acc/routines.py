@@ -13,6 +13,7 @@ import numpy as np
 from offload.acc.addresses import deviceptr
 from offload.acc.clauses import data_clause, excuse_empty, names_of
 from offload.acc.operations import Operation
+from offload.current import for_finalizers
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
 from offload.items import mapper_of
@@ -174,6 +175,7 @@ def _enter(word: str, a: Any, device: int | None) -> Any:
     return deviceptr(a, device=device) if isinstance(a, np.ndarray) else None
 
 
+@for_finalizers
 def _move(
     name: str, kind: Any, word: str, a: Any, async_: Any, device: int | None, *, finalizes: bool = False
 ) -> Task | None:

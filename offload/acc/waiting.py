@@ -16,7 +16,7 @@ from offload.acc.clauses import (
     queues_of,
 )
 from offload.clauses import as_tuple, check_device
-from offload.current import current_runtime, here
+from offload.current import current_runtime, here, refuse_inside
 from offload.errors import ClauseError
 from offload.queueing import are_complete, enqueue_marker, give_stream, wait_for, wait_for_any
 
@@ -280,6 +280,7 @@ def _queue_with_stream(what: str, value: Any, device: int | None) -> tuple[Scope
 
 def _here(what: str, device: int | None) -> tuple[Scope, Frame, DevicePlace | None]:
     """Return what the caller is doing, and the device that it means."""
+    refuse_inside(what)
     scope = here()
     frame = scope.frame(what)
     return scope, frame, scope.runtime.place(frame, check_device(device))

@@ -24,6 +24,7 @@ from offload.devices.sim_memory import MemoryAccount
 from offload.devices.sim_namespace import SimNamespace
 from offload.devices.sim_stream import Fate, SimEvent, SimStream
 from offload.errors import CleanupWarning, DeviceLostError, InternalError
+from offload.finalizers import catch_up
 from offload.storage import Section, section_of
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class SimDevice:
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:
         """Return (free, total) memory in bytes."""
+        catch_up()
         total_nbytes = self.memory.total_nbytes
         return total_nbytes - self.memory.used_nbytes(), total_nbytes
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from offload.devices.sim_stream import SimEvent
 from offload.errors import RuntimeClosedError
+from offload.finalizers import calls_program
+from offload.interrupts import Shield
 
 if TYPE_CHECKING:
     import random
@@ -70,6 +72,7 @@ class Lane(ABC):
         if idle and self.fate.error is None:  # read after ``completed``, which a failed operation raises last
             event.fire(point)
 
+    @calls_program
     def run(self, function: Callable[..., Any] | None, args: tuple[Any, ...]) -> None:
         """Run an operation unless the device is lost."""
         if self.fate.error is not None:
@@ -138,7 +141,7 @@ class ThreadLane(Lane):
                 self.tail -= 1
                 raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
             name = f"offload-{self.fate.name}-stream-{self.number}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            thread = threading.Thread(target=Shield.around(self._serve), name=name, daemon=True)
             thread.start()
             self.thread = thread
             self._mode.lanes.add(self)
@@ -197,7 +200,7 @@ class Stepper:
             if self.thread is None:
                 self.fate.signals.add(self.signal)
                 name = f"offload-{self.fate.name}-stepper"
-                self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                self.thread = threading.Thread(target=Shield.around(self._serve), name=name, daemon=True)
                 self.thread.start()
 
     def stop(self) -> list[threading.Thread]:

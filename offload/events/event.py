@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import threading
 import weakref
+from functools import partial
+from threading import get_ident
 from typing import Any
 
 from offload.errors import EventError
 from offload.events.sources import Source, find_source
+from offload.finalizers import collector, put_off
 from offload.interrupts import Shield
 
 
@@ -78,6 +81,9 @@ class Event:
         EventError
             It was fulfilled before, or a source will do it.
         """
+        if collector.thread == get_ident():  # a lock that this takes may be in this thread's hands
+            put_off.add(self.fulfill, is_awaited=True)
+            return
         with Shield():
             self._claim("fulfill()", "this call").passed(None)
 
@@ -109,6 +115,9 @@ class Event:
         on their stream, not through the host. For a future one callback, on the thread that completes it; it only
         enqueues what may run now.
         """
+        if collector.thread == get_ident():  # as above
+            put_off.add(partial(self.fulfill_on, source), is_awaited=True)
+            return
         found = find_source(self._task() if self._task is not None else None, source)
         with Shield():
             promise = self._claim("fulfill_on(…)", found)
@@ -217,6 +226,9 @@ class Promise:
 
     def passed(self, error: BaseException | None) -> None:
         """Keep the promise, or with an error break it."""
+        if collector.thread == get_ident():  # a finalizer has completed a future
+            put_off.add(partial(self.passed, error), is_awaited=True)
+            return
         event = self._event
         if event is not None:
             with Shield():  # here a main thread may complete a future of its own

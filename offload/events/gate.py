@@ -29,7 +29,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import DeviceError
-from offload.interrupts import make_room
+from offload.interrupts import Shield, make_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,9 @@ class Gate:
             if points is None:
                 points = self._lanes[lane] = deque()
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._complete, name="offload-completer", daemon=True)
+                    self._thread = threading.Thread(
+                        target=Shield.around(self._complete), name="offload-completer", daemon=True
+                    )
                     self._thread.start()
             if points and points[-1].sequence > point.sequence:  # another thread has marked the lane, and was quicker
                 later = []

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from offload.finalizers import put_off
 from offload.tasks.waiting import tell
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class AsyncWait:
     async def _loop(self, bell: Bell) -> None:
         engine = self._engine
         while not self._done():
+            if put_off.calls:
+                put_off.carry_out()
             task = engine.take() if self._helps else None
             if task is not None:
                 engine.execute(task, self._scope)
@@ -118,7 +121,7 @@ class AsyncWait:
                 engine.parked.append(bell)  # type: ignore[arg-type]  # unpark is all that is asked of it
             try:
                 # Again: what came between the last look and being listed has woken nobody.
-                if not self._done() and not (self._helps and engine.ready):
+                if not self._done() and not (self._helps and (engine.ready or put_off.calls)):
                     await bell.wait()
             finally:
                 if self._helps:

@@ -41,7 +41,7 @@ class Coroutines:
         """Return the loop of the runtime's own thread; of another one while that is blocked."""
         blocked = {get_ident(), *(wait.thread for wait in self._blocked.copy())}
         with self._lock:
-            if self._engine.closed:
+            if self._engine.is_closed:
                 raise RuntimeClosedError(self._engine.closed)
             for own in self._own:
                 if own.home.thread not in blocked and not own.home.is_over:  # a body may have stopped it

@@ -46,7 +46,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.errors import RuntimeClosedError, UnsupportedError
-from offload.interrupts import Shield
+from offload.finalizers import put_off
+from offload.interrupts import Shield, raise_shield
 from offload.tasks.failures import poisoned
 from offload.tasks.loops import Entered, is_entered
 from offload.tasks.ready import ByPriority
@@ -122,6 +123,7 @@ class Engine:
         self.nested: list[Parker] = []
         self.frames: list[Frame] = []
         self.closed: str = ""  # why no task can be made any more
+        self.last_region: Frame | None = None  # at the end of the process: the only host thread's that still makes some
         self._is_stopped = False
         self.activity = 0
         self.gives_up = False  # for the end of the process: a wait that nothing moves ends
@@ -139,6 +141,7 @@ class Engine:
             threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True)
             for number in range(num_threads)
         ]
+        put_off.stirs.add(self.stir)
         for thread in self.threads:
             thread.start()
 
@@ -150,7 +153,7 @@ class Engine:
         group = task.inherited.group
         if group is not None:
             group.live.add(task)
-        if self.closed:  # not before: whoever closes looks what is live then
+        if self.closed and self.refuses(frame):  # not before: whoever closes looks what is live then
             frame.children.leave(task)
             if group is not None:
                 group.leave(task)
@@ -175,6 +178,16 @@ class Engine:
             self.mend(task)
             raise
         return True
+
+    def refuses(self, frame: Frame) -> bool:
+        """Tell whether a region may not generate tasks any more, and ``closed`` says why."""
+        last = self.last_region
+        return bool(self.closed) and (last is None or (frame.task is None and frame.children is not last.children))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no region may."""
+        return bool(self.closed) and self.last_region is None
 
     def follow(self, task: Task, predecessors: Sequence[Task]) -> bool:
         """Have a task counted down by its predecessors; return whether it is ready."""
@@ -330,6 +343,13 @@ class Engine:
             self.parked.append(parker)  # somebody else has to wake it
             raise
 
+    def stir(self) -> None:
+        """Have a thread that has nothing to do look around, or those that wait in tasks. Takes no lock."""
+        if self.parked:
+            self.wake_one()
+        for parker in tuple(self.nested):
+            parker.unpark()
+
     def throttle(self, scope: Scope, frame: Frame) -> None:
         """Run a ready task, as very many are live; if none is ready, give the others a moment to get on.
 
@@ -369,8 +389,11 @@ class Engine:
     def _work(self) -> None:
         scope = self._make_scope()
         current_scope.set(scope)
+        raise_shield(scope)  # for good: what runs here is the engine's own, but in bodies
         parker, root = scope.parker, scope.region
         while True:
+            if put_off.calls:
+                put_off.carry_out()
             task = self.take() if not self._is_stopped else None
             if task is not None:
                 while task is not None:
@@ -385,7 +408,7 @@ class Engine:
             if self._is_stopped:
                 return
             self.parked.append(parker)
-            if not self.ready and not self._is_stopped:
+            if not (self.ready or put_off.calls or self._is_stopped):
                 parker.park()
             self.unlist(parker)
 
@@ -673,6 +696,10 @@ class Engine:
                 frames, self.frames = self.frames, [kept for kept in self.frames if kept.children.is_of_interest]
         del frames
 
+    def close_for(self, why: str, last_region: Frame | None = None) -> None:
+        """Refuse new tasks; of ``last_region``, if given, and of what is inside of tasks they are still taken."""
+        self.closed, self.last_region = why, last_region
+
     def close(self, why: str) -> None:
         """Stop the workers; tasks that are still in the deque do not run."""
         self.abandon(why)
@@ -683,7 +710,8 @@ class Engine:
 
     def abandon(self, why: str) -> None:
         """Let the workers, which are daemons, end when the bodies have that they run."""
-        self.closed = why
+        self.close_for(why)
+        put_off.stirs.discard(self.stir)
         self._is_stopped = True
         while self.parked:
             self.wake_one()

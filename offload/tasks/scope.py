@@ -92,6 +92,11 @@ class Scope:
         return frame
 
     @property
+    def may_generate(self) -> bool:
+        """Whether constructs are allowed where the thread is: not in a target body."""
+        return self.region is not None or self.task is None or not self.task.construct.is_target
+
+    @property
     def recorder(self) -> Any:
         """What keeps the graph of the region, while ``record`` is on; None elsewhere."""
         return None if self.region is None else self.region.recorder

@@ -8,6 +8,7 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from offload.finalizers import calls_program
 from offload.interrupts import Shield, ends_body
 from offload.tasks.failures import note_task, show, without_engine_frames
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from offload.tasks.scope import Parker, Scope
 
 _serial = count(1)
-_adding_callback = threading.Lock()
+_adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
 
 
 class TaskState(StrEnum):
@@ -275,6 +276,7 @@ class Task:
         return f"<Task {self.key} {self.construct.directive} {self.state_}>"
 
     # -- for the engine ------------------------------------------------------------------------------
+    @calls_program
     def advance(self, engine: Engine, scope: Scope) -> Task | None:
         """Do the next thing that the task has to do on this thread; return a task that became ready."""
         if (self.special or engine.can_cancel) and engine.hinders(self):
@@ -418,6 +420,7 @@ def run_callbacks(task: Task) -> None:
         _calling.tasks = None
 
 
+@calls_program
 def _run_callbacks(task: Task) -> None:
     callbacks = task.callbacks
     while callbacks:

@@ -12,6 +12,7 @@ from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
+from offload.finalizers import put_off
 from offload.interrupts import Shield, make_room
 from offload.tasks.loops import Entered, is_entered
 
@@ -152,6 +153,9 @@ class Wait:
         waiting: Any = engine.parked if within is None else engine.nested
         while not self._done():
             self._shield.check()
+            if put_off.calls and self._helps:
+                put_off.carry_out()
+                continue
             task = None
             if self._helps:
                 task = engine.take() if within is None else engine.take_descendant(within)
@@ -163,7 +167,7 @@ class Wait:
                 if self._helps:
                     waiting.append(parker)
                 # Again: what came between the last look and being listed has woken nobody.
-                if not self._done() and not (self._helps and self._has_work()):
+                if not self._done() and not (self._helps and (put_off.calls or self._has_work())):
                     self._park()
             finally:
                 if self._helps:

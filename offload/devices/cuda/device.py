@@ -21,6 +21,7 @@ from offload.devices.cuda.events import EventPool
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.memory import DeviceMemory
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
+from offload.finalizers import catch_up
 from offload.storage import Section, section_of
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class CudaDevice:
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:
         """Return (free, total) memory in bytes, under the limit of CuPy's pool if it has one."""
+        catch_up()
         with self._errors():
             return self._memory.info()
 

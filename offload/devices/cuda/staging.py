@@ -29,6 +29,7 @@ from cupy.cuda import runtime as cuda
 from offload.data.copies import chunks, ordered_by
 from offload.devices.cuda.staging_worker import SLOT_NBYTES, Driver, HostMemory, Worker
 from offload.errors import DeviceError, DeviceLostError, DeviceMemoryError
+from offload.interrupts import Shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -288,7 +289,8 @@ class Staging:
     def _add_threads(self, n_new: int) -> None:
         for _ in range(n_new):
             worker = Worker(self)
-            thread = threading.Thread(target=worker.run, name=f"offload-staging-{self.index}", daemon=True)
+            run = Shield.around(worker.run)
+            thread = threading.Thread(target=run, name=f"offload-staging-{self.index}", daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # no more are to be had

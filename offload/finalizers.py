@@ -1,0 +1,177 @@
+"""What finalizers ask of the library, put off to a moment at which nothing of it is half done.
+
+Theory of operation
+-------------------
+A finalizer (``__del__``, a callback of a weak reference, the end of a suspended generator) runs wherever its object
+dies. The cyclic collector starts at any allocation, so that it may be anywhere: in the library with a lock in hand, in
+the middle of `ContextVar.set`, which CPython 3.11 does not survive if the same is done inside of it, in a target body.
+An object that the library held last, as the argument of a task, dies in the library's own steps, on the completer for
+one, which must not wait.
+
+So a construct that is called by a finalizer is *put off* if the collector runs on the thread, or the thread is at work
+for the library (`offload.interrupts.is_at_work`), or it runs a target body. Safe points carry out what has been put
+off, in order: the beginning and the end of a construct and of a wait on a thread of the program, a worker or a waiting
+thread that looks for a task, the end of a runtime. A finalizer that runs at once, as at ``del x`` in the program, is
+like any other code.
+
+`is_at_work` is only the cheap question. A callback of a task is the program's code too, and what a signal handler has
+raised may have left a shield up; so the nearest frame of the library on the stack decides.
+
+Rejected: locks that a thread may take twice (the table is half changed then); to carry out at the end of a collection
+what came in it (that is inside of the same allocation); a thread for finalizers (a program that collects and then
+looks would find what has not happened yet).
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import deque
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING, TypeVar
+
+from offload.errors import RuntimeClosedError
+from offload.interrupts import is_at_work, is_free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+_PACKAGE = __name__.partition(".")[0] + "."
+
+Steps = TypeVar("Steps", bound="Callable[..., object]")
+
+_calling_programs: set[CodeType] = set()
+
+
+class Collector:
+    """Where the cyclic collector runs: ``thread`` is 0 while it does not."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        self.thread = 0
+
+    def note(self, phase: str, _: object) -> None:
+        """Take note that a collection starts or stops on the calling thread."""
+        self.thread = get_ident() if phase == "start" else 0
+
+
+collector = Collector()
+gc.callbacks.append(collector.note)
+
+
+class PutOff:
+    """The calls that finalizers have made and nobody has carried out yet.
+
+    Attributes
+    ----------
+    calls : deque of callable
+        The oldest first.
+    n_running : int
+        How many are being carried out.
+    has_ended : bool
+        Whether the process ends, so that there is no later.
+    stirs : set of callable
+        Each wakes a thread of a runtime that has nothing to do.
+    """
+
+    __slots__ = ("calls", "has_ended", "n_running", "stirs")
+
+    def __init__(self) -> None:
+        self.calls: deque[Callable[[], object]] = deque()
+        self.n_running = 0
+        self.has_ended = False
+        self.stirs: set[Callable[[], None]] = set()
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something has not been carried out to its end."""
+        return bool(self.calls) or self.n_running > 0
+
+    def add(self, call: Callable[[], object], *, is_awaited: bool = False) -> None:
+        """Put off a call; if somebody may wait for it, wake a thread that carries it out.
+
+        Raises
+        ------
+        RuntimeClosedError
+            The process ends, and there is no later.
+        """
+        if self.has_ended:
+            raise RuntimeClosedError("the process ends: what a finalizer asks for now cannot be done any more")
+        self.calls.append(call)
+        if is_awaited:
+            for stir in tuple(self.stirs):
+                stir()
+
+    def carry_out(self) -> None:
+        """Carry out what there is; a failure is shown as that of a finalizer is."""
+        calls = self.calls
+        while calls and collector.thread != get_ident():
+            self.n_running += 1  # first: whoever asks whether something is pending must not look in between
+            try:
+                _carry_out(calls.popleft())
+            except IndexError:
+                return  # another thread was quicker
+            finally:
+                self.n_running -= 1
+
+
+def _carry_out(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001  # shown as an exception of a finalizer is: nobody is there to catch it
+        with suppress(Exception):  # an exception that takes no attributes
+            error.add_note(f"in what a finalizer had asked for: {call!r:.200}")
+        threading.excepthook(
+            threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+        )
+
+
+put_off = PutOff()
+
+
+def is_inside(caller: FrameType) -> bool:
+    """Tell whether a construct must be put off, whose call comes from ``caller`` or from whoever that was called by."""
+    return collector.thread == get_ident() or (is_at_work() and _comes_from_steps(caller))
+
+
+def _comes_from_steps(frame: FrameType | None) -> bool:
+    """Tell whether the program's code that has called the library was itself called by the library's own steps."""
+    frame = _beyond(frame, is_ours=True)
+    frame = _beyond(frame, is_ours=False)
+    return frame is not None and frame.f_code not in _calling_programs
+
+
+def is_finalizing(frame: FrameType | None) -> bool:
+    """Tell whether the program's code that has called the library is a finalizer's: a ``__del__``, or `weakref`'s."""
+    frame = _beyond(frame, is_ours=True)
+    while frame is not None and not _is_ours(frame):
+        if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") == "weakref":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _beyond(frame: FrameType | None, *, is_ours: bool) -> FrameType | None:
+    """Return the nearest frame that is not the library's, or is."""
+    while frame is not None and _is_ours(frame) is is_ours:
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(_PACKAGE)
+
+
+def catch_up() -> None:
+    """Carry out what has been put off, unless the caller is in the middle of something."""
+    if put_off.calls and is_free():
+        put_off.carry_out()
+
+
+def calls_program(function: Steps) -> Steps:
+    """Mark a function of the library that calls the program's code, which may use constructs, in its own steps."""
+    _calling_programs.add(function.__code__)
+    return function
