@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _open: list[Any] = []  # the runtimes that are open, the most recently entered last
 _lock = threading.RLock()
+_default: Any = None
 _is_ending = False
 
 
@@ -62,6 +63,7 @@ def current_scope_of(runtime: Runtime) -> Scope:
 
 def current_runtime() -> Runtime:
     """Return the runtime that module-level functions act on; the head of this file says which."""
+    global _default  # noqa: PLW0603  # the process's one default runtime
     scope = current_scope.get()
     if scope is not None and (scope.thread == threading.get_ident() or not scope.runtime.engine.is_closed):
         return scope.runtime  # type: ignore[no-any-return]  # Scope does not know Runtime
@@ -71,7 +73,8 @@ def current_runtime() -> Runtime:
         refuse_at_end()
         from offload.runtime import Runtime  # which builds on this file
 
-        return Runtime()
+        _default = Runtime()
+        return _default  # type: ignore[no-any-return]  # nor does this name
 
 
 sources.current_runtime = current_runtime
@@ -169,13 +172,16 @@ def refuse_at_end() -> None:
 
 @atexit.register
 def _end() -> None:
-    """End the runtimes that are open as a `with` would, but print failures, as there is nobody to catch them."""
+    """End the runtimes that are open as a `with` would, but print failures, as there is nobody to catch them.
+
+    One that the program has made itself, and should have closed, is not waited for while nothing but a body runs.
+    """
     global _is_ending  # noqa: PLW0603  # the process's one end
     _is_ending = True
     while _open:
         runtime = _open[-1]
         try:
-            runtime.close_at_end()
+            runtime.close_at_end(waits_for_bodies=runtime is _default)
         except BaseException as error:  # noqa: BLE001  # the interpreter is ending
             sys.excepthook(type(error), error, error.__traceback__)
         note_closed(runtime)  # also one that could not be closed
@@ -189,7 +195,7 @@ def _after_fork() -> None:
     for runtime in _open:
         runtime.disown()
     _open.clear()
-    put_off.calls.clear()
+    put_off.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -10,16 +10,17 @@ one, which must not wait.
 
 So a construct that is called by a finalizer is *put off* if the collector runs on the thread, or the thread is at work
 for the library (`offload.interrupts.is_at_work`), or it runs a target body. Safe points carry out what has been put
-off, in order: the beginning and the end of a construct and of a wait on a thread of the program, a worker or a waiting
-thread that looks for a task, the end of a runtime. A finalizer that runs at once, as at ``del x`` in the program, is
-like any other code.
+off, in order: the beginning and the end of a construct, a thread that waits and looks for a task, a routine that asks,
+the end of a runtime. Workers do it only for what somebody may wait for, the fulfilment of an event: a program that
+collects and then looks would else find what has not quite happened. A finalizer that runs at once, as at ``del x`` in
+the program, is like any other code.
 
 `is_at_work` is only the cheap question. A callback of a task is the program's code too, and what a signal handler has
 raised may have left a shield up; so the nearest frame of the library on the stack decides.
 
 Rejected: locks that a thread may take twice (the table is half changed then); to carry out at the end of a collection
-what came in it (that is inside of the same allocation); a thread for finalizers (a program that collects and then
-looks would find what has not happened yet).
+what came in it (that is inside of the same allocation); a thread for finalizers, for the reason for which workers leave
+them alone.
 """
 
 from __future__ import annotations
@@ -65,33 +66,36 @@ gc.callbacks.append(collector.note)
 class PutOff:
     """The calls that finalizers have made and nobody has carried out yet.
 
+    One thread at a time carries them out, so that they keep their order, and none in the midst of another.
+
     Attributes
     ----------
     calls : deque of callable
         The oldest first.
-    n_running : int
-        How many are being carried out.
     has_ended : bool
         Whether the process ends, so that there is no later.
+    is_urgent : bool
+        Whether somebody may wait for one of them, who would not come by here.
     stirs : set of callable
         Each wakes a thread of a runtime that has nothing to do.
     """
 
-    __slots__ = ("calls", "has_ended", "n_running", "stirs")
+    __slots__ = ("_is_taken", "calls", "has_ended", "is_urgent", "stirs")
 
     def __init__(self) -> None:
         self.calls: deque[Callable[[], object]] = deque()
-        self.n_running = 0
         self.has_ended = False
+        self.is_urgent = False
         self.stirs: set[Callable[[], None]] = set()
+        self._is_taken = threading.Lock()
 
     @property
-    def is_pending(self) -> bool:
-        """Whether something has not been carried out to its end."""
-        return bool(self.calls) or self.n_running > 0
+    def is_due(self) -> bool:
+        """Whether the calling thread would find something to do in `carry_out`."""
+        return bool(self.calls) and not self._is_taken.locked()
 
-    def add(self, call: Callable[[], object], *, is_awaited: bool = False) -> None:
-        """Put off a call; if somebody may wait for it, wake a thread that carries it out.
+    def add(self, call: Callable[[], object], *, is_urgent: bool = False) -> None:
+        """Put off a call; if it is urgent, wake a thread that carries it out.
 
         Raises
         ------
@@ -101,21 +105,33 @@ class PutOff:
         if self.has_ended:
             raise RuntimeClosedError("the process ends: what a finalizer asks for now cannot be done any more")
         self.calls.append(call)
-        if is_awaited:
+        if is_urgent:
+            self.is_urgent = True
             for stir in tuple(self.stirs):
                 stir()
 
     def carry_out(self) -> None:
-        """Carry out what there is; a failure is shown as that of a finalizer is."""
-        calls = self.calls
-        while calls and collector.thread != get_ident():
-            self.n_running += 1  # first: whoever asks whether something is pending must not look in between
+        """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is."""
+        calls, taken = self.calls, self._is_taken
+        while calls and collector.thread != get_ident() and taken.acquire(blocking=False):
             try:
-                _carry_out(calls.popleft())
-            except IndexError:
-                return  # another thread was quicker
+                while calls:
+                    _carry_out(calls.popleft())
+                self.is_urgent = False
             finally:
-                self.n_running -= 1
+                taken.release()  # then again: who came meanwhile has left it to this thread
+
+    def forget(self) -> None:
+        """Begin anew, in a forked child."""
+        self.calls.clear()
+        self.is_urgent = False
+        self._is_taken = threading.Lock()
+
+    def wait(self) -> None:
+        """Carry out what there is, and wait until what another thread is at is done."""
+        self.carry_out()
+        with self._is_taken:
+            pass
 
 
 def _carry_out(call: Callable[[], object]) -> None:

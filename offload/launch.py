@@ -270,7 +270,7 @@ class DeviceTask(Task):
         collects, self._collects = self._collects, False
         if collects:
             gc.collect()  # a failure that a user still holds refers to the arrays of its body
-        return collects or bool(put_off.calls)  # finalizers may have asked for what frees memory
+        return collects or put_off.is_due  # finalizers may have asked for what frees memory
 
     def _put_off(self) -> bool:
         """Launch when something in flight has completed, or at once if nothing is."""

@@ -265,12 +265,14 @@ class Runtime:
                 raise failure
             error.add_note(f"then, at the end of the runtime: {failure!r}")
 
-    def close_at_end(self) -> None:
+    def close_at_end(self, *, waits_for_bodies: bool) -> None:
         """Close the runtime as the process ends: host threads that go on generating tasks do not keep it open.
 
-        What tasks generate still runs. A wait that nothing moves is given up after ``OFFLOAD_HANG_S``.
+        What tasks generate still runs. A wait in which no task began or ended for ``OFFLOAD_HANG_S`` is given up, unless
+        a body runs and the end ``waits_for_bodies``.
         """
         self.engine.gives_up = True
+        self.engine.gives_up_bodies = not waits_for_bodies
         self.engine.close_for(_ENDING, self.scope().region)
         self.close()
 
@@ -279,9 +281,7 @@ class Runtime:
         self.wait_for_all("the end of the runtime")
         if self._leftovers():
             gc.collect()  # a mapping of an object that nobody can reach is not left over
-        put_off.carry_out()
-        while put_off.is_pending:  # another thread is at it
-            sleep(_MOMENT_S)
+        put_off.wait()
 
     def _with_unseen(self, error: BaseException) -> BaseException:
         """Return what gave up the wait for all, with the failures that the wait would have raised."""
@@ -440,6 +440,8 @@ class Runtime:
         try:
             while not (task.finished or task.state_ is TaskState.DETACHED):
                 if task.is_ready:
+                    if put_off.calls:
+                        put_off.carry_out()  # it may be what a launch without memory is to be tried again for
                     task.is_ready = False
                     engine.begin_undeferred(task, scope)
                     continue

@@ -82,7 +82,7 @@ class Event:
             It was fulfilled before, or a source will do it.
         """
         if collector.thread == get_ident():  # a lock that this takes may be in this thread's hands
-            put_off.add(self.fulfill, is_awaited=True)
+            put_off.add(self.fulfill, is_urgent=True)
             return
         with Shield():
             self._claim("fulfill()", "this call").passed(None)
@@ -116,7 +116,7 @@ class Event:
         enqueues what may run now.
         """
         if collector.thread == get_ident():  # as above
-            put_off.add(partial(self.fulfill_on, source), is_awaited=True)
+            put_off.add(partial(self.fulfill_on, source), is_urgent=True)
             return
         found = find_source(self._task() if self._task is not None else None, source)
         with Shield():
@@ -227,7 +227,7 @@ class Promise:
     def passed(self, error: BaseException | None) -> None:
         """Keep the promise, or with an error break it."""
         if collector.thread == get_ident():  # a finalizer has completed a future
-            put_off.add(partial(self.passed, error), is_awaited=True)
+            put_off.add(partial(self.passed, error), is_urgent=True)
             return
         event = self._event
         if event is not None:

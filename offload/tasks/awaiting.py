@@ -121,7 +121,7 @@ class AsyncWait:
                 engine.parked.append(bell)  # type: ignore[arg-type]  # unpark is all that is asked of it
             try:
                 # Again: what came between the last look and being listed has woken nobody.
-                if not self._done() and not (self._helps and (engine.ready or put_off.calls)):
+                if not self._done() and not (self._helps and (engine.ready or put_off.is_due)):
                     await bell.wait()
             finally:
                 if self._helps:

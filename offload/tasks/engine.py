@@ -127,6 +127,7 @@ class Engine:
         self._is_stopped = False
         self.activity = 0
         self.gives_up = False  # for the end of the process: a wait that nothing moves ends
+        self.gives_up_bodies = False  # also where a body runs all the time
         self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
         self.relax: Callable[[], None] = _nothing  # noticed soon
         self.look: Callable[[], object] | None = None  # lets a waiting thread look for completions itself
@@ -392,7 +393,7 @@ class Engine:
         raise_shield(scope)  # for good: what runs here is the engine's own, but in bodies
         parker, root = scope.parker, scope.region
         while True:
-            if put_off.calls:
+            if put_off.is_urgent:
                 put_off.carry_out()
             task = self.take() if not self._is_stopped else None
             if task is not None:
@@ -408,7 +409,7 @@ class Engine:
             if self._is_stopped:
                 return
             self.parked.append(parker)
-            if not (self.ready or put_off.calls or self._is_stopped):
+            if not (self.ready or (put_off.is_urgent and put_off.is_due) or self._is_stopped):
                 parker.park()
             self.unlist(parker)
 

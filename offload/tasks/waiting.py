@@ -153,7 +153,7 @@ class Wait:
         waiting: Any = engine.parked if within is None else engine.nested
         while not self._done():
             self._shield.check()
-            if put_off.calls and self._helps:
+            if self._helps and put_off.is_due:
                 put_off.carry_out()
                 continue
             task = None
@@ -167,7 +167,7 @@ class Wait:
                 if self._helps:
                     waiting.append(parker)
                 # Again: what came between the last look and being listed has woken nobody.
-                if not self._done() and not (self._helps and (put_off.calls or self._has_work())):
+                if not self._done() and not (self._helps and (put_off.is_due or self._has_work())):
                     self._park()
             finally:
                 if self._helps:
@@ -216,7 +216,7 @@ class Wait:
                     return
                 if engine.activity == before:
                     self._tell(f"has waited for {engine.hang_s:g} s in which no task began or ended")
-                    if engine.gives_up and not engine.is_busy:
+                    if engine.gives_up and (engine.gives_up_bodies or not engine.is_busy):
                         raise UsageError(f"{self._what} was given up: nothing had moved for {engine.hang_s:g} s")
         finally:
             engine.relax()
