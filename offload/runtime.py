@@ -268,8 +268,8 @@ class Runtime:
     def close_at_end(self, *, waits_for_bodies: bool) -> None:
         """Close the runtime as the process ends: host threads that go on generating tasks do not keep it open.
 
-        What tasks generate still runs. A wait in which no task began or ended for ``OFFLOAD_HANG_S`` is given up; not so
-        while a body runs, where the end ``waits_for_bodies``.
+        What tasks generate still runs. A wait in which no task began or ended for ``OFFLOAD_HANG_S`` is given up, where
+        the end ``waits_for_bodies`` only if none runs.
         """
         self.engine.gives_up = True
         self.engine.gives_up_bodies = not waits_for_bodies
