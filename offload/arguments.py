@@ -193,7 +193,12 @@ class ArgumentRules:
             slot = self._names.slot(parsed.name, kwargs)
             if slot in values:
                 value = values[slot]
-                yield slot, parsed.resolve({**names, parsed.name: value}) if parsed.dims else value
+                if parsed.reaches_into(value):
+                    raise ClauseError(
+                        f"{self._word(clause)}: {item!r} is no argument, but held by {parsed.name!r}, which the body "
+                        f"receives as it is; pass {item} as an argument of its own, and name its parameter"
+                    )
+                yield slot, parsed.resolve({**names, parsed.name: value}) if parsed.steps else value
             return
         slots = [slot for slot, value in values.items() if _is_same(value, item)]
         if not slots:
@@ -268,7 +273,10 @@ class ArgumentRules:
         """Yield the arguments that map clauses name, strings by parameter and arrays by storage."""
         for item in self._mapped:
             if isinstance(item, str):
-                yield self._names.slot(parse_item(item).name, kwargs)
+                parsed = parse_item(item)
+                slot = self._names.slot(parsed.name, kwargs)
+                if slot not in values or not parsed.reaches_into(values[slot]):
+                    yield slot
             elif isinstance(item, np.ndarray):
                 yield from (slot for slot, value in values.items() if _is_same(value, item))
         yield from (slot for slot, value in values.items() if id(value) in mapped)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 import offload as omp
 from offload.errors import OffloadError
+from offload.output import any_text, console, drop_unwritable, flush, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+_SIGPIPE = 13  # what would end a program that does not look; not every system has the signal
+_NEGATIVE = re.compile(r"-\d.*")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,32 +37,51 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0; 1 where a check failed; 2 for a mistake in what was given, told on stderr; 130 after Ctrl-C, 143 after
-        SIGTERM.
+        SIGTERM, 141 where nobody reads the output any more.
     """
+    with any_text():
+        try:
+            status = _run(argv)
+            flush()
+        except BaseException as error:  # noqa: BLE001  # raised by `_told` if it is none of ours
+            status = _told(error)
+        finally:
+            drop_unwritable()
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         args = _parse(argv)
     except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
         return stop.code if isinstance(stop.code, int) else 2
-    try:
-        with _sigterm_as_exit():
-            return int(args.run(args))
-    except BrokenPipeError:  # whoever read our output has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except BaseException as error:
-        failures = _leaves(error)
-        if any(isinstance(failure, KeyboardInterrupt) for failure in failures):
-            sys.stderr.write("offload: interrupted\n")
-            return 130
-        stops = [failure for failure in failures if isinstance(failure, SystemExit)]
-        if stops:
-            sys.stderr.write("offload: terminated\n")
-            return int(stops[0].code or 0)
-        if not all(isinstance(failure, (OffloadError, OSError)) for failure in failures):
-            raise
-        for failure in failures:
-            sys.stderr.write(f"offload: error: {failure}\n")
-        return 2
+    with _sigterm_as_exit():
+        return int(args.run(args))
+
+
+def _told(error: BaseException) -> int:
+    """Tell what has ended a command, if the program need not be mended, and return the status; else raise it."""
+    failures = _leaves(error)
+    if any(isinstance(failure, KeyboardInterrupt) for failure in failures):
+        _tell("interrupted")
+        return 130
+    stops = [failure for failure in failures if isinstance(failure, SystemExit)]
+    if stops:
+        _tell("terminated")
+        return int(stops[0].code or 0)
+    if any(isinstance(failure, BrokenPipeError) for failure in failures):  # who reads our output has read enough
+        return 128 + _SIGPIPE
+    if not all(isinstance(failure, (OffloadError, OSError)) for failure in failures):
+        raise error
+    for failure in failures:
+        _tell(f"error: {failure}")
+    return 2
+
+
+def _tell(text: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError):  # nobody reads it
+            sys.stderr.write(f"offload: {text}\n")
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
@@ -89,7 +112,7 @@ def _sigterm_as_exit() -> Iterator[None]:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments, with the usage of the subcommand, not of ``offload``, for what it does not know."""
     parser = _parser()
-    args, unknown = parser.parse_known_args(argv)
+    args, unknown = parser.parse_known_args(_joined(sys.argv[1:] if argv is None else argv))
     command = getattr(args, "parser", parser)
     if unknown:
         command.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -99,24 +122,44 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
+def _joined(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with what looks like a negative number joined to the option before it: argparse wants so."""
+    joined: list[str] = []
+    for text in argv:
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and _NEGATIVE.fullmatch(text):
+            joined[-1] += f"={text}"
+        else:
+            joined.append(text)
+    return joined
+
+
 def _parser() -> argparse.ArgumentParser:
     from offload.bench import acc, present, rect, tasks
     from offload.bench.gpu import command as gpu
     from offload.demo import fft3d
 
     parser = argparse.ArgumentParser(
-        prog="offload", description="OpenMP's offload and tasking model for Python.", allow_abbrev=False
+        prog="offload",
+        description="OpenMP's offload and tasking model for Python: what is here, what it does, how fast it is.",
+        epilog="`offload COMMAND --help` says more of a command; `python -m offload` is the same as `offload`.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"offload {omp.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    demo = commands.add_parser("demo", help="run a program on real input", description="Run a program on real input.")
+    demo = commands.add_parser(
+        "demo", help="run a program on real input", description="Run a program on real input, timed and checked."
+    )
     demos = demo.add_subparsers(metavar="NAME", required=True)
     one = demos.add_parser("fft3d", help="a 3-D FFT of a field that need not fit the device", allow_abbrev=False)
     fft3d.add_arguments(one)
     one.set_defaults(run=fft3d.run, parser=one)
 
-    bench = commands.add_parser("bench", help="measure", description="Measure.")
+    bench = commands.add_parser(
+        "bench",
+        help="measure what tasks, copies and queues cost here",
+        description="Measure what tasks, copies and queues cost here; each measurement takes seconds to minutes.",
+    )
     benches = bench.add_subparsers(metavar="NAME", required=True)
     one = benches.add_parser("tasks", help="what a task costs, beside Dask and OpenMP in C", allow_abbrev=False)
     tasks.add_arguments(one)
@@ -148,7 +191,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _info(args: argparse.Namespace) -> int:
-    with omp.Runtime(args.devices) as runtime:
+    from offload.demo.options import open_runtime
+
+    with open_runtime(args.devices, os.environ) as runtime:
         facts: dict[str, Any] = {
             "version": omp.__version__,
             "devices": [
@@ -167,9 +212,9 @@ def _info(args: argparse.Namespace) -> int:
             "env": runtime.settings.variables,
         }
     if args.json:
-        sys.stdout.write(json.dumps(facts) + "\n")
+        write(json.dumps(facts) + "\n")
         return 0
-    console = Console()
+    shows = console()
     shown = Table("number", "kind", "name", "free", "memory", title="devices", title_justify="left")
     for device in facts["devices"]:
         shown.add_row(
@@ -180,10 +225,10 @@ def _info(args: argparse.Namespace) -> int:
             f"{device['total_nbytes']:,} bytes",
         )
     shown.add_row(str(facts["initial_device"]), "host", "the host, also -1", "", "")
-    console.print(shown)
-    console.print(f"default device: {facts['default_device']}")
+    shows.print(shown)
+    shows.print(f"default device: {facts['default_device']}")
     shown = Table("variable", "value", title="settings", title_justify="left")
     for name, value in facts["env"].items():
         shown.add_row(name, "not set" if value is None else str(value))
-    console.print(shown)
+    shows.print(shown)
     return 0

@@ -104,8 +104,11 @@ class OffloadWarning(UserWarning):
     """Base of the warnings that `offload` gives."""
 
 
-class CleanupWarning(OffloadWarning, ResourceWarning):
-    """Something was left over, or went wrong, where nothing can be raised any more."""
+class CleanupWarning(OffloadWarning):
+    """Something was left over, or went wrong, where nothing can be raised any more.
+
+    It is no `ResourceWarning`, which Python hides unless it is asked to show them.
+    """
 
 
 class HostFallbackWarning(OffloadWarning):

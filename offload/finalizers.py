@@ -33,13 +33,12 @@ from threading import get_ident
 from typing import TYPE_CHECKING, TypeVar
 
 from offload.errors import RuntimeClosedError
+from offload.frames import is_own
 from offload.interrupts import is_at_work, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
-
-_PACKAGE = __name__.partition(".")[0] + "."
 
 Steps = TypeVar("Steps", bound="Callable[..., object]")
 
@@ -163,7 +162,7 @@ def _comes_from_steps(frame: FrameType | None) -> bool:
 def is_finalizing(frame: FrameType | None) -> bool:
     """Tell whether the program's code that has called the library is a finalizer's: a ``__del__``, or `weakref`'s."""
     frame = _beyond(frame, is_ours=True)
-    while frame is not None and not _is_ours(frame):
+    while frame is not None and not is_own(frame.f_globals.get("__name__")):
         if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") == "weakref":
             return True
         frame = frame.f_back
@@ -172,13 +171,9 @@ def is_finalizing(frame: FrameType | None) -> bool:
 
 def _beyond(frame: FrameType | None, *, is_ours: bool) -> FrameType | None:
     """Return the nearest frame that is not the library's, or is."""
-    while frame is not None and _is_ours(frame) is is_ours:
+    while frame is not None and is_own(frame.f_globals.get("__name__")) is is_ours:
         frame = frame.f_back
     return frame
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith(_PACKAGE)
 
 
 def catch_up() -> None:

@@ -56,9 +56,8 @@ class DirectiveFunction:
         self._check_function(function)
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # callable in each subclass
         self._function = function
-        code = getattr(function, "__code__", None)
         self._name = _name_of(function)
-        self._location = f"{code.co_filename}:{code.co_firstlineno}" if code else "a callable without source"
+        self._location: str = _location_of(function)
         self._site: Site | None = None
         self._visible: VisibleNames | None = None
         self._apply(clauses)
@@ -298,6 +297,14 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
 
 def _is_generator_function(function: Callable[..., Any]) -> bool:
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _location_of(function: Any) -> str:
+    """Return the file and the line of a callable, of a construct's function or a partial too."""
+    while isinstance(function, (DirectiveFunction, functools.partial)):
+        function = function._function if isinstance(function, DirectiveFunction) else function.func  # noqa: SLF001  # its own kind
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else "a callable without source"
 
 
 def _name_of(function: Callable[..., Any]) -> str:

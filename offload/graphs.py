@@ -183,9 +183,12 @@ class TaskGraph(Graph):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the graph for one computation, since its events serve one at a time, and arm it."""
+        """Hold the graph for one computation, since its tasks serve one at a time, and arm it."""
         if not self._computing.acquire(blocking=False):
-            raise UsageError("the graph is being computed already; its events serve one computation at a time")
+            raise UsageError(
+                "the graph is being computed already, and its tasks serve one computation at a time; "
+                "wait for that one, or record another graph"
+            )
         try:
             self._arm()
             yield

@@ -234,7 +234,8 @@ def parse_nbytes(text: str, name: str) -> int:
         ``text`` is no such number, or 0.
     """
     match = _SIZE.fullmatch(text)
-    nbytes = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
+    number = float(match[1]) * _UNITS[match[2].lower()] if match else 0
+    nbytes = int(number) if number < 2**63 else 0
     if nbytes < 1:
         raise ClauseError(f"{name}={text!r} is not a size; write bytes, or a number with K, M, G or T")
     return nbytes

@@ -37,6 +37,8 @@ try:  # what is behind the functions of `signal`, which look for a member of an 
 except ImportError:
     from signal import getsignal, signal
 
+from offload.frames import is_own
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
@@ -118,8 +120,6 @@ class _Quiet:
     def unpark(self) -> None:
         """Do nothing: nobody is parked."""
 
-
-_PACKAGE = __name__.partition(".")[0] + "."
 
 _main = _Main()
 _other = _Other()
@@ -250,7 +250,7 @@ def make_room(n_frames: int) -> None:
 def _is_ours(frame: FrameType | None) -> bool:
     """Tell whether the library is on a stack; else what a handler of another signal raised has cut a shield short."""
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+        if is_own(frame.f_globals.get("__name__")):
             return True
         frame = frame.f_back
     return False

@@ -204,78 +204,141 @@ def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "se
 # -- items written as strings ----------------------------------------------------------------------
 
 
+_GRAMMAR = "write name, name[i], name[lower:length:stride] or name.member, or give the array itself by .options(…)"
+
+Step = str | CodeType | tuple[CodeType | None, ...]
+"""How an item goes on from a value: a member, an index, or (lower, length, stride)."""
+
+
 class SymbolicItem(NamedTuple):
-    """A parsed string: a name, and an index or (lower, length, stride) for each leading dimension."""
+    """A parsed string: a name, and what follows it: members, indices, sections."""
 
     text: str
     name: str
-    dims: tuple[CodeType | tuple[CodeType | None, ...], ...]
+    steps: tuple[Step, ...]
+
+    def is_part_of(self, value: Any) -> bool:
+        """Tell whether the text, whose name means ``value``, names a section of that array, not what it holds."""
+        return bool(self.steps) and hasattr(value, "shape") and not any(isinstance(step, str) for step in self.steps)
+
+    def reaches_into(self, value: Any) -> bool:
+        """Tell whether the text, whose name means ``value``, names a member or an element that it holds."""
+        return bool(self.steps) and not self.is_part_of(value)
 
     def resolve(self, names: Mapping[str, Any]) -> Any:
         """Return the array (or part of it) that the text means, given the names visible at the call."""
         try:
             value = names[self.name]
         except KeyError:
+            raise ClauseError(f"list item {self.text!r}: {unseen(self.name)}") from None
+        steps = self.steps
+        while steps:
+            if isinstance(steps[0], str):
+                value, steps = self._member(value, steps[0]), steps[1:]
+            elif hasattr(value, "shape"):
+                n_dims = next((at for at, step in enumerate(steps) if isinstance(step, str)), len(steps))
+                value, steps = self._section(value, steps[:n_dims], names), steps[n_dims:]
+            else:
+                value, steps = self._element(value, steps[0], names), steps[1:]
+        if self.steps and type(value) in SCALARS:
             raise ClauseError(
-                f"list item {self.text!r}: there is no parameter or visible name {self.name!r}; "
-                "name a parameter of the function, or a global or enclosing variable"
-            ) from None
-        if not self.dims:
-            return value
-        if not hasattr(value, "shape") or len(self.dims) > len(value.shape):
-            ndim = len(getattr(value, "shape", ()))
+                f"list item {self.text!r}: it is {type(value).__name__} {value!r:.60}, a value without storage; name "
+                "an array, or order by a value of your own, such as a tuple, given by .options(…)"
+            )
+        return value
+
+    def _member(self, value: Any, name: str) -> Any:
+        try:
+            return getattr(value, name)
+        except Exception as error:
             raise ClauseError(
-                f"list item {self.text!r}: it names {len(self.dims)} dimensions, and {self.name} has {ndim}"
+                f"list item {self.text!r}: {type(value).__name__} {value!r:.60} has no member {name!r} ({error}); "
+                "name one that it has, or give the array itself by .options(…)"
+            ) from error
+
+    def _element(self, value: Any, step: Any, names: Mapping[str, Any]) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise ClauseError(
+                f"list item {self.text!r}: {type(value).__name__} {value!r:.60} has neither dimensions nor elements by "
+                "number; an index is for an array, a list or a tuple; give the array itself by .options(…)"
+            )
+        if isinstance(step, tuple):
+            raise ClauseError(
+                f"list item {self.text!r}: a section of a {type(value).__name__} is no storage; name its elements, "
+                "each by its number, or give them by .options(…)"
+            )
+        return value[self._index(step, len(value), f"the {type(value).__name__}", names)]
+
+    def _section(self, value: Any, dims: tuple[Any, ...], names: Mapping[str, Any]) -> Any:
+        if len(dims) > len(value.shape):
+            raise ClauseError(
+                f"list item {self.text!r}: it names {len(dims)} dimensions of an array that has {len(value.shape)}; "
+                "name at most those"
             )
         index: list[int | slice] = []
-        for axis, (dim, size) in enumerate(zip(self.dims, value.shape, strict=False)):
+        for axis, (dim, size) in enumerate(zip(dims, value.shape, strict=False)):
             if isinstance(dim, CodeType):
-                at = self._evaluate(dim, names)
-                if not 0 <= at < size:
-                    raise ClauseError(
-                        f"list item {self.text!r}: index {at} is outside of dimension {axis}, "
-                        f"which goes from 0 to {size - 1}"
-                    )
-                index.append(at)
+                index.append(self._index(dim, size, f"dimension {axis}", names))
             else:
                 triple = tuple(None if code is None else self._evaluate(code, names) for code in dim)
                 index.append(_slice_of(triple, size, axis, f"list item {self.text!r}"))
         return value[(*index, ...)]  # also where every dimension has an index: a 0-d view, not a copy of the element
 
+    def _index(self, code: CodeType, size: int, of: str, names: Mapping[str, Any]) -> int:
+        at = self._evaluate(code, names)
+        if not 0 <= at < size:
+            allowed = f"goes from 0 to {size - 1}" if size else "is empty"
+            raise ClauseError(f"list item {self.text!r}: index {at} is outside of {of}, which {allowed}")
+        return at
+
     def _evaluate(self, code: CodeType, names: Mapping[str, Any]) -> int:
         try:
             return operator.index(eval(code, {"__builtins__": {}}, names))  # noqa: S307  # the program's own text
+        except NameError as error:
+            raise ClauseError(f"list item {self.text!r}: {unseen(error.name or str(error))}") from error
         except Exception as error:
             raise ClauseError(
                 f"list item {self.text!r}: {error}; an index is an integer expression of parameters and visible names"
             ) from error
 
 
+def unseen(name: str) -> str:
+    """Return what messages say of a name that a string uses and a call does not see."""
+    return (
+        f"there is no parameter or visible name {name!r}; a string sees parameters, globals, and those variables of "
+        "enclosing functions that the body mentions: mention it there, make it a parameter, or give the array itself "
+        "by .options(…)"
+    )
+
+
 @lru_cache(maxsize=1024)
 def parse_item(text: str) -> SymbolicItem:
-    """Parse a list item in OpenMP's notation: ``x``, ``x[0:n]``, ``a[i][0:n:2]`` (lower : length : stride).
+    """Parse a list item in OpenMP's notation: ``x``, ``x[0:n]``, ``a[i][0:n:2]`` (lower : length : stride), ``o.x``.
 
     Raises
     ------
     ClauseError
-        The text is not a name followed by indices or sections.
+        The text is not a name followed by members, indices or sections.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise ClauseError(
-            f"list item {text!r}: {error.msg}; write name, name[i] or name[lower:length:stride]"
-        ) from None
-    dims: list[CodeType | tuple[CodeType | None, ...]] = []
-    while isinstance(node, ast.Subscript):
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        dims[:0] = [_dimension(part) for part in parts]
+        raise ClauseError(f"list item {text!r}: {error.msg}; {_GRAMMAR}") from None
+    steps: list[Step] = []
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        if isinstance(node, ast.Attribute):
+            steps.insert(0, node.attr)
+        else:
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            steps[:0] = [_dimension(part) for part in parts]
         node = node.value
     if not isinstance(node, ast.Name):
-        raise ClauseError(
-            f"list item {text!r} does not begin with a name; write name, name[i] or name[lower:length:stride]"
-        )
-    return SymbolicItem(text, node.id, tuple(dims))
+        if steps:
+            raise ClauseError(
+                f"list item {text!r} does not begin with a name, but with {ast.unparse(node)!r}; {_GRAMMAR}"
+            )
+        raise ClauseError(f"list item {text!r} is not a name with members, indices or sections; {_GRAMMAR}")
+    return SymbolicItem(text, node.id, tuple(steps))
 
 
 def _dimension(node: ast.expr) -> CodeType | tuple[CodeType | None, ...]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.frames import caller
 from offload.items import label
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Notifier:
         place = queues[0].place if queues else None
         number = None if place is None else place.device.number
         what = what.removeprefix("the ").removeprefix("wait ")  # the wait clause
-        _write(f"wait {what}{_at(_caller())}{_on(number, queues)}")
+        _write(f"wait {what}{_at(_here())}{_on(number, queues)}")
 
     def _number_of(self, array: Any) -> int | None:
         return next((place.device.number for place in self._places if place.device.is_array(array)), None)
@@ -107,18 +108,10 @@ def _on(number: int | None, queues: Sequence[Queue]) -> str:
     return device + (f" queue={','.join(str(queue.number) for queue in queues)}" if queues else "")
 
 
-def _caller() -> str:
-    """Return the line of the program that is being run: the nearest outside of the library."""
-    caller = sys._getframe(2)  # noqa: SLF001  # as `call_site` does
-    while caller.f_back is not None and _is_own(caller.f_globals.get("__name__", "")):
-        caller = caller.f_back
-    return f"{caller.f_code.co_filename}:{caller.f_lineno}"
-
-
-def _is_own(module: str) -> bool:
-    return module == "contextlib" or (
-        module.startswith("offload.") and not module.startswith(("offload.bench", "offload.demo"))
-    )
+def _here() -> str:
+    """Return the line of the program that is being run."""
+    frame = caller()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _write(line: str) -> None:

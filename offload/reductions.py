@@ -295,7 +295,8 @@ def parts_of(
         slot: int | str | None = None
         if isinstance(given, str) and visible is not None:
             parsed = parse_item(given)
-            slot = visible.slot(parsed.name, kwargs) if parsed.dims else None  # receives the array of that section
+            if parsed.is_part_of(names[parsed.name]):
+                slot = visible.slot(parsed.name, kwargs)  # receives the array of that section
         reduction = _find_reduction(what, operator, item, group)
         identities = reduction.identities
         part = Part(

@@ -10,7 +10,6 @@ import gc
 import os
 import sys
 import threading
-import warnings
 from contextlib import suppress
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from offload.errors import (
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.finalizers import put_off
+from offload.frames import warn
 from offload.interrupts import Shield, lower_shield, raise_shield
 from offload.launch import DevicePlace
 from offload.notify import notifier
@@ -259,7 +259,7 @@ class Runtime:
             elif self._check:
                 failure = LeakError(message)
             else:
-                warnings.warn(message, CleanupWarning, stacklevel=3)
+                warn(message, CleanupWarning)
         if failure is not None and failure is not error:
             if error is None:
                 raise failure
@@ -313,9 +313,7 @@ class Runtime:
             self.engine.abandon(self.engine.closed)
         else:
             for stream in self.gate.close():
-                warnings.warn(
-                    f"{stream} never got to an event that was to be fulfilled there", CleanupWarning, stacklevel=4
-                )
+                warn(f"{stream} never got to an event that was to be fulfilled there", CleanupWarning)
             self.engine.close(self.engine.closed)
             for place in self.places:
                 place.close()
@@ -577,7 +575,12 @@ class Runtime:
             self._require_devices()
         if if_ and not self._warned_host:
             self._warned_host = True
-            warnings.warn("there is no device: target regions run on the host", HostFallbackWarning, stacklevel=5)
+            running = frame.task  # whose construct stands for a body without lines of the program
+            warn(
+                "there is no device: target regions run on the host",
+                HostFallbackWarning,
+                running.construct.location if running is not None else "",
+            )
         return None
 
     def default_place(self, frame: Frame) -> DevicePlace | None:

@@ -211,7 +211,7 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     frame = scope.frame("taskwait")
     if nowait:
         return _edges(scope, frame, dependences)
-    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `caller` does
     recorder = frame.recorder
     if recorder is not None:
         recorder.add_wait(call_site("taskwait", scope.runtime), dependences)
@@ -289,7 +289,7 @@ def barrier() -> Any:
     frame = scope.frame("barrier")
     if scope.task is not None:
         raise UsageError(f"barrier in the task {scope.task.name!r}, which it would wait for; use taskwait or taskgroup")
-    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `caller` does
     if frame.recorder is not None:
         frame.recorder.add_wait(call_site("barrier", scope.runtime), ())
         if not frame.recorder.executes:

@@ -17,7 +17,7 @@ from offload.dependences import check_depend
 from offload.errors import ClauseError
 from offload.finalizers import collector
 from offload.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
-from offload.items import SCALARS, array_section, parse_item
+from offload.items import SCALARS, array_section, mapper_of, parse_item, unseen
 from offload.launch import DeviceTask, device_maker
 from offload.regions import check_writeable, map_items
 from offload.target_region import TargetWork, on_host
@@ -25,11 +25,12 @@ from offload.tasks.scope import current_scope
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Self
 
     from offload.arguments import Private
     from offload.data.present import MapItem
+    from offload.items import SymbolicItem
     from offload.mappers import Expansion
     from offload.storage import Section
     from offload.tasks.region import Frame
@@ -74,7 +75,7 @@ class TargetFunction(DirectiveFunction):
             for item, word in worded_items(clauses.get("map", ())):
                 if not names.may_have(parse_item(item).name):
                     raise ClauseError(
-                        f"{word}: list item {item!r} names no parameter and no visible name; {self._name} takes "
+                        f"{word}: list item {item!r}: {unseen(parse_item(item).name)}; {self._name} takes "
                         f"{', '.join(names.parameters) or 'no parameters'}"
                     )
 
@@ -233,10 +234,13 @@ class TargetFunction(DirectiveFunction):
             slot = self._names.slot(parsed.name, kwargs)
             if not (slot in kwargs if isinstance(slot, str) else slot < len(args)):
                 continue  # a visible name, or a parameter that has its default
-            if not parsed.dims:
+            if not parsed.steps:
                 whole.add(slot)
                 continue
             part = parsed.resolve(names)
+            if parsed.reaches_into(names[parsed.name]):
+                check_held(parsed, names[parsed.name], part, (*args, *kwargs.values()))
+                continue
             if slot not in found:
                 found[slot] = part
                 texts[slot] = [item]
@@ -251,6 +255,20 @@ class TargetFunction(DirectiveFunction):
                     "receives one array; name one section, or all of the array as well"
                 )
         return found
+
+
+def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:
+    """Raise `ClauseError` if the body does not receive an array that is mapped as what an argument holds."""
+    if mapper_of(holder) is not None:
+        return
+    if any(value is array or (isinstance(value, np.ndarray) and np.may_share_memory(value, array)) for value in passed):
+        return
+    kind = type(holder).__name__
+    raise ClauseError(
+        f"map: list item {item.text!r} is held by {item.name!r}, a {kind}, which the body receives as it is, with the "
+        f"host's array in it; pass {item.text} as an argument of its own"
+        + ("" if isinstance(holder, (list, tuple)) else f", or declare_mapper({kind}, …)")
+    )
 
 
 def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

@@ -143,7 +143,9 @@ class TaskloopFunction(DirectiveFunction):
             return False
         parsed = parse_item(written)
         slot = self._names.slot(parsed.name, kwargs)
-        return bool(parsed.dims) and (slot in kwargs if isinstance(slot, str) else slot <= len(args))
+        if isinstance(slot, str):
+            return slot in kwargs and parsed.is_part_of(kwargs[slot])
+        return 0 < slot <= len(args) and parsed.is_part_of(args[slot - 1])  # the first parameter takes the part
 
     def _takes(self, n_items: int, n_given: int, kwargs: dict[str, Any]) -> bool:
         """Tell whether the body has parameters for items after the arguments, or for the arguments only.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +66,7 @@ def host_data(
     scope = here()
     frame = scope.frame("acc host_data")
     place: DevicePlace | None = scope.runtime.place(frame, check_device(device), if_=bool(if_))
-    names = names_of(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+    names = names_of()
     given = as_tuple(use_device)
     if not given:
         raise ClauseError("acc host_data names no list item; give use_device=[…]")
@@ -295,7 +294,7 @@ def unmap_data(a: Any, *, device: int | None = None) -> None:
 
 def _named(array: Any) -> str:
     """Return what the program calls an array, and what it is."""
-    return str(Label(array, names_of(sys._getframe(1)).of(array)))  # noqa: SLF001  # as `call_site` does
+    return str(Label(array, names_of().of(array)))
 
 
 def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Frame, DevicePlace | None]:

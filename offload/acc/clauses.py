@@ -12,6 +12,7 @@ from offload.clauses import MapClause, as_tuple
 from offload.data.maptypes import MapType
 from offload.dependences import Dependence
 from offload.errors import ClauseError
+from offload.frames import caller
 from offload.items import array_section, is_device_array, label
 from offload.tasks.depend import DependType
 
@@ -103,7 +104,7 @@ def data_clauses(construct: str, given: Mapping[str, Any], spellings: Mapping[st
         The construct has no such clause, or an item can not be mapped.
     """
     clauses: list[MapClause] = []
-    names = names_of(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+    names = names_of()
     for spelling, value in given.items():
         word = spellings.get(spelling)
         if word is None:
@@ -180,11 +181,9 @@ class Names:
 _KEEPS_LOCALS = sys.version_info < (3, 13)  # PEP 667: from there on they are not copied
 
 
-def names_of(frame: FrameType | None) -> Names:
+def names_of() -> Names:
     """Return the names that the program's code knows that calls into the package."""
-    while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] in ("offload", "contextlib"):
-        frame = frame.f_back
-    return Names(frame)
+    return Names(caller())
 
 
 # -- which operations follow which -------------------------------------------------------------------

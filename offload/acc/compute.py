@@ -14,13 +14,13 @@ import numpy as np
 
 from offload.acc.clauses import (
     SPELLINGS,
+    Names,
     check_async,
     check_distinct,
     check_wait,
     data_clause,
     data_clauses,
     excuse_empty,
-    names_of,
     presence,
     queue_of,
     queues_of,
@@ -136,7 +136,7 @@ class ComputeFunction(TargetFunction):
         listed = {_name_or_id(item) for item in (*given, *clauses.get("deviceptr", ()))}
         reduced = [item.item for item in self._reduced if _name_or_id(item.item) not in listed]
         if reduced:
-            maps.append(data_clause("copy", reduced, names_of(None)))
+            maps.append(data_clause("copy", reduced, Names(None)))
         target: dict[str, Any] = {"map": tuple(maps)} if maps else {}
         renamed = {"deviceptr": "has_device_addr", "default": "defaultmap"}
         for name in ("deviceptr", "private", "firstprivate", "device", "depend", "name", "default"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -328,7 +327,7 @@ def _moved(word: str, given: tuple[Any, ...], *, if_present: bool) -> list[MapIt
     """Return the items of one clause of an update; of an object with a mapper, those that move this way."""
     if not given:
         return []
-    clause = data_clause(word, given, names_of(sys._getframe(1)))  # noqa: SLF001  # as `call_site` does
+    clause = data_clause(word, given, names_of())
     if clause.is_symbolic:
         raise ClauseError(f"acc {word}: list items written as strings belong to decorators; name the array itself")
     items = map_items(Construct.TARGET_DATA, (clause,))

@@ -9,7 +9,7 @@ from offload.acc.data import data
 from offload.clauses import as_tuple, symbolic
 from offload.errors import ClauseError
 from offload.functions import DirectiveFunction, decorate
-from offload.items import parse_item
+from offload.items import parse_item, unseen
 from offload.persistent import declare_target
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class DeclaredFunction(DirectiveFunction):
         for word, items in self._clauses.items():
             for item in items:
                 if not names.may_have(parse_item(item).name):
-                    raise ClauseError(f"acc declare {word}: {item!r} names no parameter and no visible name")
+                    raise ClauseError(f"acc declare {word}: {item!r}: {unseen(parse_item(item).name)}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function in a data region of what the clauses name."""

@@ -5,7 +5,6 @@ OpenACC 3.3, 3.2.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,7 +183,7 @@ def _move(
         raise ClauseError(
             f"{name}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array, or an object with a mapper"
         )
-    clause = data_clause(word, (a,), names_of(sys._getframe(1)))  # noqa: SLF001  # as `call_site` does
+    clause = data_clause(word, (a,), names_of())
     construct = Construct.TARGET_EXIT_DATA if kind is ExitDataWork else Construct.TARGET_DATA
     items: list[MapItem] = map_items(construct, (clause,))
     excuse_empty(items)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import sys
+import os
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
 import offload as omp
 from offload import acc
 from offload.bench.columns import ASYNCHRONOUS, BLOCKING, process, timed
 from offload.bench.gpu import showing
 from offload.bench.gpu.measuring import Section, Table, alternate, expect, pairwise, promise
+from offload.demo.options import open_runtime
 from offload.errors import ClauseError
+from offload.output import console, write
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.repeat < 1:
         raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
-    with omp.Runtime(args.devices):
+    with open_runtime(args.devices, os.environ):
         if not omp.get_num_devices():
             raise ClauseError("bench acc measures a device, and there is none; name one with --devices")
         section = measure(args.repeat)
@@ -70,10 +71,10 @@ def run(args: argparse.Namespace) -> int:
             "targets": section.targets,
         }
     if args.json:
-        sys.stdout.write(json.dumps(figures) + "\n")
+        write(json.dumps(figures) + "\n")
     else:
         for table in showing.tables(figures):
-            Console().print(table)
+            console().print(table)
     return 0
 
 

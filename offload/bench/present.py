@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import json
 import random
-import sys
 import time
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from offload.data.maptypes import MapType
 from offload.data.present import PresentTable
 from offload.errors import ClauseError
 from offload.items import array_section
+from offload.output import console, write
 from offload.regions import map_item
 
 if TYPE_CHECKING:
@@ -57,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
     tables = {str(n_entries): _measure(n_entries, args.repeat) for n_entries in _ENTRIES}
     figures = {"unit": "µs a look-up", "repeat": args.repeat, "lookups": _LOOKUPS, "entries": tables}
     if args.json:
-        sys.stdout.write(json.dumps(figures) + "\n")
+        write(json.dumps(figures) + "\n")
     else:
-        Console().print(_table(figures))
+        console().print(_table(figures))
     slow = [n for n, limit_us in _LIMITS_US.items() if max(t["median_us"] for t in tables[str(n)].values()) > limit_us]
     return 1 if slow else 0
 

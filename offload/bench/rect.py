@@ -5,19 +5,19 @@ from __future__ import annotations
 import functools
 import json
 import math
-import sys
+import os
 import time
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 import offload as omp
+from offload.demo.options import open_runtime, size_option
 from offload.errors import ClauseError
-from offload.icv import parse_nbytes
+from offload.output import console, write
 
 if TYPE_CHECKING:
     import argparse
@@ -39,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target_memcpy, and NumPy's assignment of the same boxes on the host, in turn."
     )
     parser.add_argument("--devices", metavar="SPEC", help="as for Runtime; device 0 is measured")
-    parser.add_argument(
-        "--nbytes", metavar="N", default=str(_NBYTES), help="bytes a copy, with K, M or G (default: 64M)"
-    )
+    parser.add_argument("--nbytes", metavar="N", help="bytes a copy, with K, M or G (default: 64M)")
     parser.add_argument("--repeat", metavar="N", type=int, default=7, help="runs of each, in turn (default: 7)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -54,13 +52,13 @@ def run(args: argparse.Namespace) -> int:
     ClauseError
         A number below 1, a size below that of the longest row, or no device.
     """
-    nbytes = parse_nbytes(args.nbytes, "--nbytes ")
+    nbytes = size_option("--nbytes", args.nbytes) or _NBYTES
     if args.repeat < 1:
         raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
     rows_nbytes = [row for row in _ROWS_NBYTES if row * _PLANE_ROWS <= nbytes]
     if not rows_nbytes:
         raise ClauseError(f"--nbytes {args.nbytes}: take at least {_ROWS_NBYTES[0] * _PLANE_ROWS} bytes")
-    with omp.Runtime(args.devices):
+    with open_runtime(args.devices, os.environ):
         if not omp.get_num_devices():
             raise ClauseError("bench rect measures a device, and there is none; name one with --devices")
         kind = omp.device(0).kind
@@ -72,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
         ]
         figures = {"unit": "GB/s", "device": omp.device(0).name, "repeat": args.repeat, "copies": results}
     if args.json:
-        sys.stdout.write(json.dumps(figures) + "\n")
+        write(json.dumps(figures) + "\n")
     else:
-        Console().print(_table(figures))
+        console().print(_table(figures))
     return 0
 
 

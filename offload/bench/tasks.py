@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import platform
-import sys
 import tempfile
 from functools import partial
 from importlib.metadata import version
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
 import offload as omp
 from offload.bench import footprint, generating, metg, native
@@ -28,6 +26,7 @@ from offload.bench.targets import targets
 from offload.bench.task_tables import tables
 from offload.bench.timing import alternate
 from offload.errors import ClauseError
+from offload.output import console, write
 
 if TYPE_CHECKING:
     import argparse
@@ -128,11 +127,11 @@ def run(args: argparse.Namespace) -> int:
         gc.unfreeze()
     figures["targets"] = targets(figures)
     if args.json:
-        sys.stdout.write(json.dumps(figures) + "\n")
+        write(json.dumps(figures) + "\n")
     else:
-        console = Console()
+        shows = console()
         for table in tables(figures):
-            console.print(table)
+            shows.print(table)
     return 0
 
 

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import offload as omp
 from offload.demo.examples import load_benchmark, load_example
 from offload.demo.link import host_slab, measure_link
 from offload.demo.npy import open_field, reserve_output, result_dtype, unwritable
-from offload.demo.options import memory_limit, open_runtime
+from offload.demo.options import open_runtime, size_option
 from offload.demo.pieces import advise, cut
 from offload.demo.reference import N_SUMS, library, reference
 from offload.demo.report import Report, table
 from offload.errors import ClauseError, DeviceMemoryError
+from offload.output import console, write
 
 if TYPE_CHECKING:
     import argparse
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     source = _source(args)
     env = dict(os.environ)
-    limit_nbytes = memory_limit(args.device_memory)
+    limit_nbytes = size_option("--device-memory", args.device_memory)
     if limit_nbytes:
         env["OFFLOAD_SIM_MEMORY"] = str(limit_nbytes)
     with ExitStack() as stack:
@@ -296,15 +296,15 @@ class _Job:
 
 
 def _progress(quiet: bool) -> Progress:
-    console = Console(stderr=True)
+    shown_on = console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f} pieces"),
         TimeElapsedColumn(),
-        console=console,
+        console=shown_on,
         transient=True,
-        disable=quiet or not console.is_terminal,
+        disable=quiet or not shown_on.is_terminal,
     )
 
 
@@ -314,12 +314,12 @@ def _show(args: argparse.Namespace, report: Report, graph: Any) -> None:
     if graph is not None and args.graph != "-":
         graph.visualize(args.graph)
     if args.json:
-        sys.stdout.write(json.dumps(report.as_json(), allow_nan=False) + "\n")
+        write(json.dumps(report.as_json(), allow_nan=False) + "\n")
         return
-    console = Console()
+    shows = console()
     if graph is not None and args.graph == "-":
-        console.print(graph)
-    console.print(table(report))
+        shows.print(graph)
+    shows.print(table(report))
     if args.output and report.is_right:
         line = f"{report.dtype} {report.shape} written to {args.output}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        shows.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -28,12 +28,14 @@ def open_runtime(devices: str | None, env: Mapping[str, str]) -> omp.Runtime:
         if not spec or text.startswith(("OFFLOAD_", "OMP_", "--")):  # it names a setting
             raise
         name = "--devices " if devices else "OFFLOAD_DEVICES="
-        text = text.removeprefix(f"devices={spec!r}").removeprefix(":").lstrip()
+        text = (
+            text.removeprefix(f"devices={spec!r}").removeprefix(":").lstrip().replace("devices='sim'", "--devices sim")
+        )
         raise type(error)(f"{name}{spec}: {text}") from error
 
 
-def memory_limit(text: str | None) -> int | None:
-    """Return the bytes that ``--device-memory`` says, None where it was not given.
+def size_option(name: str, text: str | None) -> int | None:
+    """Return the bytes that an option says, None where it was not given.
 
     Raises
     ------
@@ -43,9 +45,9 @@ def memory_limit(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return parse_nbytes(text, "--device-memory")
-    except (ClauseError, OverflowError) as error:
+        return parse_nbytes(text, name)
+    except ClauseError as error:
         raise ClauseError(
-            f"--device-memory {text}: write a number of bytes above 0, as it is or with K, M, G or T, "
+            f"{name} {text}: write a number of bytes above 0, as it is or with K, M, G or T, "
             "which are powers of 1024, as in 64M"
         ) from error

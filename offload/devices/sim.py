@@ -13,7 +13,6 @@ import math
 import random
 import threading
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from offload.devices.sim_namespace import SimNamespace
 from offload.devices.sim_stream import Fate, SimEvent, SimStream
 from offload.errors import CleanupWarning, DeviceLostError, InternalError
 from offload.finalizers import catch_up
+from offload.frames import warn
 from offload.storage import Section, section_of
 
 if TYPE_CHECKING:
@@ -287,12 +287,11 @@ class SimDevice:
         if stuck:
             self.fate.lose(DeviceLostError(f"{self.name} was closed while work was still enqueued"))
             left = _join(stuck, 1.0)
-            warnings.warn(
+            warn(
                 f"{self.name} closed while {len(stuck)} of its threads still had work after {CLOSE_S} s; it is dropped"
                 + (f"; {len(left)} of them are inside an operation that does not end" if left else "")
                 + "; fulfil or fire what the streams wait for before closing",
                 CleanupWarning,
-                stacklevel=2,
             )
 
 

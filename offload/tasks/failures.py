@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from offload.errors import DependError, OffloadError
+from offload.frames import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,7 @@ def without_engine_frames(error: BaseException) -> BaseException:
     device arrays for one, until the cyclic collector comes by.
     """
     trace = error.__traceback__
-    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("offload."):
+    while trace is not None and is_own(trace.tb_frame.f_globals.get("__name__")):
         trace = trace.tb_next
     if trace is not None or isinstance(error, OffloadError):
         with suppress(Exception):  # as above

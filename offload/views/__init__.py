@@ -141,6 +141,14 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text).strip()
 
 
+_LOOK_ALIKES = str.maketrans("×µ²·…–—≤≥→»✓✗⊘●○�", "xu2-~--<>>>+!0*o?")  # noqa: RUF001  # the signs are meant
+
+
+def look_alike(text: str) -> str:
+    """Return `text` in ASCII, one character for one: what looks like each sign that the library prints, else ``?``."""
+    return text.translate(_LOOK_ALIKES).encode("ascii", "replace").decode()
+
+
 def drawn_edges(graph: Graph, first: int | None = None) -> list[Edge]:
     """Return the edges that a picture of the first nodes shows: those that no longer path implies."""
     count = len(graph) if first is None else min(first, len(graph))

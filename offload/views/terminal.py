@@ -31,6 +31,7 @@ from offload.views import (
     drawn_edges,
     duration_label,
     is_copy,
+    look_alike,
     phase,
     place_label,
     printable,
@@ -99,7 +100,7 @@ class GraphView:
             return
         if options.ascii_only:
             for line in [*_listing(graph), caption]:
-                yield Text(line.plain.encode("ascii", "replace").decode())
+                yield Text(look_alike(line.plain))
             return
         if len(graph) > MAX_PICTURE_NODES:
             yield caption

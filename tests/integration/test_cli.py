@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -98,3 +102,121 @@ def test_help(capsys, argv):
     """Help and version end with 0."""
     assert main(argv) == 0
     assert "offload" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv", [["--shape", "-4,8,8"], ["--planes", "-1", "--shape", "4,4,4"], ["--buffers", "-2"]])
+def test_negative_numbers_are_values(capsys, argv):
+    """A number below 0 after an option is its value, and the option's own error tells of it."""
+    assert main(["demo", "fft3d", "--devices", "sim", *argv]) == 2
+    assert capsys.readouterr().err.startswith(f"offload: error: {argv[0]} {argv[1]}: ")
+
+
+@pytest.mark.parametrize("size", ["0", "-5", "x", "9" * 400])
+def test_sizes_are_told_as_they_were_given(capsys, size):
+    """What is no number of bytes is shown as the option that it was given for."""
+    assert main(["bench", "rect", "--nbytes", size]) == 2
+    assert capsys.readouterr().err.startswith(f"offload: error: --nbytes {size}: write a number of bytes above 0")
+
+
+@pytest.mark.parametrize("command", [["info"], ["bench", "rect"], ["bench", "acc"], ["demo", "fft3d"]])
+def test_devices_are_told_as_they_were_given(capsys, command):
+    """Devices that mean nothing are shown as the option that they were given for."""
+    assert main([*command, "--devices", "bogus"]) == 2
+    assert capsys.readouterr().err.startswith("offload: error: --devices bogus: 'bogus' means nothing")
+
+
+def offload_process(*argv, env=None, **kwargs):
+    """Run ``python -m offload`` and return what it did."""
+    kwargs = {"stdout": subprocess.PIPE, **kwargs}
+    return subprocess.run(
+        [sys.executable, "-m", "offload", *argv],
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        timeout=100,
+        check=False,
+        **kwargs,
+    )
+
+
+FFT = ("demo", "fft3d", "--shape", "8,8,8", "--devices", "sim", "--repeat", "1")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "cp437", "ascii:surrogateescape", "utf-8"])
+@pytest.mark.parametrize(
+    "argv",
+    [(*FFT, "--verify", "--graph", "-"), ("bench", "rect", "--nbytes", "64K", "--repeat", "1", "--devices", "sim")],
+    ids=["demo", "bench"],
+)
+def test_any_encoding_will_do(argv, encoding):
+    """Whatever the standard output can encode, a command shows all its lines; a look-alike stands for other signs."""
+    done = offload_process(*argv, env={"PYTHONIOENCODING": encoding})
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode(encoding.partition(":")[0])
+    assert "?" not in shown
+    if argv[0] == "demo":
+        assert "critical path" in shown  # the graph's last line
+        assert f"{'+' if encoding != 'utf-8' else '✓'} at most 1e-5" in shown
+        assert f"8 {'x' if encoding in ('ascii', 'cp437', 'ascii:surrogateescape') else '×'} 8" in shown  # noqa: RUF001  # meant
+        _, _, rows = shown.rpartition("complex64 on sim:0")
+        assert len({len(line) for line in rows.split("\n")[1:-1]}) == 1  # the columns are straight
+
+
+def test_names_of_files_are_written_as_they_are(tmp_path):
+    """A file's name whose bytes mean nothing in the encoding is shown as these bytes."""
+    name = os.fsencode(tmp_path) + b"/\xff.npy"
+    done = offload_process(*FFT, "--output", os.fsdecode(name), env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"written to " + name in done.stdout
+
+
+def test_the_streams_are_as_they_were(monkeypatch):
+    """A command that a program calls leaves the program's streams as they were."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert main(["info", "--devices", "sim"]) == 0
+    assert stream.errors == "strict"
+    with pytest.raises(UnicodeEncodeError):
+        stream.write("×")  # noqa: RUF001  # meant
+
+
+@pytest.mark.parametrize("argv", [("info",), ("info", "--json"), ("--help",), FFT])
+def test_a_reader_that_has_read_enough(argv):
+    """Where nobody reads the output any more, a command ends quietly, as one that SIGPIPE has ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = offload_process(*argv, stdout=writer, env={"PYTHONUNBUFFERED": ""})  # else argparse overlooks it
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")  # noqa: PTH110  # a device
+def test_a_full_disk():
+    """What cannot be written is an error, told once."""
+    with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
+        done = offload_process("info", stdout=full)
+    assert done.returncode == 2
+    assert done.stderr.decode().count("\n") == 1
+    assert done.stderr.startswith(b"offload: error: [Errno 28]")
+
+
+def test_the_package_is_a_program():
+    """``python -m offload`` is the command ``offload``."""
+    done = offload_process("--version")
+    assert (done.returncode, done.stdout.decode().split()) == (0, ["offload", offload.__version__])
+    assert b"usage: offload " in offload_process("nothing").stderr
+
+
+def test_what_is_measured_needs_a_gpu(capsys, monkeypatch):
+    """``bench gpu`` without a GPU says so, and does not advise a device that it cannot measure."""
+    monkeypatch.setattr(sys.modules["offload.devices.opening"], "_count_cuda", missing_cupy)
+    assert main(["bench", "gpu"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("offload: error: bench gpu measures CUDA devices, and there is none: CuPy is missing; ")
+    assert "devices='sim'" not in told
+
+
+def missing_cupy(*, required):
+    """Do what looking for CUDA devices does where there are none."""
+    raise offload.DeviceUnavailableError("CuPy is missing; use devices='sim'")

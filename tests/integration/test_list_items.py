@@ -95,7 +95,7 @@ def test_an_element_can_be_mapped() -> None:
         ("z", "no parameter or visible name"),
         ("x[", "never closed"),
         ("3x", "invalid"),
-        ("f(x)", "does not begin with a name"),
+        ("f(x)", "is not a name with members, indices or sections"),
     ],
 )
 def test_a_wrong_string_says_what_is_wrong(none: omp.Runtime, text: str, words: str) -> None:
@@ -181,3 +181,130 @@ def test_two_sections_of_one_parameter(sim: omp.Runtime, if_: bool) -> None:
     assert omp.target(body, map=[tofrom("x[4:2]"), tofrom("x")], if_=if_)(x) == 6
     assert (x == 2).all()
     assert omp.target(body, map=[to("x[0:2]")], if_=if_)(x) == 2
+
+
+class Field:
+    """An object that holds an array."""
+
+    def __init__(self) -> None:
+        self.x = np.zeros(4)
+        self.n = 2
+
+
+def test_members_and_elements_are_ordered(none: omp.Runtime) -> None:
+    """In depend, ``"o.x[0:o.n]"`` is a section of an object's member and ``"tiles[i]"`` an element of a list."""
+    field, tiles = Field(), [np.zeros(4) for _ in range(3)]
+
+    @omp.task(depend=[inout("o.x[0:o.n]", "tiles[i]")])
+    def first(o: Any, tiles: Any, i: int) -> None:
+        pass
+
+    @omp.task(depend=[inout("x")])
+    def second(x: Any) -> None:
+        pass
+
+    with omp.record(execute=False) as graph:
+        first(field, tiles, 1)
+        for x in (field.x[:1], field.x[2:], tiles[0], tiles[1]):
+            second(x)
+    assert {(edge.source.index, edge.target.index) for edge in graph.edges} == {(0, 1), (0, 4)}
+
+
+def test_members_and_elements_are_mapped_for_the_argument_that_they_are(sim: omp.Runtime) -> None:
+    """In map, such an item is of use where the body is passed the array, or the object has a mapper; else an error."""
+    field, tiles = Field(), [np.zeros(4) for _ in range(3)]
+
+    @omp.target(map=[to("o.x", "tiles[i]")])
+    def region(o: Any, tiles: Any, i: int, *arrays: Any) -> None:
+        for x in arrays:
+            x[...] += 1
+
+    region(field, tiles, 1, field.x, tiles[1])
+    assert not field.x.any()  # mapped to, not tofrom: the clause was found
+    assert not tiles[1].any()
+    with pytest.raises(omp.ClauseError, match=r"'o\.x' is held by 'o', a Field, .* pass o\.x .*, or declare_mapper"):
+        region(field, tiles, 1, tiles[1])
+    with pytest.raises(omp.ClauseError, match=r"'tiles\[i\]' is held by 'tiles', a list, .* pass tiles\[i\]"):
+        region(field, tiles, 1, field.x)
+    with pytest.raises(omp.ClauseError, match=r"private: 'o\.x' is no argument"):
+        omp.target(private=["o.x"])(lambda o: None)(field)
+
+
+def test_a_mapper_reaches_members(sim: omp.Runtime) -> None:
+    """A member of an object whose class has a mapper is the device array of the object that the body receives."""
+
+    class Mapped(Field):
+        pass
+
+    omp.declare_mapper(Mapped, lambda o: [to(o.x)])
+    field = Mapped()
+
+    @omp.target(map=[tofrom("o.x")])
+    def region(o: Any) -> None:
+        o.x += 1
+
+    region(field)
+    assert (field.x == 1).all()
+
+
+def test_a_member_that_is_reduced_is_an_argument_too(none: omp.Runtime) -> None:
+    """A task that reduces ``"o.x"`` receives the private array where it is passed the member, not for the object."""
+    field = Field()
+
+    @omp.task(in_reduction={"+": ["o.x"]})
+    def add(o: Any, *arrays: Any) -> None:
+        assert o is field
+        for x in arrays:
+            x[...] += 1
+
+    with omp.taskgroup(task_reduction={"+": [field.x]}):
+        add(field, field.x)
+        add(field, field.x)
+        with pytest.raises(omp.ClauseError, match=r"'o\.x', which is none of the arguments"):
+            add(field)
+    assert (field.x == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("o.y", r"no member 'y'"),
+        ("o[0]", "an index is for an array, a list or a tuple"),
+        ("o.n", "int 2, a value without storage"),
+        ("tiles[7]", "index 7 is outside of the list, which goes from 0 to 0"),
+        ("tiles[0:1]", "a section of a list is no storage; name its elements"),
+        ("f(o).x", r"does not begin with a name, but with 'f\(o\)'"),
+        ("hidden", "no parameter or visible name 'hidden'; .* that the body mentions: mention it there"),
+        ("tiles[hidden]", "no parameter or visible name 'hidden'"),
+    ],
+)
+def test_what_a_string_cannot_reach_says_what_to_do(none: omp.Runtime, text: str, words: str) -> None:
+    """A string that reaches nothing says what it met and what is allowed, also for a name that the body leaves out."""
+    hidden = 0
+
+    def body(o: Any, tiles: Any) -> None:
+        pass
+
+    with pytest.raises(omp.ClauseError, match=words):
+        omp.task(depend=[inout(text)])(body)(Field(), [np.zeros(3)])
+    assert hidden == 0
+
+
+def test_an_element_that_has_a_mapper(sim: omp.Runtime) -> None:
+    """``"fields[i]"`` may be an object whose class has a mapper, where the body is passed it too."""
+
+    class Mapped(Field):
+        pass
+
+    omp.declare_mapper(Mapped, lambda o: [tofrom(o.x)])
+    fields = [Mapped(), Mapped()]
+
+    @omp.target(map=[tofrom("fields[i]")])
+    def region(fields: Any, i: int, *passed: Any) -> None:
+        for field in passed:
+            field.x += 1
+
+    region(fields, 1, fields[1])
+    assert (fields[1].x == 1).all()
+    with pytest.raises(omp.ClauseError, match=r"pass .* as an argument of its own"):
+        region(fields, 1)

@@ -334,3 +334,19 @@ def test_the_default_device_is_the_recorded_one(runtime):
     finally:
         omp.set_default_device(0)
     assert list(graph.compute("synchronous").values()) == [host]
+
+
+def test_a_graph_that_is_being_computed(sim):
+    """A graph is computed once at a time, whether it has events or not; the error says what to do."""
+    said = []
+
+    @omp.task
+    def again():
+        with pytest.raises(omp.UsageError, match="wait for that one, or record another") as caught:
+            graph.compute("synchronous")
+        said.append(str(caught.value))
+
+    with omp.record(execute=False) as graph:
+        again()
+    graph.compute("synchronous")
+    assert "event" not in said[0]

@@ -1,5 +1,7 @@
 """List items: what they cover, sections, strings."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,21 @@ from offload.items import Token, VisibleNames, array_section, label, locator, pa
 from offload.storage import HOST
 
 A = np.arange(60).reshape(6, 10)
+TILES = [A[0], A[1]]
+NAMES = {"a": A, "n": 2, "tiles": TILES, "o": SimpleNamespace(x=A[3], tiles=tuple(TILES), i=0), "d": {0: A}}
+REACHING = [
+    "tiles[2]",
+    "tiles[-1]",
+    "tiles[0:1]",
+    "tiles[0][0][0]",
+    "o.y",
+    "o[0]",
+    "d[0]",
+    "m.x",
+    "tiles[m]",
+    "o.x.x",
+    "o.i",
+]
 
 
 def test_views_of_the_same_memory_are_the_same_item():
@@ -79,25 +96,33 @@ def test_sections_that_are_none(dims):
         ("a[:]", A),
         ("a[n*2-1:]", A[3:]),
         ("a[:][n:n]", A[:, 2:4]),
+        ("tiles[n - 1]", A[1]),
+        ("tiles[1][0:n]", A[1, 0:2]),
+        ("o.x", A[3]),
+        ("o.x[n:]", A[3, 2:]),
+        ("o.tiles[o.i][1:2]", A[0, 1:3]),
+        ("a[1:2].T[0]", A[1:3, 0]),
     ],
 )
 def test_strings(text, expected):
     """OpenMP's notation: lower : length : stride, indices, in terms of visible names."""
-    assert array_section(parse_item(text).resolve({"a": A, "n": 2})) == array_section(expected)
+    assert array_section(parse_item(text).resolve(NAMES)) == array_section(expected)
 
 
-@pytest.mark.parametrize("text", ["", "1", "a b", "f(a)", "a.b", "a[", "(a, b)", "a + 1", "a[0:1][", "'a'"])
+@pytest.mark.parametrize("text", ["", "1", "a b", "f(a)", "f(a).b", "1[0]", "a[", "(a, b)", "a + 1", "a[0:1][", "'a'"])
 def test_strings_that_are_no_items(text):
     """Anything else is an error when it is parsed."""
     with pytest.raises(ClauseError):
         parse_item(text)
 
 
-@pytest.mark.parametrize("text", ["b", "a[6]", "a[-1]", "a[0:7]", "a[0][0][0]", "a[m]", "a[n/0]", "n[0]", "a[0:2:0]"])
+@pytest.mark.parametrize(
+    "text", ["b", "a[6]", "a[-1]", "a[0:7]", "a[0][0][0]", "a[m]", "a[n/0]", "n[0]", "a[0:2:0]", *REACHING]
+)
 def test_strings_that_cannot_be_resolved(text):
     """A name that is not visible, or a section outside of the array, is an error that shows the text."""
     with pytest.raises(ClauseError):
-        parse_item(text).resolve({"a": A, "n": 2})
+        parse_item(text).resolve(NAMES)
 
 
 def test_visible_names():

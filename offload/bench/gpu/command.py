@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 import offload as omp
 from offload.bench.gpu import acc, graph, peers, pipeline, rect, showing, tasks
 from offload.demo.examples import load_benchmark
-from offload.errors import ClauseError
+from offload.errors import ClauseError, DeviceUnavailableError
+from offload.output import console, write
 
 if TYPE_CHECKING:
     import argparse
@@ -70,10 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.repeat < 1:
         raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
-    with omp.Runtime(_ALL):  # refuses before anything is loaded
-        if not omp.get_num_devices():
-            raise ClauseError("bench gpu measures CUDA devices, and OMP_TARGET_OFFLOAD=DISABLED leaves none")
-        machine = _machine()
+    machine = _require_cuda()  # refuses before anything is loaded
     sections: dict[str, Any] = {}
     times_s: dict[str, float] = {}
     found: list[Any] = []
@@ -94,16 +89,30 @@ def run(args: argparse.Namespace) -> int:
         "targets": found,
     }
     if args.json:
-        sys.stdout.write(json.dumps(figures) + "\n")
+        write(json.dumps(figures) + "\n")
     elif args.markdown:
-        sys.stdout.write(showing.markdown(figures))
+        write(showing.markdown(figures))
     else:
-        console = Console()
+        shows = console()
         for table in showing.tables(figures):
-            console.print(table)
+            shows.print(table)
         for name, why in showing.skipped(figures):
-            console.print(f"{name}: {why}")
+            shows.print(f"{name}: {why}")
     return 0
+
+
+def _require_cuda() -> dict[str, str]:
+    """Return what `_machine` says; raise where there is nothing to measure."""
+    try:
+        with omp.Runtime(_ALL):
+            if omp.get_num_devices():
+                return _machine()
+    except DeviceUnavailableError as error:
+        why, _, _ = str(error).partition("; ")
+        raise DeviceUnavailableError(
+            f"bench gpu measures CUDA devices, and there is none: {why}; the other benchmarks take the simulated device"
+        ) from error
+    raise ClauseError("bench gpu measures CUDA devices, and OMP_TARGET_OFFLOAD=DISABLED leaves none")
 
 
 def _machine() -> dict[str, str]:
