@@ -34,6 +34,7 @@ _is_ending = False
 
 def note_open(runtime: Runtime) -> None:
     """Note that a runtime has been made or entered: it stands last now."""
+    put_off.stirs.add(runtime.engine.stir)
     with _lock:
         if runtime in _open:
             _open.remove(runtime)
@@ -42,6 +43,7 @@ def note_open(runtime: Runtime) -> None:
 
 def note_closed(runtime: Runtime) -> None:
     """Note that a runtime has been closed."""
+    put_off.stirs.discard(runtime.engine.stir)
     with _lock:
         if runtime in _open:
             _open.remove(runtime)

@@ -124,6 +124,7 @@ class PutOff:
         """Begin anew, in a forked child."""
         self.calls.clear()
         self.is_urgent = False
+        self.stirs.clear()
         self._is_taken = threading.Lock()
 
     def wait(self) -> None:

@@ -142,7 +142,6 @@ class Engine:
             threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True)
             for number in range(num_threads)
         ]
-        put_off.stirs.add(self.stir)
         for thread in self.threads:
             thread.start()
 
@@ -712,7 +711,6 @@ class Engine:
     def abandon(self, why: str) -> None:
         """Let the workers, which are daemons, end when the bodies have that they run."""
         self.close_for(why)
-        put_off.stirs.discard(self.stir)
         self._is_stopped = True
         while self.parked:
             self.wake_one()
