@@ -48,7 +48,7 @@ def _view_method(name: str) -> Callable[..., Any]:
     function = getattr(np.ndarray, name)
 
     def method(self: SimArray, *args: Any, **kwargs: Any) -> Any:
-        return SimArray(function(self._storage, *args, **kwargs), self._device, self._block)
+        return self._part(function(self._storage, *args, **kwargs))
 
     method.__name__, method.__doc__ = name, f"See `numpy.ndarray.{name}`."
     return method
@@ -119,13 +119,13 @@ class SimArray(NDArrayOperatorsMixin):
         """
         if stream is not None:
             stream.synchronize()
-        self._device.settle()
+        storage = self._settled()
         if out is None:
-            return np.array(self._storage, order=order, copy=True)
+            return np.array(storage, order=order, copy=True)
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out= of get() is a {type(out).__name__}; it must be a NumPy array")
-        _check_same(out, self._storage, "get(out=…)")
-        np.copyto(out, self._storage)
+        _check_same(out, storage, "get(out=…)")
+        np.copyto(out, storage)
         return out
 
     def set(self, arr: Storage, stream: Any = None) -> None:
@@ -135,18 +135,22 @@ class SimArray(NDArrayOperatorsMixin):
         _check_same(arr, self._storage, "set()")
         if stream is not None:
             stream.synchronize()
-        self._device.settle()
-        np.copyto(self._storage, arr)
+        np.copyto(self._settled(), arr)
 
     def unwrap(self) -> Storage:
         """Return the hidden storage, for a library that needs a NumPy array. Waits for the current stream."""
+        return self._settled()
+
+    def _settled(self) -> Storage:
+        """Return the storage once what the body has given to its stream is done; refuse if it has gone back."""
+        if self._block.retired is not None:
+            raise self._block.retired.error(self)
         self._device.settle()
         return self._storage
 
     def item(self, *args: Any) -> Any:
         """Return one element as a Python scalar."""
-        self._device.settle()
-        return self._storage.item(*args)
+        return self._settled().item(*args)
 
     def __float__(self) -> float:
         return float(self.item())
@@ -158,18 +162,15 @@ class SimArray(NDArrayOperatorsMixin):
         return complex(self.item())
 
     def __bool__(self) -> bool:
-        self._device.settle()
-        return bool(self._storage)
+        return bool(self._settled())
 
     def __index__(self) -> int:
-        self._device.settle()
-        return operator.index(self._storage)
+        return operator.index(self._settled())
 
     def __format__(self, format_spec: str) -> str:
         if self.ndim:
             return format(str(self), format_spec)
-        self._device.settle()
-        return format(self._storage, format_spec)
+        return format(self._settled(), format_spec)
 
     # -- attributes ------------------------------------------------------------------------------
     @property
@@ -245,6 +246,8 @@ class SimArray(NDArrayOperatorsMixin):
         self.imag[...] = value
 
     def _part(self, storage: Storage) -> SimArray:
+        if self._block.retired is not None:
+            raise self._block.retired.error(self)
         return SimArray(storage, self._device, self._block)
 
     # -- elements --------------------------------------------------------------------------------
@@ -284,13 +287,13 @@ class SimArray(NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         if self._device.fate.error is not None:
             return f"<SimArray of shape {self.shape}, {self.dtype}, on {self._device.name}, which is lost>"
-        self._device.settle()
-        body = np.array2string(self._storage, separator=", ", prefix="SimArray(")
+        if self._block.retired is not None:
+            return f"<SimArray of shape {self.shape}, {self.dtype}, on {self._device.name}, storage gone back>"
+        body = np.array2string(self._settled(), separator=", ", prefix="SimArray(")
         return f"SimArray({body}, dtype={self.dtype}, device='{self._device.name}')"
 
     def __str__(self) -> str:
-        self._device.settle()
-        return str(self._storage)
+        return str(self._settled())
 
     # -- ndarray's methods -----------------------------------------------------------------------
     swapaxes, squeeze, transpose, view = map(_view_method, ("swapaxes", "squeeze", "transpose", "view"))
@@ -334,6 +337,8 @@ def apply(
         Arrays of the host or of two devices are mixed.
     DeviceLostError, DeviceMemoryError
         The device failed before, or has no memory for the result.
+    RegionClosedError
+        The storage of an argument has gone back.
     """
     found: list[SimArray] = []
     unwrapped = [_unwrap(value, found, host_allowed) for value in args]
@@ -365,6 +370,8 @@ def conversion_error() -> TypeError:
 
 def _unwrap(value: Any, found: list[SimArray], host_allowed: bool) -> Any:
     if isinstance(value, SimArray):
+        if value._block.retired is not None:
+            raise value._block.retired.error(value)
         found.append(value)
         return value._storage
     if isinstance(value, np.ndarray):
