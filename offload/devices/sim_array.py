@@ -31,6 +31,18 @@ Storage: TypeAlias = np.ndarray[Any, Any]
 _WRITES_FIRST = frozenset({np.copyto, np.place, np.put, np.putmask, np.fill_diagonal, np.put_along_axis})
 _LEAVES_DEVICE = frozenset({np.save, np.savez, np.savez_compressed, np.savetxt})
 
+# These come here for `like=` alone, whose array says where the new one goes.
+_CREATES: frozenset[Any] = frozenset(
+    (
+        *(np.arange, np.array, np.asanyarray, np.asarray, np.ascontiguousarray, np.asfortranarray, np.empty, np.eye),
+        *(np.frombuffer, np.fromfile, np.fromfunction, np.fromiter, np.fromstring, np.full, np.genfromtxt),
+        *(np.identity, np.loadtxt, np.ones, np.require, np.tri, np.zeros),
+    )
+)
+
+CALLS_BACK = frozenset({np.apply_along_axis, np.apply_over_axes, np.mask_indices, np.pad, np.piecewise})
+"""These call functions of the program with arrays: `apply_with_functions` is for them."""
+
 
 def _method(name: str) -> Callable[..., Any]:
     """Return a method that does what ndarray's of that name does, after the work of the current stream."""
@@ -96,8 +108,12 @@ class SimArray(NDArrayOperatorsMixin):
     ) -> Any:
         if not all(issubclass(kind, (SimArray, np.ndarray)) for kind in types):
             return NotImplemented
+        if func in _CREATES:
+            return getattr(self._device.namespace(), func.__name__)(*args, **kwargs)
         if func in _LEAVES_DEVICE:
             raise conversion_error()
+        if func in CALLS_BACK:
+            return apply_with_functions(func, args, kwargs, None)
         if isinstance(kwargs.get("out"), np.ndarray):
             raise mixing_error(kwargs["out"])
         if func in _WRITES_FIRST and args and isinstance(args[0], np.ndarray):
@@ -349,6 +365,29 @@ def apply(
     if host_allowed and isinstance(result, np.ndarray) and not _is_in(result, found):
         result = np.array(result, order="K", copy=True)
     return _wrap(result, found, device)
+
+
+def apply_with_functions(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], device: SimDevice | None
+) -> Any:
+    """Do what `apply` does with a NumPy function that calls functions among its arguments: these get device arrays."""
+    found: list[SimArray] = []
+    _unwrap((*args, *kwargs.values()), found, host_allowed=False)
+    where = _common_device(found, device)
+
+    def bound(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)([bound(part) for part in value])
+        if not callable(value) or isinstance(value, (type, SimArray)):
+            return value
+
+        def on_device(*inner: Any, **named: Any) -> Any:
+            arrays = [_wrap(part, found, where) for part in inner]
+            return _unwrap(value(*arrays, **named), [], host_allowed=False)
+
+        return on_device
+
+    return apply(function, [bound(value) for value in args], {k: bound(v) for k, v in kwargs.items()}, where)
 
 
 def mixing_error(value: object) -> TypeError:
