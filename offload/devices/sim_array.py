@@ -128,10 +128,12 @@ class SimArray(NDArrayOperatorsMixin):
         return self._device.section(self)
 
     # -- to and from the host --------------------------------------------------------------------
-    def get(self, stream: Any = None, order: Any = "C", out: Storage | None = None) -> Storage:
+    def get(
+        self, stream: Any = None, order: Any = "C", out: Storage | None = None, *, blocking: bool = True
+    ) -> Storage:
         """Copy to a host array: a new one in ``order``, or ``out`` (same shape and dtype), which is returned.
 
-        Waits for ``stream`` where one is given, and for the current one.
+        Waits for ``stream`` where one is given, and for the current one; always, as ``blocking`` only allows it.
         """
         if stream is not None:
             stream.synchronize()
@@ -174,6 +176,9 @@ class SimArray(NDArrayOperatorsMixin):
     def __int__(self) -> int:
         return int(self.item())
 
+    def __bytes__(self) -> bytes:
+        return self._settled().tobytes()
+
     def __complex__(self) -> complex:
         return complex(self.item())
 
@@ -187,6 +192,9 @@ class SimArray(NDArrayOperatorsMixin):
         if self.ndim:
             return format(str(self), format_spec)
         return format(self._settled(), format_spec)
+
+    def __imatmul__(self, other: Any) -> Any:
+        return NotImplemented  # as CuPy's: ``d @= m`` makes a new array
 
     # -- attributes ------------------------------------------------------------------------------
     @property

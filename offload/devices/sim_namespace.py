@@ -89,9 +89,16 @@ class SimNamespace:
     def __repr__(self) -> str:
         return f"<namespace of {self._device.name} for {getattr(self._target, '__name__', self._target)}>"
 
-    def asnumpy(self, a: Any) -> np.ndarray[Any, Any]:
-        """Copy a device array to a new host array."""
-        return a.get() if isinstance(a, SimArray) else np.asarray(a)
+    def asnumpy(
+        self, a: Any, stream: Any = None, order: Any = "C", out: Any = None, *, blocking: bool = True
+    ) -> np.ndarray[Any, Any]:
+        """Copy a device array to a new host array, or to ``out``, as `SimArray.get` does."""
+        if isinstance(a, SimArray):
+            return a.get(stream, order, out, blocking=blocking)
+        if out is None:
+            return np.asarray(a, order=order)
+        np.copyto(out, a)
+        return out  # type: ignore[no-any-return]  # it is what was given
 
     def fromfunction(self, function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
         """Make an array by calling ``function`` once with the arrays of indices, which are on the device."""
