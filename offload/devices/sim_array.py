@@ -384,13 +384,13 @@ def apply_with_functions(
     where = _common_device(found, device)
 
     def bound(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
+        if type(value) in (list, tuple):
             return type(value)([bound(part) for part in value])
         if not callable(value) or isinstance(value, (type, SimArray)):
             return value
 
         def on_device(*inner: Any, **named: Any) -> Any:
-            arrays = [_wrap(part, found, where) for part in inner]
+            arrays = [_wrap(part, found, where) if isinstance(part, np.ndarray) else part for part in inner]
             return _unwrap(value(*arrays, **named), [], host_allowed=False)
 
         return on_device
