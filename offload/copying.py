@@ -20,6 +20,7 @@ from offload.clauses import check_device
 from offload.current import current_runtime, here
 from offload.data.rect import resolve_rect
 from offload.dependences import Dependence, check_depend_now
+from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import array_section, label
 from offload.launch import DeviceTask
@@ -156,7 +157,15 @@ def place_of(runtime: Runtime, array: Any, what: str) -> DevicePlace | None:
 
 
 def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: str) -> tuple[Any, DevicePlace | None]:
-    """Return an array of the host as a plain one, a device's as it is, and its place; refuse another number."""
+    """Return an array of the host as a plain one, a device's as it is, and its place; refuse another number.
+
+    Raises
+    ------
+    ClauseError
+        It is on no device of the runtime, or not where ``number`` says.
+    RegionClosedError
+        Its storage has gone back.
+    """
     place = place_of(runtime, array, what)
     asked = None if number is None else check_device(number)
     if asked is not None and runtime.find_place(asked) is not place:
@@ -164,7 +173,9 @@ def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: s
         raise ClauseError(
             f"{what}: {argument}={number}, but {label(array)} is on {where}; leave the argument out, or correct it"
         )
-    if place is None and type(array) is not np.ndarray:  # a matrix cannot even be made flat
+    if place is not None:
+        refuse_retired(place.device, array)
+    elif type(array) is not np.ndarray:  # a matrix cannot even be made flat
         array = array.view(np.ndarray)
     return array, place
 

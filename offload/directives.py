@@ -192,7 +192,9 @@ def target_data(
     ------
     tuple of arrays
         For each item of ``use_device_ptr``, then of ``use_device_addr``, a device array of its shape and dtype over the
-        corresponding storage; the array itself where not all of it is present, on the host, and with ``if_=False``.
+        corresponding storage; the array itself where not all of it is present, on the host, and with ``if_=False``. To
+        use it after the end of the mapping is a `RegionClosedError`; on CUDA constructs and routines that are given it
+        say so, CuPy does not.
 
     Raises
     ------

@@ -23,6 +23,7 @@ from offload.data.entries import Counter, Origin
 from offload.data.leaving import LeavingIndex
 from offload.data.maptypes import MapType
 from offload.data.present import MapItem, PresentTable, correspond
+from offload.devices.retired import Retired
 from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 from offload.items import array_section, label
 
@@ -45,6 +46,20 @@ _COPYING: Any = object()
 
 class PutOffError(Exception):
     """The launch has to be tried again later; nothing has changed."""
+
+
+class Released:
+    """Buffers of mappings that a construct has ended, until no work needs them."""
+
+    __slots__ = ("_buffers",)
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._buffers: list[tuple[Any, str]] = [(entry.buffer, entry.label) for entry in entries]
+
+    def retire(self, device: Device) -> None:
+        """Note that they have gone back: arrays over them that somebody has kept are not to be used any more."""
+        for buffer, label_ in self._buffers:
+            device.retire(buffer, Retired(label_))
 
 
 class DataEnvironment:
@@ -182,7 +197,8 @@ class DataEnvironment:
     ) -> list[object]:
         """Unmap the items of one construct and enqueue their copies-out; return what must live until they are done.
 
-        ``staged`` and ``counter`` as for `enter`. ``ends_region``, ``finalizes``: as `PresentTable.exit` has them.
+        What is unmapped comes first, as `Released`, if there is anything. ``staged`` and ``counter`` as for `enter`.
+        ``ends_region``, ``finalizes``: as `PresentTable.exit` has them.
 
         Raises
         ------
@@ -220,12 +236,13 @@ class DataEnvironment:
                 copy.run()
             with suppress(DeviceLostError):
                 lane.stream.synchronize()  # the task fails at once, and what has been copied back must be there
+            Released(plan.removed).retire(self.device)
             first, *others = failures
             for other in others:
                 first.add_note(f"and: {other}")
             raise first
         staged += mine
-        return [*(entry.buffer for entry in removed), *(item.host for item in items)]
+        return [*_released(plan.removed), *(item.host for item in items)]
 
     def leave(self, plan: EnterPlan, lane: Lane) -> Point | None:
         """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
@@ -286,12 +303,15 @@ class DataEnvironment:
                 del self._leaving_on[end.lane]
 
     def undo(self, plan: EnterPlan, lane: Lane) -> list[object]:
-        """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here."""
+        """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here.
+
+        What is unmapped comes first, as `Released`, if there is anything.
+        """
         with self._lock:
             removed = self.table.undo(plan)
             self._follow_users(lane, removed)
             self._note_use(lane, plan, removed)
-        return [*(entry.buffer for entry in removed), *(item.host for item in plan.items)]
+        return [*_released(removed), *(item.host for item in plan.items)]
 
     def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> list[object]:
         """Enqueue the copies of an update; return what must live until they are done. ``staged`` as for `enter`.
@@ -482,6 +502,10 @@ class DataEnvironment:
             point = lane.mark()
             for entry, item in used:
                 self._note(entry.users, lane, item.section, point)
+
+
+def _released(entries: list[Entry]) -> list[object]:
+    return [Released(entries)] if entries else []
 
 
 def _check_writeable(item: MapItem) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from offload.devices.streams import Lane, Point, StreamPool
-from offload.environment import DataEnvironment, PutOffError
+from offload.environment import DataEnvironment, PutOffError, Released
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.finalizers import put_off
 from offload.interrupts import ends_body
@@ -404,9 +404,11 @@ class DeviceTask(Task):
             failure.__cause__ = error.__cause__ or error
             note_task(failure, self)
             self.value = None
+        place = self.place
+        if self.held and self.held[0].__class__ is Released:
+            self.held[0].retire(place.device)
         self.held = self.work = self.after = self.body = None  # before others are told that there is memory again
         self.args = self.predecessors = ()
-        place = self.place
         engine = self.construct.runtime.engine
         if place.has_leaving and self.point is not None:
             place.arrived(self.point)

@@ -15,6 +15,7 @@ import numpy as np
 from offload.clauses import check_device
 from offload.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy, fill, span
 from offload.current import current_runtime, for_finalizers, here, refuse_inside
+from offload.devices.retired import Retired
 from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.finalizers import catch_up
 from offload.items import array_section, is_device_array, label
@@ -81,6 +82,9 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
 def target_free(array: Any) -> None:
     """Free an array of `target_alloc`. The caller sees to it that no work still uses it. None is ignored.
 
+    What uses it, or a view of it, from then on is a `RegionClosedError`: on a simulated device every operation, on CUDA
+    the constructs and routines that are given it, since CuPy does not ask. The memory goes back with the last array.
+
     Raises
     ------
     UsageError
@@ -91,9 +95,16 @@ def target_free(array: Any) -> None:
 
 def release(what: str, source: str, array: Any) -> None:
     """Do what `target_free` does; ``what`` is the routine and ``source`` where arrays come from, for errors."""
-    if array is not None and not current_runtime().forget_allocation(array):
+    if array is None:
+        return
+    runtime = current_runtime()
+    block = runtime.forget_allocation(array)
+    if block is None:
         text = label(array) if isinstance(array, np.ndarray) or is_device_array(array) else f"{array!r:.60}"
         raise UsageError(f"{what}: {text} is not a live array of {source} of this runtime; free what it returned, once")
+    place = runtime.place_of(array)
+    if place is not None:
+        place.device.retire(array, Retired(block, what))
 
 
 # -- copies ----------------------------------------------------------------------------------------------
@@ -356,9 +367,9 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
     Returns
     -------
     array or None
-        A view of the corresponding storage, of the shape and dtype of ``a``, which holds the memory while it lives;
-        ``a`` itself on the host. None where not all of ``a`` is present, ``a`` has no elements or is on a device, and
-        for a device number that does not exist.
+        A view of the corresponding storage, of the shape and dtype of ``a``; to use it after the end of the mapping is
+        a `RegionClosedError`, as after `target_free`. ``a`` itself on the host. None where not all of ``a`` is present,
+        ``a`` has no elements or is on a device, and for a device number that does not exist.
 
     Raises
     ------

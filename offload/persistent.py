@@ -9,6 +9,7 @@ import numpy as np
 from offload.current import for_finalizers, here
 from offload.data.declared import declarations
 from offload.data.maptypes import MapType
+from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.items import array_section, is_device_array, label
 from offload.regions import map_item
@@ -44,6 +45,8 @@ def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int 
         offset that the element type cannot lie at.
     MapError
         ``a``, or a part of it, is mapped or associated otherwise. To associate the same again is no error.
+    RegionClosedError
+        ``d`` has been freed, or its mapping has ended.
 
     Notes
     -----
@@ -64,6 +67,7 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
         raise ClauseError(
             f"{what}: {label(d)} is not on device {place.device.number}; name the device that holds it by device="
         )
+    refuse_retired(place.device, d)
     if not (d.flags.c_contiguous or d.flags.f_contiguous):
         raise ClauseError(f"{what}: {label(d)} is not contiguous; associate the array that it is a view of")
     if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):

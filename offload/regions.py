@@ -18,6 +18,7 @@ from offload.clauses import MapClause
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct, MapType, resolve
 from offload.data.present import MapItem
+from offload.devices.retired import refuse_retired
 from offload.errors import MapError
 from offload.items import Label, array_section, is_device_array, mapper_of, parse_item
 
@@ -304,6 +305,9 @@ class CopyWork(_Bodyless):
         return CopyWork(self._dst, self._src, self._second)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        for array in (self._dst, self._src):  # freed since the call?
+            if place.device.is_array(array):
+                refuse_retired(place.device, array)
         if self._after is not None:
             place.device.wait_event(lane.stream, self._after)
         place.copy(self._dst, self._src, lane, staged)
@@ -326,6 +330,7 @@ class FillWork(_Bodyless):
         return FillWork(self._array, self._value)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        refuse_retired(place.device, self._array)
         place.device.fill(self._array, self._value, lane.stream)
         self.held = [self._array]
 

@@ -239,11 +239,17 @@ def current_task() -> Task | None:
 def array_namespace(*arrays: Any) -> Any:
     """Return the module whose functions make arrays where these are: numpy, cupy or the simulated device's namespace.
 
+    Without arrays it is that of the device which the calling body runs on: numpy outside of target bodies, and in those
+    that run on the host.
+
     Raises
     ------
     ClauseError
         The arrays are on different devices, or none of this runtime's.
     """
+    if not arrays:
+        device = here().device
+        return np if device is None else device.namespace()
     runtime = current_runtime()
     found: list[Any] = []
     for array in arrays:
@@ -256,7 +262,7 @@ def array_namespace(*arrays: Any) -> Any:
             found.append(np)
     if any(module is not found[0] for module in found):
         raise ClauseError("array_namespace: the arrays are on different devices; give arrays of one")
-    return found[0] if found else np
+    return found[0]
 
 
 def _checked(number: Any, what: str) -> int:

@@ -647,9 +647,10 @@ class Runtime:
         """Remember a block of ``target_alloc`` until it is freed."""
         self._allocated[id(array)] = (array, what)
 
-    def forget_allocation(self, array: Any) -> bool:
-        """Return whether ``array`` was a live block of ``target_alloc``, and forget it."""
-        return self._allocated.pop(id(array), None) is not None
+    def forget_allocation(self, array: Any) -> str | None:
+        """Forget a live block of ``target_alloc`` and return what was noted of it; None if ``array`` is none."""
+        found = self._allocated.pop(id(array), None)
+        return None if found is None else found[1]
 
 
 class _Encounter:

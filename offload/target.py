@@ -119,7 +119,7 @@ class TargetFunction(DirectiveFunction):
             if kind is np.ndarray:
                 maps = True
             elif kind not in SCALARS:
-                if not device.is_array(value):
+                if not device.is_array(value) or device.retired(value) is not None:
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
         if maps:

@@ -13,6 +13,7 @@ import numpy as np
 
 from offload.data.entries import Counter
 from offload.data.maptypes import MapType
+from offload.devices.retired import refuse_retired
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.items import MAPPERS, SCALARS, array_section, holder, is_device_array, is_foreign, label, mapper_of
 from offload.regions import expansion_of, implicit_item, object_items, present_items
@@ -309,6 +310,8 @@ def native_array(value: Any, place: DevicePlace) -> Any:
     ------
     MapError
         It is not on that device.
+    RegionClosedError
+        Its storage has gone back.
     """
     device = place.device
     array = device.as_array(value)
@@ -320,4 +323,5 @@ def native_array(value: Any, place: DevicePlace) -> Any:
             f"device array {label(value):.60} is on {where}, not on device {device.number} of this runtime "
             f"({device.name}); run the region where the array is, or copy it with target_memcpy"
         )
+    refuse_retired(device, array)
     return array

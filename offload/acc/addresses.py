@@ -48,7 +48,8 @@ def host_data(
     Yields
     ------
     tuple of arrays
-        For each item the device array of its shape and dtype over its storage there; on the host the item itself.
+        For each item the device array of its shape and dtype over its storage there, to be used while that is mapped
+        (`RegionClosedError`); on the host the item itself.
 
     Raises
     ------
@@ -153,7 +154,8 @@ def is_present(a: Any, *, device: int | None = None) -> bool:
 def deviceptr(a: Any, *, device: int | None = None) -> Any:
     """Return the device array of a host array; None where not all of it is present, ``a`` itself on the host.
 
-    Parameters, errors and blocking as for `is_present`.
+    To use it after the end of the mapping is a `RegionClosedError`, as with `offload.get_mapped_ptr`. Parameters,
+    errors and blocking as for `is_present`.
 
     Notes
     -----

@@ -24,6 +24,7 @@ from offload.clauses import as_tuple, check_device, symbolic
 from offload.current import for_finalizers, here
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
+from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.items import label
 from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, map_items, present_items
@@ -369,3 +370,5 @@ def _check_device_arrays(construct: str, deviceptr: Any, device: int | None) -> 
     for item in device_arrays(f"{construct} deviceptr", items):
         if place is not None and place.device.as_array(item) is None:
             raise MapError(f"deviceptr({label(item)}) is not on device {place.device.number}; use it where it is")
+        if place is not None and place.device.is_array(item):
+            refuse_retired(place.device, item)

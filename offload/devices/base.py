@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from offload.devices.retired import Retired
     from offload.events.wakeup import Wakeup
     from offload.storage import Section
 
@@ -220,6 +221,12 @@ class Device(Protocol):
 
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a device array of this very device."""
+
+    def retire(self, array: Any, retired: Retired) -> None:
+        """Note what has become of the allocation of `alloc` that ``array`` lies in: it is nobody's data any more."""
+
+    def retired(self, array: Any) -> Retired | None:
+        """Return what was noted for the allocation that a device array of this device lies in; None for all others."""
 
     def as_array(self, value: Any) -> Any | None:
         """Return a device array of any library as an array of this device; None if it is not on this device.

@@ -13,6 +13,7 @@ from offload.storage import Section, section_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from offload.devices.retired import Retired
     from offload.events.wakeup import Wakeup
 
 PAGE_NBYTES = 4096
@@ -141,6 +142,13 @@ class NullDevice:
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is an array of this device."""
         return isinstance(value, NullArray) and value.device is self
+
+    def retire(self, array: NullArray, retired: Retired) -> None:
+        """Note it."""
+        self.calls.append(("retire", array, retired))
+
+    def retired(self, array: NullArray) -> None:
+        """Return None: there is no memory that could go back."""
 
     def as_array(self, value: Any) -> Any | None:
         """Return ``value`` if it is an array of this device, else None: no other library has arrays here."""

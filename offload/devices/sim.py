@@ -28,6 +28,7 @@ from offload.frames import warn
 from offload.storage import Section, section_of
 
 if TYPE_CHECKING:
+    from offload.devices.retired import Retired
     from offload.events.wakeup import Wakeup
 
 MEMORY_NBYTES = 2 << 30
@@ -238,7 +239,15 @@ class SimDevice:
 
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is an array of this device."""
-        return isinstance(value, SimArray) and value.device is self
+        return isinstance(value, SimArray) and value._device is self  # noqa: SLF001
+
+    def retire(self, array: SimArray, retired: Retired) -> None:
+        """Note what has become of the allocation that ``array`` lies in: every array there refuses from now on."""
+        array._block.retired = retired  # noqa: SLF001
+
+    def retired(self, array: SimArray) -> Retired | None:
+        """Return what has become of the allocation that ``array`` lies in; None while it may be used."""
+        return array._block.retired  # noqa: SLF001
 
     def as_array(self, value: Any) -> Any | None:
         """Return ``value`` if it is an array of this device, else None: no other library has arrays here."""

@@ -31,6 +31,18 @@ Storage: TypeAlias = np.ndarray[Any, Any]
 _WRITES_FIRST = frozenset({np.copyto, np.place, np.put, np.putmask, np.fill_diagonal, np.put_along_axis})
 _LEAVES_DEVICE = frozenset({np.save, np.savez, np.savez_compressed, np.savetxt})
 
+# These come here for `like=` alone, whose array says where the new one goes.
+_CREATES: frozenset[Any] = frozenset(
+    (
+        *(np.arange, np.array, np.asanyarray, np.asarray, np.ascontiguousarray, np.asfortranarray, np.empty, np.eye),
+        *(np.frombuffer, np.fromfile, np.fromfunction, np.fromiter, np.fromstring, np.full, np.genfromtxt),
+        *(np.identity, np.loadtxt, np.ones, np.require, np.tri, np.zeros),
+    )
+)
+
+CALLS_BACK = frozenset({np.apply_along_axis, np.apply_over_axes, np.mask_indices, np.pad, np.piecewise})
+"""These call functions of the program with arrays: `apply_with_functions` is for them."""
+
 
 def _method(name: str) -> Callable[..., Any]:
     """Return a method that does what ndarray's of that name does, after the work of the current stream."""
@@ -48,7 +60,7 @@ def _view_method(name: str) -> Callable[..., Any]:
     function = getattr(np.ndarray, name)
 
     def method(self: SimArray, *args: Any, **kwargs: Any) -> Any:
-        return SimArray(function(self._storage, *args, **kwargs), self._device, self._block)
+        return self._part(function(self._storage, *args, **kwargs))
 
     method.__name__, method.__doc__ = name, f"See `numpy.ndarray.{name}`."
     return method
@@ -96,8 +108,12 @@ class SimArray(NDArrayOperatorsMixin):
     ) -> Any:
         if not all(issubclass(kind, (SimArray, np.ndarray)) for kind in types):
             return NotImplemented
+        if func in _CREATES:
+            return getattr(self._device.namespace(), func.__name__)(*args, **kwargs)
         if func in _LEAVES_DEVICE:
             raise conversion_error()
+        if func in CALLS_BACK:
+            return apply_with_functions(func, args, kwargs, None)
         if isinstance(kwargs.get("out"), np.ndarray):
             raise mixing_error(kwargs["out"])
         if func in _WRITES_FIRST and args and isinstance(args[0], np.ndarray):
@@ -112,20 +128,22 @@ class SimArray(NDArrayOperatorsMixin):
         return self._device.section(self)
 
     # -- to and from the host --------------------------------------------------------------------
-    def get(self, stream: Any = None, order: Any = "C", out: Storage | None = None) -> Storage:
+    def get(
+        self, stream: Any = None, order: Any = "C", out: Storage | None = None, *, blocking: bool = True
+    ) -> Storage:
         """Copy to a host array: a new one in ``order``, or ``out`` (same shape and dtype), which is returned.
 
-        Waits for ``stream`` where one is given, and for the current one.
+        Waits for ``stream`` where one is given, and for the current one; always, as ``blocking`` only allows it.
         """
         if stream is not None:
             stream.synchronize()
-        self._device.settle()
+        storage = self._settled()
         if out is None:
-            return np.array(self._storage, order=order, copy=True)
+            return np.array(storage, order=order, copy=True)
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out= of get() is a {type(out).__name__}; it must be a NumPy array")
-        _check_same(out, self._storage, "get(out=…)")
-        np.copyto(out, self._storage)
+        _check_same(out, storage, "get(out=…)")
+        np.copyto(out, storage)
         return out
 
     def set(self, arr: Storage, stream: Any = None) -> None:
@@ -135,18 +153,22 @@ class SimArray(NDArrayOperatorsMixin):
         _check_same(arr, self._storage, "set()")
         if stream is not None:
             stream.synchronize()
-        self._device.settle()
-        np.copyto(self._storage, arr)
+        np.copyto(self._settled(), arr)
 
     def unwrap(self) -> Storage:
         """Return the hidden storage, for a library that needs a NumPy array. Waits for the current stream."""
+        return self._settled()
+
+    def _settled(self) -> Storage:
+        """Return the storage once what the body has given to its stream is done; refuse if it has gone back."""
+        if self._block.retired is not None:
+            raise self._block.retired.error(self)
         self._device.settle()
         return self._storage
 
     def item(self, *args: Any) -> Any:
         """Return one element as a Python scalar."""
-        self._device.settle()
-        return self._storage.item(*args)
+        return self._settled().item(*args)
 
     def __float__(self) -> float:
         return float(self.item())
@@ -154,22 +176,25 @@ class SimArray(NDArrayOperatorsMixin):
     def __int__(self) -> int:
         return int(self.item())
 
+    def __bytes__(self) -> bytes:
+        return self._settled().tobytes()
+
     def __complex__(self) -> complex:
         return complex(self.item())
 
     def __bool__(self) -> bool:
-        self._device.settle()
-        return bool(self._storage)
+        return bool(self._settled())
 
     def __index__(self) -> int:
-        self._device.settle()
-        return operator.index(self._storage)
+        return operator.index(self._settled())
 
     def __format__(self, format_spec: str) -> str:
         if self.ndim:
             return format(str(self), format_spec)
-        self._device.settle()
-        return format(self._storage, format_spec)
+        return format(self._settled(), format_spec)
+
+    def __imatmul__(self, other: Any) -> Any:
+        return NotImplemented  # as CuPy's: ``d @= m`` makes a new array
 
     # -- attributes ------------------------------------------------------------------------------
     @property
@@ -245,6 +270,8 @@ class SimArray(NDArrayOperatorsMixin):
         self.imag[...] = value
 
     def _part(self, storage: Storage) -> SimArray:
+        if self._block.retired is not None:
+            raise self._block.retired.error(self)
         return SimArray(storage, self._device, self._block)
 
     # -- elements --------------------------------------------------------------------------------
@@ -284,13 +311,13 @@ class SimArray(NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         if self._device.fate.error is not None:
             return f"<SimArray of shape {self.shape}, {self.dtype}, on {self._device.name}, which is lost>"
-        self._device.settle()
-        body = np.array2string(self._storage, separator=", ", prefix="SimArray(")
+        if self._block.retired is not None:
+            return f"<SimArray of shape {self.shape}, {self.dtype}, on {self._device.name}, storage gone back>"
+        body = np.array2string(self._settled(), separator=", ", prefix="SimArray(")
         return f"SimArray({body}, dtype={self.dtype}, device='{self._device.name}')"
 
     def __str__(self) -> str:
-        self._device.settle()
-        return str(self._storage)
+        return str(self._settled())
 
     # -- ndarray's methods -----------------------------------------------------------------------
     swapaxes, squeeze, transpose, view = map(_view_method, ("swapaxes", "squeeze", "transpose", "view"))
@@ -334,6 +361,8 @@ def apply(
         Arrays of the host or of two devices are mixed.
     DeviceLostError, DeviceMemoryError
         The device failed before, or has no memory for the result.
+    RegionClosedError
+        The storage of an argument has gone back.
     """
     found: list[SimArray] = []
     unwrapped = [_unwrap(value, found, host_allowed) for value in args]
@@ -344,6 +373,29 @@ def apply(
     if host_allowed and isinstance(result, np.ndarray) and not _is_in(result, found):
         result = np.array(result, order="K", copy=True)
     return _wrap(result, found, device)
+
+
+def apply_with_functions(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], device: SimDevice | None
+) -> Any:
+    """Do what `apply` does with a NumPy function that calls functions among its arguments: these get device arrays."""
+    found: list[SimArray] = []
+    _unwrap((*args, *kwargs.values()), found, host_allowed=False)
+    where = _common_device(found, device)
+
+    def bound(value: Any) -> Any:
+        if type(value) in (list, tuple):
+            return type(value)([bound(part) for part in value])
+        if not callable(value) or isinstance(value, (type, SimArray)):
+            return value
+
+        def on_device(*inner: Any, **named: Any) -> Any:
+            arrays = [_wrap(part, found, where) if isinstance(part, np.ndarray) else part for part in inner]
+            return _unwrap(value(*arrays, **named), [], host_allowed=False)
+
+        return on_device
+
+    return apply(function, [bound(value) for value in args], {k: bound(v) for k, v in kwargs.items()}, where)
 
 
 def mixing_error(value: object) -> TypeError:
@@ -365,6 +417,8 @@ def conversion_error() -> TypeError:
 
 def _unwrap(value: Any, found: list[SimArray], host_allowed: bool) -> Any:
     if isinstance(value, SimArray):
+        if value._block.retired is not None:
+            raise value._block.retired.error(value)
         found.append(value)
         return value._storage
     if isinstance(value, np.ndarray):

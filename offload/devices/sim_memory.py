@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import TYPE_CHECKING
 
 from offload.errors import DeviceMemoryError
+
+if TYPE_CHECKING:
+    from offload.devices.retired import Retired
 
 
 class MemoryAccount:
@@ -55,12 +59,13 @@ class MemoryAccount:
 
 
 class Block:
-    """One allocation; its bytes go back when it dies."""
+    """One allocation; its bytes go back when it dies. With ``retired`` its arrays are not to be used any more."""
 
-    __slots__ = ("_returned", "nbytes")
+    __slots__ = ("_returned", "nbytes", "retired")
 
     def __init__(self, returned: deque[int], nbytes: int) -> None:
         self.nbytes = nbytes
+        self.retired: Retired | None = None
         self._returned = returned
 
     def __del__(self) -> None:

@@ -95,6 +95,12 @@ def raise_closed():
         pass
 
 
+def raise_region_closed():
+    d = omp.target_alloc(4)
+    omp.target_free(d)
+    omp.target_memset(d, 0)
+
+
 def raise_leak():
     with omp.Runtime("sim", check=True):
         omp.target_alloc(4)
@@ -109,6 +115,7 @@ REACHABLE = {
     errors.EventError: raise_event,
     errors.UsageError: omp.target(omp.taskwait),
     errors.RuntimeClosedError: raise_closed,
+    errors.RegionClosedError: raise_region_closed,
     errors.LeakError: raise_leak,
     errors.DeviceUnavailableError: lambda: omp.Runtime("cuda:99"),
     errors.DeviceMemoryError: raise_memory,

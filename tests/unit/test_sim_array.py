@@ -174,6 +174,31 @@ def test_in_place_operations_keep_the_object(d):
     assert d.sum() == 18
 
 
+def test_matrix_product_in_place_makes_a_new_array(xp):
+    """`d @= m` leaves the array as it was and makes a new one, as with CuPy."""
+    d = old = xp.eye(2)
+    d @= xp.ones((2, 2))
+    assert d is not old
+    assert d.tolist() == [[1, 1], [1, 1]]
+    assert old.tolist() == [[1, 0], [0, 1]]
+
+
+def test_bytes_are_those_of_the_memory(xp):
+    """bytes(d) gives the bytes of the elements, not one byte for each."""
+    assert bytes(xp.asarray(np.arange(3, dtype=np.int16))) == b"\0\0\1\0\2\0"
+
+
+def test_asnumpy_takes_what_cupy_takes(xp):
+    """asnumpy has CuPy's parameters: an order, an array to fill, whether to block."""
+    d, out = xp.asarray(HOST), np.empty((2, 3))
+    assert xp.asnumpy(d, out=out, blocking=False) is out
+    assert np.array_equal(out, HOST)
+    assert xp.asnumpy(d, order="F").flags.f_contiguous
+    assert xp.asnumpy(HOST + 1, out=out) is out
+    assert np.array_equal(out, HOST + 1)
+    assert xp.asnumpy(HOST) is HOST
+
+
 def test_imaginary_part_of_a_complex_array_is_a_view(xp):
     """Assigning to imag changes a complex array, and is refused for a real one."""
     z = xp.zeros(2, dtype=complex)

@@ -19,7 +19,7 @@ from cupy.cuda import runtime as cuda
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import EventPool
 from offload.devices.cuda.graphs import CudaGraphCapture
-from offload.devices.cuda.memory import DeviceMemory
+from offload.devices.cuda.memory import DeviceMemory, block_of
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.finalizers import catch_up
 from offload.storage import Section, section_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.devices.cuda.staging import StagedCopy
+    from offload.devices.retired import Retired
 
 _NOT_READY = 600  # cudaErrorNotReady
 _CAPTURE_ERRORS = range(900, 909)  # cudaErrorStreamCaptureUnsupported to cudaErrorStreamCaptureWrongThread
@@ -290,6 +291,17 @@ class CudaDevice:
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a CuPy array on this device."""
         return isinstance(value, cupy.ndarray) and value.data.device_id == self.index
+
+    def retire(self, array: Any, retired: Retired) -> None:
+        """Note what has become of the allocation that ``array`` lies in; CuPy's own operations do not ask."""
+        block = block_of(array)
+        if block is not None:
+            block.retired = retired
+
+    def retired(self, array: Any) -> Retired | None:
+        """Return what has become of the allocation that ``array`` lies in; None while it may be used."""
+        block = block_of(array)
+        return None if block is None else block.retired
 
     def as_array(self, value: Any) -> Any | None:
         """Return ``value`` as a CuPy array on this device: itself or a view; None if it is not on this device."""

@@ -22,7 +22,7 @@ import ctypes
 import sys
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import cupy
@@ -30,6 +30,9 @@ from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
 from offload.errors import DeviceUnavailableError
+
+if TYPE_CHECKING:
+    from offload.devices.retired import Retired
 
 _NO_MEMORY = 2  # cudaErrorMemoryAllocation
 _PEER_ENABLED, _TOO_MANY_PEERS = 704, 711  # cudaErrorPeerAccessAlreadyEnabled, cudaErrorTooManyPeers
@@ -120,17 +123,27 @@ class DeviceMemory:
 
 
 class _Block:
-    """Owns one allocation; the memory goes back when it dies, on whichever thread."""
+    """Owns one allocation; the memory goes back when it dies, on whichever thread.
 
-    __slots__ = ("_address", "_memory")
+    With ``retired`` its arrays are not to be used any more.
+    """
+
+    __slots__ = ("_address", "_memory", "retired")
 
     def __init__(self, memory: DeviceMemory, address: int) -> None:
         self._memory = memory
         self._address = address
+        self.retired: Retired | None = None
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
         if not is_finalizing():  # else the driver may be gone
             self._memory.give_back(self._address)
+
+
+def block_of(array: Any) -> _Block | None:
+    """Return what owns the memory of a CuPy array; None for memory that is not from here."""
+    owner = getattr(array.data.mem, "_owner", None)  # which an `UnownedMemory` keeps alive
+    return owner if type(owner) is _Block else None
 
 
 class DriverPool:

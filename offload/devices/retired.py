@@ -1,0 +1,51 @@
+"""Device storage that has gone back although somebody still has an array of it: what is said to who uses it.
+
+An array that the program keeps beyond `target_free`, or beyond the mapping that it belongs to, still refers to memory,
+but to memory that is nobody's data any more. So the device notes with the allocation what has become of it, once no
+work of the runtime needs it, and every array over it refuses (`offload.devices.base.Device.retire`). What a device
+cannot see, such as an operation of CuPy's, is not refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offload.errors import RegionClosedError
+
+if TYPE_CHECKING:
+    from offload.devices.base import Device
+
+
+class Retired(NamedTuple):
+    """What has become of an allocation.
+
+    Attributes
+    ----------
+    what : str
+        The list item that was mapped, or the block that was allocated.
+    routine : str
+        The routine that freed it; empty where its mapping has ended.
+    """
+
+    what: str
+    routine: str = ""
+
+    def error(self, array: Any) -> RegionClosedError:
+        """Return the error for an operation on ``array``, which lies in the allocation."""
+        shape = ", ".join(map(str, array.shape))
+        if self.routine:
+            return RegionClosedError(
+                f"the device array {array.dtype}[{shape}] lies in {self.what}, which {self.routine} has freed; "
+                "free it after its last use, or allocate anew"
+            )
+        return RegionClosedError(
+            f"the device array {array.dtype}[{shape}] is storage of the mapping of {self.what}, which has ended; "
+            "use it inside of the region, copy from it there, or keep the array mapped with target_enter_data"
+        )
+
+
+def refuse_retired(device: Device, array: Any) -> None:
+    """Raise `RegionClosedError` if the storage of a device array of ``device`` has gone back."""
+    retired = device.retired(array)
+    if retired is not None:
+        raise retired.error(array)
