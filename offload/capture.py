@@ -10,6 +10,11 @@ while its stream is being captured: what it enqueues becomes nodes. A few stream
 where it is, its addresses are in the nodes. Each replay looks whether it is still there, and the region is captured
 again if not. What the region maps itself, and what bodies allocate, is the graph's own memory.
 
+*Whether it is worth it* only the future tells: a capture takes as long as it saves in `_WORTH` replays. A few are made
+at once. When none of them has served so many, the region is carried out on streams until what it uses has been in the
+same place for as many replays. So a program whose mappings move at each replay captures no more, one whose mappings
+stay has its graph again, and none takes more than about twice the time that it would with foresight.
+
 *From then on* a replay is one task, which launches the graph. It follows on its stream the last writes of the storage
 that it uses, and is a user and writer of that for those who come later, as the tasks would be. Likewise it follows, and
 is followed by, copies back to host memory that the region maps itself. It belongs to its region as any task does, so
@@ -58,8 +63,17 @@ MOST_STREAMS = 64
 _DISTURBED = 3
 """Captures that other threads have ended, after which no more are tried."""
 
+_WORTH = 16
+"""Replays that a capture has to serve. It takes 4 to 5 ms on an H200; to carry out some twenty tasks one by one takes
+0.3 ms longer than to launch them as a graph."""
+
 _IN_VAIN = 3
-"""Captures in a row that served one replay each, after which a region is carried out on streams."""
+"""Captures in a row that served fewer, after which the next one waits: programs map in passing before they begin."""
+
+_MOVES = (
+    f"what it uses was mapped elsewhere too often; map that around the replays: once it has been in the same place for "
+    f"{_WORTH} of them, they are a graph again"
+)
 
 
 def obstacle(tasks: Sequence[Task], *, has_events: bool) -> str:
@@ -97,15 +111,15 @@ class Capture:
     ----------
     before : sequence of sequences of int
         For each task of the record the positions of its predecessors.
-    why_not : str
+    refusal : str
         What `obstacle` says.
     steps : object
         What the tasks are made of, whose host arrays a graph in flight needs.
 
     Attributes
     ----------
-    why_not : str
-        Why replays are no graph; empty while nothing is known against it.
+    refusal : str
+        Why replays will never be a graph; empty while nothing is known against it.
     n_captured : int
         How often the region has been captured.
     queues : set of Queue
@@ -118,26 +132,37 @@ class Capture:
         "_n_disturbed",
         "_n_in_vain",
         "_n_launched",
+        "_n_steady",
+        "_noted",
+        "_places",
         "_steps",
         "n_captured",
         "place",
         "queues",
-        "why_not",
+        "refusal",
         "work",
     )
 
-    def __init__(self, before: Sequence[Sequence[int]], why_not: str, steps: object) -> None:
+    def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object) -> None:
         self._before = before
         self._lock = threading.Lock()
         self._n_disturbed = 0
         self._n_in_vain = 0
         self._n_launched = 0  # replays that the present graph has served
+        self._n_steady = 0  # replays, one by one, for which what the last graph used
+        self._noted: Noted | None = None
+        self._places: tuple[object, ...] = ()  # has been where it is
         self._steps = steps
         self.n_captured = 0
         self.place: DevicePlace | None = None
         self.queues: set[Queue] = set()
-        self.why_not = why_not
+        self.refusal = refusal
         self.work: GraphWork | None = None
+
+    @property
+    def why_not(self) -> str:
+        """Why the last replay was no graph; empty while nothing is known against it."""
+        return self.refusal or (_MOVES if self.work is None and self._n_in_vain >= _IN_VAIN else "")
 
     def ready(self, scope: Scope, make: Callable[[], Sequence[Task]]) -> GraphWork | None:
         """Return what a replay launches; None where the tasks go to streams one by one.
@@ -154,7 +179,7 @@ class Capture:
         with self._lock:
             if self.work is not None and not self.work.is_current():
                 self._discard()
-            if self.work is None and not self.why_not:
+            if self.work is None and not self.refusal and self._is_worth_it():
                 with uncounted():
                     tasks = make()
                 self._capture(scope, tasks)
@@ -162,11 +187,22 @@ class Capture:
             return self.work
 
     def _discard(self) -> None:
-        """Let go of a graph for which something has changed, and perhaps of all."""
+        """Let go of a graph for which something has changed."""
+        self._noted = self.work.noted  # type: ignore[union-attr]  # there is one
         self.work = None
-        self._n_in_vain = self._n_in_vain + 1 if self._n_launched == 1 else 0
-        if self._n_in_vain == _IN_VAIN:
-            self.why_not = "what it uses was mapped elsewhere for each replay; map that around them"
+        self._n_in_vain = self._n_in_vain + 1 if self._n_launched < _WORTH else 0
+
+    def _is_worth_it(self) -> bool:
+        """Tell whether a capture may serve as many replays as it takes the time of; called at each that has none."""
+        if self._n_in_vain < _IN_VAIN:
+            return True
+        place: Any = self.place  # there was a capture
+        with place._lock:  # noqa: SLF001  # as a construct of the data environment
+            places = self._noted.places(place.table, _place_of(place.device))  # type: ignore[union-attr]  # the same
+        if places != self._places:
+            self._places, self._n_steady = places, 0
+        self._n_steady += 1
+        return self._n_steady > _WORTH
 
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
         launched = [task for task in tasks if isinstance(task, DeviceTask)]
@@ -177,16 +213,16 @@ class Capture:
         except NotCapturableError as error:
             self._n_disturbed += error.is_passing
             if not error.is_passing or self._n_disturbed == _DISTURBED:
-                self.why_not = str(error)
+                self.refusal = str(error)
         else:
             self.n_captured += 1
-            self._n_launched = 0
+            self._n_launched = self._n_steady = 0
 
 
 class GraphWork:
     """Launch a graph on a lane; a work as those of `offload.regions`, which any number of tasks share."""
 
-    __slots__ = ("_entries", "_kept", "_noted", "_place", "_place_of", "_version", "graph", "takes_device_arrays")
+    __slots__ = ("_entries", "_kept", "_place", "_place_of", "_version", "graph", "noted", "takes_device_arrays")
 
     run = None
     ends_region = False
@@ -198,7 +234,7 @@ class GraphWork:
         self.graph = graph
         self._place = place
         self._place_of = _place_of(place.device)
-        self._noted = noted
+        self.noted = noted
         self._kept = kept  # arrays and kernels whose addresses are in the graph
         self._entries: list[ref[Entry]] = []  # of its uses, whose memory is not kept by that,
         self._version = -1  # in this state of the table
@@ -218,10 +254,10 @@ class GraphWork:
         table = self._place.table
         if self._version == table._version:  # noqa: SLF001  # the same
             return True
-        if not self._noted.holds(table, self._place_of):
+        if not self.noted.holds(table, self._place_of):
             return False
         at: Any = table.at  # it holds, so that there is an entry for each use
-        self._entries = [ref(at(use.section)) for use in self._noted.uses]
+        self._entries = [ref(at(use.section)) for use in self.noted.uses]
         self._version = table._version  # noqa: SLF001  # the same
         return True
 
@@ -243,16 +279,16 @@ class GraphWork:
                     "a mapping that a taskgraph uses was ended by another thread while it was being replayed; "
                     "end it after the replay"
                 )
-            uses = self._noted.uses
+            uses = self.noted.uses
             entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
             if uses:
                 lane.wait_for(_before(uses, entries))
             if place._leaving:  # noqa: SLF001  # the same
-                lane.wait_for(place._copies_back_to(self._noted.absent))  # noqa: SLF001  # the same
+                lane.wait_for(place._copies_back_to(self.noted.absent))  # noqa: SLF001  # the same
             self.graph.launch(lane.stream)
-            if uses or self._noted.copied_back:
+            if uses or self.noted.copied_back:
                 point = lane.mark()
-                place._note_leaving(self._noted.copied_back, point)  # noqa: SLF001  # the same
+                place._note_leaving(self.noted.copied_back, point)  # noqa: SLF001  # the same
                 for use, entry in zip(uses, entries, strict=True):
                     entry.users[lane, use.section] = point
                     if use.writes:

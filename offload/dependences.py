@@ -82,6 +82,10 @@ class Dependence:
     def __repr__(self) -> str:
         return f"{self.type.value}({', '.join(map(label, self.items))})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the items, whose storage is elsewhere in another process."""
+        return Dependence, (self.type, self.items)
+
 
 _WRITERS = (DependType.OUT, DependType.INOUT)
 

@@ -21,6 +21,7 @@ from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
 from offload.finalizers import collector
 from offload.items import VisibleNames
+from offload.pickling import copy_of, reduced, restore
 from offload.reductions import Participant, check_reduction, parts_of
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.region import Site
@@ -29,7 +30,7 @@ from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Self
+    from typing import Self, SupportsIndex
 
     from offload.dependences import DepObj
     from offload.reductions import Part
@@ -92,11 +93,19 @@ class DirectiveFunction:
         ClauseError
             The construct has no such clause, or a value is wrong.
         """
-        copy = object.__new__(type(self))
-        copy.__dict__ = self.__dict__
-        given = check_clauses(self._directive, clauses, self._checks)
-        copy._apply({**self._clauses, "depend": self._depend, **given})  # its own copy
-        return copy
+        return copy_of(self, {**self._given(), **check_clauses(self._directive, clauses, self._checks)})
+
+    def _given(self) -> dict[str, Any]:
+        """Return all clauses; a copy, which `_apply` may change."""
+        return {**self._clauses, "depend": self._depend}
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """Pickle the function by its name, or with its clauses, and nothing that it has in this process."""
+        return reduced(self, self._given())
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Become what has been pickled."""
+        restore(self, state)
 
     def _with_dependences(self, depend: list[Dependence]) -> Self:
         """Return a copy with other dependences, none of which waits for the call; the usual case in a loop.

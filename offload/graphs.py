@@ -7,7 +7,7 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from offload.current import current_scope_of, here
 from offload.dependences import all_memory
@@ -148,6 +148,12 @@ class TaskGraph(Graph):
     @property
     def tasks(self) -> list[Node]:
         return self.nodes
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(
+            "a recorded graph is of a runtime of this process, and cannot be pickled; pickle the function that "
+            "generates its tasks, and record it there"
+        )
 
     # -- running again -------------------------------------------------------------------------------
     def compute(self, scheduler: Any = "threads", **kwargs: Any) -> dict[str, Any]:

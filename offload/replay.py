@@ -89,8 +89,8 @@ class Replay:
         self._regions_of = plan.regions_of if len(self._regions) > 1 else None
         self._site = site
         self._name = name
-        why_not = obstacle(tasks_of(graph), has_events=bool(graph.events))
-        self.capture = Capture(() if why_not else _predecessors(plan), why_not, self._steps)
+        refusal = obstacle(tasks_of(graph), has_events=bool(graph.events))
+        self.capture = Capture(() if refusal else _predecessors(plan), refusal, self._steps)
 
     @property
     def n_tasks(self) -> int:
@@ -130,7 +130,7 @@ class Replay:
         waits : bool
             Whether there is a taskgroup, and the calling thread waits for it.
         """
-        if self.capture.why_not:
+        if self.capture.refusal:
             return False
         engine = self.runtime.engine
         with Shield(scope) as shield:

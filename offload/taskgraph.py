@@ -8,20 +8,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from offload.clauses import MapClause, check_name
+from offload.clauses import check_name
 from offload.compiling import is_replayable, tasks_of
 from offload.current import for_finalizers, here
-from offload.errors import ClauseError
+from offload.errors import ClauseError, UsageError
 from offload.functions import DirectiveFunction, decorate
 from offload.graphs import Recorder, TaskGraph
-from offload.items import SCALARS, array_section, is_device_array, mapper_of
 from offload.replay import Replay
 from offload.synchronization import Taskgroup
+from offload.taskgraph_keys import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator
 
     from offload.runtime import Runtime
     from offload.tasks.region import Frame
@@ -72,11 +70,11 @@ class TaskgraphFunction(DirectiveFunction):
         graph_id = clauses.get("graph_id")
         resets = clauses.get("graph_reset")
         is_kept = frame.recorder is None and clauses.get("if_", True) and not frame.inherited.is_final
-        found: Replay | _Key | None = None
+        found: Replay | Key | None = None
         if is_kept and not (resets or kwargs):
             found = self._records.last(scope.runtime, graph_id, args)
         if found is None and (is_kept or resets):
-            key = _Key(scope.runtime, graph_id, *self._positional(args, kwargs))
+            key = Key(scope.runtime, graph_id, *self._positional(args, kwargs))
             if resets:
                 self._records.forget(key)
             if is_kept:
@@ -98,7 +96,7 @@ class TaskgraphFunction(DirectiveFunction):
             return
         record = None
         try:
-            record = self._record(scope, frame, args, kwargs)
+            record = self._record(scope, frame, found)
         finally:
             self._records.settle(found, record)
 
@@ -111,9 +109,16 @@ class TaskgraphFunction(DirectiveFunction):
         """What is kept of the calls so far, in all runtimes; the most recently used last."""
         return self._records.shown()
 
-    def _record(self, scope: Scope, frame: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replay | None:
-        """Run the body and return its record; None if it cannot be replayed, or a task has failed."""
+    def _record(self, scope: Scope, frame: Frame, key: Key) -> Replay | None:
+        """Run the body and return its record; None if it cannot be replayed, or a task has failed.
+
+        Raises
+        ------
+        UsageError
+            The body, or a task, has changed an argument that is a copy of the caller's.
+        """
         graph = TaskGraph(scope.runtime)
+        args, kwargs = key.given
         record = None
         is_complete = False
         with self._group():
@@ -121,6 +126,12 @@ class TaskgraphFunction(DirectiveFunction):
             with _record_boundary(frame, Recorder(graph, executes=True)):
                 self._function(*args, **kwargs)
             is_complete = True
+        if is_complete and not key.is_as_given():
+            raise UsageError(
+                f"taskgraph {self._name!r}: {key.what_changed()} was changed by the body or by a task; what they have "
+                "is a copy, so that the caller would not see it, and a replay would find what the one before has left. "
+                "Put what tasks produce into an array, or an object that equals only itself; copy what the body changes"
+            )
         if is_complete and is_replayable(graph, outer):
             record = Replay(graph, outer, self._site_in(scope.runtime), self._label)
             record.follow(tasks_of(graph))
@@ -154,8 +165,8 @@ class _Records:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: list[tuple[_Key, Replay]] = []  # never changed but replaced
-        self._claimed: list[_Key] = []  # what some thread is recording
+        self._found: list[tuple[Key, Replay]] = []  # never changed but replaced
+        self._claimed: list[Key] = []  # what some thread is recording
 
     def last(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> Replay | None:
         """Return the record that was used last if it is plainly the one for these arguments."""
@@ -165,20 +176,23 @@ class _Records:
         key, record = found[-1]
         return None if record.is_broken or not key.is_plainly(runtime, graph_id, args) else record
 
-    def find_or_claim(self, key: _Key) -> Replay | _Key | None:
+    def find_or_claim(self, key: Key) -> Replay | Key | None:
         """Return the record for a key; the key, if the caller is to record; None while another thread does."""
         with self._lock:
-            self._found = found = [(other, record) for other, record in self._found if not record.is_broken]
+            found = [(other, record) for other, record in self._found if not record.is_broken]
+            # A task of a record may have changed what its tasks are given; then it is of no use either.
+            self._found = found = [one for one in found if one[0] != key or one[0].is_as_given()]
             for at, (other, record) in enumerate(found):
                 if other == key:
                     self._found = [*found[:at], *found[at + 1 :], found[at]]
                     return record
             if key in self._claimed:
                 return None
+            key.keep()
             self._claimed.append(key)
             return key
 
-    def settle(self, key: _Key, record: Replay | None) -> None:
+    def settle(self, key: Key, record: Replay | None) -> None:
         """Keep what has been recorded for a key that was claimed; None: nothing."""
         with self._lock:
             self._claimed.remove(key)
@@ -200,7 +214,7 @@ class _Records:
                 for key, record in self._found
             )
 
-    def forget(self, key: _Key) -> None:
+    def forget(self, key: Key) -> None:
         with self._lock:
             self._found = [(other, record) for other, record in self._found if other != key]
 
@@ -222,7 +236,7 @@ class Record:
     is_captured : bool
         Whether the last replay was one graph of the device.
     why_not : str
-        Why replays are none; empty where they are, and before the first.
+        Why the last replay was none; empty where it was, and before the first.
     n_captured : int
         How often the region has been captured: once, and again when what it uses was elsewhere.
     nbytes : int
@@ -235,106 +249,6 @@ class Record:
     why_not: str
     n_captured: int
     nbytes: int
-
-
-class _Key:
-    """What a record is kept under; it keeps the arguments, so that no storage of theirs names something new."""
-
-    __slots__ = ("_args", "_layouts", "_runtime", "_signed", "graph_id")
-
-    def __init__(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._runtime = runtime
-        self.graph_id = graph_id
-        self._args = args, kwargs
-        self._signed = _signed(args), _signed(kwargs)
-        self._layouts = [_layout(value) for value in args]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Key):
-            return NotImplemented
-        return self._runtime is other._runtime and self.graph_id == other.graph_id and self._signed == other._signed
-
-    __hash__ = None  # type: ignore[assignment]  # arguments need not be hashable
-
-    def is_plainly(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...]) -> bool:
-        """Tell whether positional arguments are those of the key, where that can be told without signing them.
-
-        Arrays have to be the same objects. Their memory is the same then: this refers to them, so that they cannot be
-        resized.
-        """
-        mine, named = self._args
-        if runtime is not self._runtime or named or len(args) != len(mine) or graph_id != self.graph_id:
-            return False
-        if not args:
-            return True
-        for value, kept, layout in zip(args, mine, self._layouts, strict=True):
-            if value.__class__ in SCALARS:
-                if value.__class__ is not kept.__class__ or not _is_same(value, kept):
-                    return False
-            elif value is not kept or layout is None or layout != _layout(value):
-                return False
-        return True
-
-
-def _layout(value: Any) -> tuple[Any, ...] | None:
-    """Return what may change of an array that stays where it is; None for anything else."""
-    if value.__class__ is not np.ndarray:
-        return None
-    return value.shape, value.strides, value.dtype, value.flags.writeable
-
-
-def _is_same(value: Any, other: Any) -> bool:
-    """Tell whether two values of one class stand for each other: 0.0 and -0.0 do not, NaN and NaN do."""
-    if isinstance(value, (float, complex, np.inexact)):
-        return repr(value) == repr(other)
-    return bool(value == other)
-
-
-class _Value:
-    """An argument that is no array: equal to one of its type that it is identical with, or the same as."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Value) or type(self._value) is not type(other._value):
-            return False
-        if self._value is other._value:
-            return True
-        try:
-            return _is_same(self._value, other._value)
-        except Exception:  # noqa: BLE001  # whatever a comparison that gives no truth value raises
-            return False
-
-    __hash__ = None  # type: ignore[assignment]  # a value need not be hashable
-
-
-def _signed(value: Any) -> Any:
-    """Return what two arguments have in common that stand for each other, as it is now."""
-    if isinstance(value, np.ndarray):
-        address = value.__array_interface__["data"][0]
-        return type(value), address, value.shape, value.strides, value.dtype, value.flags.writeable
-    if is_device_array(value) and not isinstance(value, type):
-        return type(value), array_section(value), value.shape, value.strides, value.dtype
-    if isinstance(value, (tuple, list)):
-        return type(value), *map(_signed, value)
-    if isinstance(value, dict):
-        return type(value), {key: _signed(item) for key, item in value.items()}
-    mapper = mapper_of(value)
-    if mapper is not None:
-        given = mapper(value)
-        clauses = (given,) if isinstance(given, (MapClause, np.ndarray)) else tuple(given)
-        return type(value), _Value(value), *(_signed(item) for clause in clauses for item in _items(clause))
-    if isinstance(value, (set, bytearray)):
-        return _Value(value.copy())
-    return _Value(value)
-
-
-def _items(clause: Any) -> tuple[Any, ...]:
-    """Return the list items of what a mapper yields: a map clause, or an item by itself."""
-    return clause.items if isinstance(clause, MapClause) else (clause,)
 
 
 def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
@@ -371,15 +285,22 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     ExceptionGroup
         At a call: tasks failed, and nobody has seen it.
     UsageError
-        At a call: a task of the graph replays it, and an event is in it; or the call is in a target body.
+        At a call: a task of the graph replays it, and an event is in it; the body, or a task, has changed an argument
+        of which it has a copy; or the call is in a target body.
 
     Notes
     -----
     A record is kept for a ``graph_id`` and arguments: arrays by their storage, shape, strides and dtype; others, and
-    what lists, tuples and dicts hold, by type and equality (0.0 is not -0.0 there, and NaN is NaN). At most 8 are kept,
-    the least recently used one goes. Not recorded is a body that raises or one of whose tasks fails; of threads that
-    come first at the same time one records. Where the region is recorded already, by `record` or another task graph,
-    and in a final task, the body is run.
+    what lists, tuples, dicts and dataclasses hold, by type and equality (0.0 is not -0.0 there, and NaN is NaN). At
+    most 8 are kept, the least recently used one goes. Not recorded is a body that raises or one of whose tasks fails;
+    of threads that come first at the same time one records. Where the region is recorded already, by `record` or
+    another task graph, and in a final task, the body is run.
+
+    Arguments by equality are those of the recording: the body that is recorded gets a copy of a list, dict, set or
+    dataclass, or of any object that its copy equals, with the arrays themselves in it. What the caller changes later
+    reaches no replay. What the body or a task changes there would not reach the caller, so that it is an error; copy it
+    in the body, or put results into arrays. An object that equals itself alone, as one of a class without ``==``, is
+    passed as it is, and has the state that it has when a task runs; so has what cannot be copied.
 
     In a replay, a wait in the body orders what follows it; code between tasks is not run. What depends on a task that
     failed does not run. An event in the graph is armed again, for which a replay first waits for one that is under way;
@@ -390,8 +311,10 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     Where all tasks are work of one CUDA device, the first replay captures what they enqueue as a CUDA graph, and from
     then on a replay is one launch: no body is run again. Scalars, what a body reaches besides its arguments, and the
     addresses of storage that is present are those of the capture; storage that is elsewhere at a later replay has the
-    region captured again. What the region maps and what its bodies allocate is memory of the graph. Pinned host memory
-    is read and written by each replay. In errors the region is one task then.
+    region captured again. Where that was so within 16 replays three times in a row, it is replayed task by task until
+    the storage has been in the same place for 16: a capture takes 4 to 5 ms. What the region maps and what its bodies
+    allocate is memory of the graph. Pinned host memory is read and written by each replay. In errors the region is one
+    task then.
 
     What a body reaches is looked through for device arrays, which the graph keeps: its closure, defaults, globals and
     partial arguments, containers and modules there, and the functions that it calls. A body that reaches an object of

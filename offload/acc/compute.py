@@ -28,7 +28,7 @@ from offload.acc.clauses import (
 from offload.acc.data import in_regions
 from offload.acc.operations import generate
 from offload.arguments import ArgumentRules, check_defaultmap, check_sharing
-from offload.clauses import check_clauses, check_count, check_device, check_name
+from offload.clauses import check_count, check_device, check_name
 from offload.current import here
 from offload.data.entries import Counter
 from offload.dependences import check_depend
@@ -42,7 +42,6 @@ from offload.target import TargetFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Self
 
     from offload.data.present import MapItem
     from offload.mappers import Expansion
@@ -146,12 +145,9 @@ class ComputeFunction(TargetFunction):
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
         super()._apply(target)
 
-    def options(self, **clauses: Any) -> Self:
-        """Return a copy with these clauses replaced. Raises as for every construct."""
-        copy = object.__new__(type(self))
-        copy.__dict__ = self.__dict__
-        copy._apply({**self._acc, **check_clauses(self._directive, clauses, self._checks)})  # its own copy
-        return copy
+    def _given(self) -> dict[str, Any]:
+        """Return all clauses, as OpenACC has them."""
+        return {**self._acc}
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion]) -> list[MapItem]:
         for item in self._reduced:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from distributed import Client
 from offload.bench.shapes import last_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Before = Sequence[Sequence[int]]
     Body = Callable[..., None]
@@ -79,6 +80,17 @@ def synchronous_s(before: Before) -> float:
 
 def distributed_s(before: Before, *work: Any) -> float:
     """Run a graph by a cluster in this process, with one worker, and return the seconds it took."""
+    with client() as cluster:
+        gc.collect()
+        began_s = time.perf_counter()
+        graph, keys = make_graph(before, *work)
+        cluster.get(graph, keys)
+        return time.perf_counter() - began_s
+
+
+@contextmanager
+def client() -> Iterator[Any]:
+    """Open a cluster in this process, with one worker."""
     with (
         dask.config.set(_QUIET),
         Client(  # type: ignore[no-untyped-call]  # it has no types
@@ -87,10 +99,19 @@ def distributed_s(before: Before, *work: Any) -> float:
             threads_per_worker=_N_THREADS,
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
-        ) as client,
+            set_as_default=False,
+        ) as cluster,
     ):
-        gc.collect()
-        began_s = time.perf_counter()
-        graph, keys = make_graph(before, *work)
-        client.get(graph, keys)
-        return time.perf_counter() - began_s
+        yield cluster
+
+
+def between_two_us(cluster: Any) -> float:
+    """Return the microseconds from the end of a function to the beginning of one that depends on it."""
+    run = next(_run_numbers)
+    first, second = (run, 0), (run, 1)
+    graph = {first: Task(first, time.perf_counter), second: Task(second, _since_s, TaskRef(first))}
+    return float(cluster.get(graph, second)) * 1e6
+
+
+def _since_s(then_s: float) -> float:
+    return time.perf_counter() - then_s

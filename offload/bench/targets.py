@@ -13,6 +13,7 @@ _REPLAY_US = 2.0
 _VIEWS_US = 10.0
 _METG_US = {"chain": 8.0, "stencil": 25.0}
 _LIVE_NBYTES = 1024.0
+_FOLLOWS_US, _FOLLOWS_CUDA_US = 500.0, 300.0
 
 _Figures = dict[str, float | None]
 
@@ -51,6 +52,11 @@ def targets(figures: dict[str, Any]) -> list[Target]:
     if "memory" in figures:
         live: _Figures = {name: result["live_nbytes"] for name, result in figures["memory"]["live"].items()}
         found.append(_target("bytes a live task", live, _LIVE_NBYTES))
+    if "followers" in figures:
+        runs, device = figures["followers"]["runs"], figures["followers"]["device"]
+        late_us: _Figures = {name: runs[name]["median"] for name in ("compute_synchronous", "compute_threads")}
+        limit_us = _FOLLOWS_CUDA_US if device.startswith("cuda") else _FOLLOWS_US
+        found.append(_target("host task after device work under Dask, µs", late_us, limit_us))
     return found
 
 

@@ -18,6 +18,10 @@ _LABELS = {
     "dask_synchronous": "Dask synchronous",
     "distributed": "distributed",
     "offload": "offload",
+    "compute_synchronous": 'graph.compute("synchronous")',
+    "compute_threads": 'graph.compute("threads")',
+    "compute_distributed": "graph.compute(client)",
+    "distributed_alone": "between two functions of distributed's own",
 }
 
 
@@ -28,6 +32,7 @@ def tables(figures: dict[str, Any]) -> Iterator[Table]:
         "views": _views,
         "metg": _metg,
         "memory": _memory,
+        "followers": _followers,
     }
     for name, make in sections.items():
         if name in figures:
@@ -114,6 +119,19 @@ def _programs(figures: dict[str, Any]) -> Table:
             f"{result['us']:.1f}",
             "unknown" if growth is None else f"{growth / 1024:,.0f}",
         )
+    return shown
+
+
+def _followers(figures: dict[str, Any]) -> Table:
+    found = figures["followers"]
+    shown = _table(
+        f"a host task after device work, µs from its end: median of {figures['repeat']} (lowest-highest)",
+        f"each the median of {found['pairs']}",
+    )
+    shown.add_column("")
+    shown.add_column(found["device"], justify="right")
+    for run, spread in found["runs"].items():
+        shown.add_row(_label(run), _spread(spread))
     return shown
 
 

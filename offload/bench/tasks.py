@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import offload as omp
-from offload.bench import footprint, generating, metg, native
+from offload.bench import followers, footprint, generating, metg, native
 from offload.bench.shapes import SHAPES, cholesky_n_tiles, make_steps, n_cells, predecessors
 from offload.bench.targets import targets
 from offload.bench.task_tables import tables
@@ -45,7 +45,7 @@ _MOST_NATIVE_TASKS = 10_000
 """libgomp looks through all tasks that wait to read a cell: what it does for a stencil grows with their square."""
 
 _WORKERS = (1, 2)
-_SECTIONS = ("shapes", "views", "metg", "memory")
+_SECTIONS = ("shapes", "views", "metg", "memory", "followers")
 _N_COLUMNS = 10_000
 _COLUMN_ROWS = 100
 _N_TILES, _TILE = 32, 32
@@ -57,8 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Time null tasks with dependences, from the first one to the end of the taskwait, in the graphs that programs "
         "have: generated (eager) and replayed from a taskgraph, with 1 and 2 workers besides the thread that generates "
         "them and then helps. Beside them the same graphs under Dask and, where there is a compiler, in OpenMP in C, "
-        "where 1 and 2 are all threads. Then tasks on views of one array, the shortest task worth its cost (METG), and "
-        "memory."
+        "where 1 and 2 are all threads. Then tasks on views of one array, the shortest task worth its cost (METG), "
+        "memory, and how soon a host task follows device work, eager and under Dask's schedulers (on the first CUDA "
+        "device, or a simulated one)."
     )
     parser.add_argument(
         "--tasks",
@@ -123,6 +124,8 @@ def run(args: argparse.Namespace) -> int:
                 "live": footprint.live_and_finished(shapes, min(args.tasks, _LIVE_TASKS)),
                 "long": footprint.long_programs(args.memory_tasks),
             }
+        if "followers" in sections:
+            figures["followers"] = followers.measure(args.repeat)
     finally:
         gc.unfreeze()
     figures["targets"] = targets(figures)

@@ -109,6 +109,14 @@ class Noted:
         self._version = version
         return True
 
+    def places(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> tuple[object, ...]:
+        """Return where what was looked up is to be found now, to be compared with what this returns at other times."""
+        found = []
+        for section in (*(use.section for use in self.uses), *self.absent):
+            entry, other = table.search(section)
+            found.append((entry.section, place_of(entry)) if entry is not None else other is not None)
+        return tuple(found)
+
 
 class ShadowTable(PresentTable):
     """The present table of a rehearsal.

@@ -13,7 +13,7 @@ import threading
 import weakref
 from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import Any, SupportsIndex
 
 from offload.errors import EventError
 from offload.events.sources import Source, find_source
@@ -133,6 +133,12 @@ class Event:
         source = self._promise.source if self._promise is not None else None
         state = "fulfilled" if self._fulfilled else "open" if source is None else f"to be fulfilled by {source}"
         return f"<Event {state}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(
+            "an Event completes a task of this process, and cannot be pickled; make one in the process where the task "
+            "is generated"
+        )
 
     # -- for the engine ------------------------------------------------------------------------------
     @property

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from enum import StrEnum
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from offload.finalizers import calls_program
 from offload.interrupts import Shield, ends_body
@@ -170,6 +170,9 @@ class Task:
         return tuple(
             task for task in live if not task.finished and self in (*(task.successors or ()), *(task.early or ()))
         )
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(f"{self.key} is a task of this process, and cannot be pickled; pickle its result()")
 
     def done(self) -> bool:
         """Tell whether the task is complete: body finished, event fulfilled, device work and copies done."""

@@ -483,11 +483,11 @@ def test_storage_that_is_gone_is_mapped_anew(gpu, axpy):
 
 
 def test_storage_that_moves_each_time_is_left_to_streams(gpu, scale):
-    """Where each capture would serve one replay, the region is carried out on streams, and says so."""
+    """Where each capture serves one replay, the region is carried out on streams, says so, and comes back later."""
     y = np.zeros(N)
     region = omp.taskgraph(lambda y: scale(2.0, y))
     blocks = []
-    for _ in range(6):
+    for _ in range(12):
         y[...] = 1
         blocks.append(omp.target_alloc(N, "f8"))
         with omp.target_data(map=[tofrom(y)]):
@@ -495,7 +495,17 @@ def test_storage_that_moves_each_time_is_left_to_streams(gpu, scale):
         assert (y == 2).all()
     record = region.records[0]
     assert not record.is_captured
+    assert record.n_captured == 3
     assert "mapped elsewhere" in record.why_not
+    y[...] = 1
+    blocks.append(omp.target_alloc(N, "f8"))
+    with omp.target_data(map=[tofrom(y)]):
+        for number in range(18):
+            assert region.records[0].is_captured is (number == 17)
+            region(y)
+    assert (y == 2.0**18).all()
+    record = region.records[0]
+    assert (record.is_captured, record.why_not, record.n_captured) == (True, "", 4)
     for block in blocks:
         omp.target_free(block)
 

@@ -77,6 +77,16 @@ def test_bench_tasks_views(capsys):
     assert all(_is_spread(run) for result in figures.values() for run in result["runs"].values())
 
 
+def test_bench_tasks_followers(capsys):
+    """``bench tasks`` has how long after device work a host task begins, eager and under each of Dask's schedulers."""
+    figures = _bench_tasks(capsys, "--sections", "followers")
+    runs = figures["followers"]["runs"]
+    schedulers = {f"compute_{name}" for name in ("synchronous", "threads", "distributed")}
+    assert set(runs) == {"eager", "distributed_alone"} | schedulers
+    assert all(_is_spread(run) for run in runs.values())
+    assert [target["limit"] for target in figures["targets"]] == [500]
+
+
 def test_bench_tasks_metg(capsys, monkeypatch):
     """``bench tasks`` has the shortest task that is worth it, with the efficiency of each length that was tried."""
     shorter = {name: one._replace(longest_us=8, shortest_us=4) for name, one in metg._contestants().items()}

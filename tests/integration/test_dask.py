@@ -1,6 +1,8 @@
 """Recorded graphs under Dask: order, gates that hold no worker, failures, and what is refused."""
 
+import statistics
 import threading
+import time
 from concurrent.futures import Future
 from functools import partial
 
@@ -868,3 +870,50 @@ def test_the_synchronous_scheduler_waits_for_a_future(sim):
         omp.task(depend=[omp.in_(("x",))])(lambda: log.entries.append(event.is_fulfilled))()
     dask.compute(graph, scheduler="synchronous")
     assert log.entries == [True]
+
+
+# -- how soon --------------------------------------------------------------------------------------
+
+
+def device_work(ended_s):
+    """Return a target whose work on the stream notes when it ended."""
+
+    @omp.target(nowait=True)
+    def work(x):
+        omp.current_stream().launch(lambda: ended_s.append(time.perf_counter()))
+
+    return work
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_a_host_task_follows_device_work_soon(sim, scheduler):
+    """A host task that depends on device work begins within a millisecond of its end, as it does without Dask."""
+    x, ended_s, late_s = np.zeros(4), [], []
+    with omp.target_data(map=[omp.tofrom(x)]):
+        with omp.record(execute=False) as graph:
+            device_work(ended_s).options(depend=[omp.inout(x)])(x)
+            omp.task(depend=[omp.inout(x)])(lambda: late_s.append(time.perf_counter() - ended_s[-1]))()
+        for _ in range(30):
+            graph.compute(scheduler)
+    assert statistics.median(late_s) < 1e-3
+
+
+@pytest.mark.parametrize("explicit", [False, True], ids=["compute", "scheduler given to Dask"])
+def test_the_end_of_device_work_is_noticed_soon_while_a_body_runs(sim, explicit):
+    """Device work that a body generates is known to be complete soon, also while the computing thread runs the body."""
+    x, ended_s, late_s = np.zeros(4), [], []
+    work = device_work(ended_s)
+
+    @omp.task
+    def body():
+        for _ in range(40):
+            generated = work(x)
+            while not generated.done():  # and no wait, which would see to it
+                time.sleep(0)
+            late_s.append(time.perf_counter() - ended_s[-1])
+
+    with omp.target_data(map=[omp.tofrom(x)]):
+        with omp.record(execute=False) as graph:
+            body()
+        dask.compute(graph, scheduler="synchronous") if explicit else graph.compute("synchronous")
+    assert statistics.median(late_s) < 1e-3

@@ -1,10 +1,14 @@
 """`taskgraph`: what is recorded and when, what a replay keeps of it, and what it costs."""
 
 import contextlib
+import dataclasses
+import functools
 import gc
 import random
 import threading
+import types
 import weakref
+from collections import defaultdict, deque
 
 import numpy as np
 import pytest
@@ -211,6 +215,225 @@ def test_a_value_that_cannot_be_compared_equals_itself(host):
     for value in (odd, odd, Odd()):
         graph.call(value)
     assert graph.n == (2, 3)
+
+
+class Equal:
+    """An object that equals others by what is in it."""
+
+    __slots__ = ("__inner", "items")
+
+    def __init__(self, *items):
+        self.items = list(items)
+        self.__inner = [*items]
+
+    def __eq__(self, other):
+        return type(other) is type(self) and str(self) == str(other)
+
+    __hash__ = None
+
+    def add(self, item):
+        self.items.append(item)
+        self.__inner.append(item)
+
+    def __repr__(self):
+        return f"Equal({self.items}, {self.__inner})"
+
+
+@dataclasses.dataclass
+class Settings:
+    n: int
+    parts: list
+    note: str = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    parts: dict
+
+
+def record_of(value):
+    return np.array([(value, 2.5)], dtype=[("n", "i8"), ("x", "f8")])[0]
+
+
+MUTABLE = {
+    "list": (lambda: [1], lambda value: value.append(100)),
+    "dict": (lambda: {"a": 1}, lambda value: value.update(a=100)),
+    "set": (lambda: {1}, lambda value: value.add(100)),
+    "bytearray": (lambda: bytearray(b"a"), lambda value: value.extend(b"b")),
+    "deque": (lambda: deque([1]), lambda value: value.append(100)),
+    "defaultdict": (lambda: defaultdict(list, a=[1]), lambda value: value["a"].append(100)),
+    "namespace": (lambda: types.SimpleNamespace(a=[1]), lambda value: value.a.append(100)),
+    "dataclass": (lambda: Settings(1, [2]), lambda value: setattr(value, "n", 100)),
+    "what a dataclass has": (lambda: Settings(1, [2]), lambda value: value.parts.append(100)),
+    "frozen dataclass": (lambda: Frozen({"a": [1]}), lambda value: value.parts["a"].append(100)),
+    "object": (lambda: Equal(1), lambda value: value.add(100)),
+    "element of a structured array": (lambda: record_of(1), lambda value: value.__setitem__("n", 100)),
+    "nested": (lambda: ([{"a": (1, Equal(2))}],), lambda value: value[0][0]["a"][1].add(100)),
+    "the same twice": (lambda: [[1]] * 2, lambda value: value[0].append(100)),
+}
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["replay", "first call with nogroup"])
+@pytest.mark.parametrize("name", MUTABLE)
+def test_an_argument_that_is_changed_afterwards(host, name, keeps):
+    """A task is given what was recorded, whatever the caller has made of the recorded object since."""
+    make, change = MUTABLE[name]
+    seen = []
+    graph = Counted(lambda value: omp.task(depend=[in_(("gate",))])(lambda: seen.append(repr(value)))())
+    call = graph.call.options(nogroup=keeps)
+    original = make()
+    call(original)
+    change(original)
+    call(make())
+    call(original)
+    change(original)
+    call(make())
+    omp.barrier()
+    first, second = repr(make()), make()
+    change(second)
+    assert sorted(seen) == sorted([first, first, repr(second), first])
+    assert graph.n == (2, 4)
+
+
+def test_a_first_call_that_is_still_running(sim):
+    """With nogroup a change by the caller reaches no task of the recording that has not begun."""
+    event, seen, values = omp.Event(), [], [1]
+
+    @omp.taskgraph(nogroup=True)
+    def region(values):
+        omp.task(detach=event, depend=[out(("gate",))])(lambda: None)()
+        omp.task(depend=[in_(("gate",))])(lambda: seen.append([*values]))()
+
+    region(values)
+    values.append(100)
+    event.fulfill()
+    omp.taskwait()
+    assert seen == [[1]]
+
+
+def test_arrays_in_arguments_are_those_of_the_caller(sim):
+    """What is copied refers to the caller's arrays, on the host and on a device, by whose storage it is known."""
+    x, other, d = np.zeros(1), np.zeros(1), omp.target_alloc(1, "f8")
+    graph = Counted(lambda value: omp.task(lambda: value.parts[0].__iadd__(1))())
+    for parts in ([x, d], [x, d], [other, d], [x, x]):  # of one element, so that == of the arrays has a truth value
+        graph.call(Settings(1, parts))
+        graph.call(Settings(1, parts))
+    assert (x[0], other[0]) == (6, 2)
+    assert graph.n == (3, 8)
+    omp.target_free(d)
+
+
+def test_an_object_with_a_mapper(sim):
+    """An object with a mapper is known by its value and by what it maps; a region gets the arrays that it had."""
+
+    @dataclasses.dataclass
+    class Mapped:
+        x: np.ndarray
+        scale: int
+
+    omp.declare_mapper(Mapped, lambda mapped: tofrom(mapped.x))
+
+    @omp.target(nowait=True)
+    def add(mapped):
+        mapped.x += mapped.scale
+
+    graph = Counted(add)
+    mapped, x = Mapped(np.zeros(4), 1), np.zeros(4)
+    graph.call(mapped)
+    mapped.scale = 10
+    graph.call(Mapped(mapped.x, 1))
+    assert mapped.x.tolist() == [2] * 4
+    graph.call(mapped)
+    assert mapped.x.tolist() == [12] * 4
+    mapped.x, first = x, mapped.x
+    graph.call(mapped)
+    assert (first.tolist(), x.tolist()) == ([12] * 4, [10] * 4)
+    assert graph.n == (3, 4)
+
+
+class Plain:
+    """An object that equals itself alone."""
+
+    def __init__(self):
+        self.values = [1]
+
+
+class NeverCopied(Equal):
+    def __copy__(self):
+        raise RuntimeError
+
+
+class Comparing:
+    """An object of which == raises."""
+
+    values = [1]  # noqa: RUF012  # a test's
+
+    def __eq__(self, other):
+        raise RuntimeError
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Plain,
+        NeverCopied,
+        Comparing,
+        lambda: iter([1, 2]),
+        lambda: (number for number in (1, 2)),
+        lambda: functools.partial(print, []),
+        lambda: lambda: None,
+        threading.Lock,
+        lambda: memoryview(bytearray(2)),
+    ],
+)
+def test_an_object_that_equals_itself_alone_is_passed_as_it_is(host, make):
+    """Where values cannot be told apart or copied, the object itself is passed and compared, in containers too."""
+    seen = []
+    graph = Counted(lambda values: seen.append(values[0]))
+    thing, other = make(), make()
+    for value in (thing, thing, other):
+        graph.call([value])
+    assert graph.n == (2, 3)
+    assert seen[0] is thing
+
+
+@pytest.mark.parametrize("by", ["body", "task"])
+@pytest.mark.parametrize("name", MUTABLE)
+def test_a_copy_that_is_changed_is_an_error(host, name, by):
+    """What the body or a task changes of a copied argument is told each time, and the caller's object is as it was."""
+    make, change = MUTABLE[name]
+    graph = Counted(lambda value: change(value) if by == "body" else omp.task(lambda: change(value) and None)())
+    value = make()
+    for _ in range(2):
+        with pytest.raises(omp.UsageError, match="was changed by the body or by a task"):
+            graph.call(value)
+    assert repr(value) == repr(make())
+    graph.call.options(if_=False)(value)
+    assert repr(value) != repr(make())
+
+
+def test_a_record_whose_task_changes_a_copy_goes(host):
+    """With nogroup, where the change comes after the call, the next call records anew."""
+    event, seen = omp.Event(), []
+
+    @omp.task
+    def add(values):
+        seen.append([*values])
+        values.append(100)
+
+    @omp.taskgraph(nogroup=True)
+    def region(values):
+        add.options(depend=[in_(("gate",))])(values)
+
+    gate = omp.task(detach=event)(lambda: None)()
+    for _ in range(3):
+        with contextlib.suppress(omp.UsageError):  # where the task was quicker than the call
+            region([1])
+        omp.barrier() if gate.done() else event.fulfill()
+        omp.taskwait()
+    assert seen == [[1]] * 3
 
 
 def test_keywords(host):

@@ -369,15 +369,67 @@ def test_captured_again_where_storage_moved(device, y):
     assert region.records[0].n_captured == 3
 
 
-def test_given_up_where_it_moves_each_time(device, y):
-    """Where each graph would serve one replay, tasks go to streams."""
-    region = omp.taskgraph(lambda y: kernel("a", y))
-    for _ in range(8):
+def replays_in_regions(region, y, *numbers):
+    """Replay so often in one data region each, in each of which y is elsewhere; return the captures until then."""
+    for number in numbers:
         with omp.target_data(map=[tofrom(y)]):
+            for _ in range(number):
+                region(y)
+    return region.records[0].n_captured
+
+
+@pytest.mark.parametrize("number", [1, 2, 15])
+def test_tasks_go_to_streams_while_what_a_region_uses_moves(device, y, number):
+    """Where graphs serve a few replays each, the region is captured three times and then left to streams."""
+    region = omp.taskgraph(lambda y: kernel("a", y))
+    assert replays_in_regions(region, y, *[number] * 8) == 3
+    (record,) = region.records
+    assert not record.is_captured
+    assert "mapped elsewhere" in record.why_not
+    n_launched = 3 * number - (number > 1)  # the first one records, where the next ones find y in the same place
+    assert len(device.launches) == n_launched
+    assert kernels(device.calls) == ["a"] * (8 * number - n_launched)
+
+
+def test_a_graph_comes_back_when_its_maps_are_stable(device, y):
+    """A region that was left to streams is a graph again once what it uses has stayed for 16 replays, whatever else."""
+    region = omp.taskgraph(lambda y: kernel("a", y))
+    replays_in_regions(region, y, *[1] * 8)
+    other = np.zeros(3)
+    with omp.target_data(map=[tofrom(y)]):
+        device.calls.clear()
+        for _ in range(16):
+            with omp.target_data(map=[to(other)]):  # which the region does not use
+                region(y)
+        assert kernels(device.calls) == ["a"] * 16
+        assert device.launches == []
+        for number in range(1, 21):
             region(y)
+            assert len(device.launches) == number
+        (record,) = region.records
+        assert (record.is_captured, record.why_not, record.n_captured) == (True, "", 4)
+    with omp.target_data(map=[tofrom(y)]):
+        region(y)  # the last one was worth it
+        assert region.records[0].n_captured == 5
+
+
+def test_a_graph_that_came_back_in_vain_waits_again(device, y):
+    """Whatever the lengths of data regions, no more than one replay in 17 captures after the first three captures."""
+    region = omp.taskgraph(lambda y: kernel("a", y))
+    numbers = [*range(1, 24), *[17] * 10]
+    n_captured = replays_in_regions(region, y, *numbers)
+    assert 4 <= n_captured <= 3 + sum(numbers) // 17
+    assert len(device.launches) >= n_captured
+
+
+def test_storage_that_comes_and_goes_counts_as_moved(device, y):
+    """A region that finds its storage present at every other replay is left to streams as well."""
+    region = omp.taskgraph(lambda y: kernel("a", y))
+    for _ in range(20):
+        replays_in_regions(region, y, 1)
+        region(y)
+    assert region.records[0].n_captured == 3
     assert "mapped elsewhere" in region.records[0].why_not
-    assert len(device.launches) == 3
-    assert kernels(device.calls) == ["a"] * 5
 
 
 def test_what_is_mapped_inside_is_the_graphs(device, y):

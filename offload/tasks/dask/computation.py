@@ -165,16 +165,19 @@ class Computation:
             Only tasks that bodies generated failed, and nobody has seen it.
         """
         errors: list[BaseException] = []
+        engine = self.graph.runtime.engine
+        engine.hurry()  # whoever computes waits, also while it runs Dask's loop or a body
         try:
-            yield
-        except BaseException as error:  # noqa: BLE001  # raised below
-            errors.append(error)
-        self._is_over = True
-        try:
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001  # raised below
+                errors.append(error)
+            self._is_over = True
             self.wait(lambda: not self.started and self._is_left())
         finally:
+            engine.relax()
             for task in self._own.copy():  # none, unless the wait was interrupted
-                self.graph.runtime.engine.disown(task)
+                engine.disown(task)
         self._raise_failures([*errors, *self.failures.values()])
 
     def _raise_failures(self, errors: Iterable[BaseException]) -> None:
