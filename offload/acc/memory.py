@@ -196,7 +196,7 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
 
 def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int | None) -> Task | None:
     name = f"acc {what}"
-    to, at = byte_ranges(dst, src, nbytes, what=name)
+    to, at = byte_ranges(dst, src, nbytes, what=name, cuts=True)
     operation = Operation(name, async_=async_, device=device)
     make = copy_maker(name, to, at)
     site = call_site(name, operation.runtime)

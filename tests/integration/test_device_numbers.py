@@ -67,22 +67,22 @@ def _calls(a, d):
         calls[f"omp.target_{name}.dst_device"] = lambda n, copy=copy: copy(d, a, dst_device=n)
         calls[f"omp.target_{name}.src_device"] = lambda n, copy=copy: copy(a, d, src_device=n)
     for name in ("target_memset", "target_memset_async"):
-        calls[f"omp.{name}.device"] = lambda n, fill=getattr(omp, name): fill(d, 0, device=n)
+        calls[f"omp.{name}.device"] = lambda n, name=name: getattr(omp, name)(d, 0, device=n)
     for name in ("memcpy_d2d", "memcpy_d2d_async"):
         for side in ("dst_device", "src_device"):
-            calls[f"acc.{name}.{side}"] = lambda n, copy=getattr(acc, name), side=side: copy(a, a, **{side: n})
+            calls[f"acc.{name}.{side}"] = lambda n, name=name, side=side: getattr(acc, name)(a, a, **{side: n})
     for name in ("async_test", "get_cuda_stream", "wait", "wait_async"):
-        calls[f"acc.{name}.device"] = lambda n, routine=getattr(acc, name): routine(1, device=n)
+        calls[f"acc.{name}.device"] = lambda n, name=name: getattr(acc, name)(1, device=n)
     for name in ("async_test_all", "wait_all", "wait_all_async"):
-        calls[f"acc.{name}.device"] = lambda n, routine=getattr(acc, name): routine(device=n)
+        calls[f"acc.{name}.device"] = lambda n, name=name: getattr(acc, name)(device=n)
     calls["acc.wait_any.device"] = lambda n: acc.wait_any([1], device=n)
     calls["acc.set_cuda_stream.device"] = lambda n: acc.set_cuda_stream(1, None, device=n)
     for name in ("is_present", "deviceptr"):
-        calls[f"acc.{name}.device"] = lambda n, routine=getattr(acc, name): routine(a, device=n)
+        calls[f"acc.{name}.device"] = lambda n, name=name: getattr(acc, name)(a, device=n)
     moves = ("copyin", "create", "copyout", "copyout_finalize", "delete", "delete_finalize")
     for name in (*moves, "update_device", "update_self"):
         for routine in (name, f"{name}_async"):
-            calls[f"acc.{routine}.device"] = lambda n, move=getattr(acc, routine): move(a, device=n)
+            calls[f"acc.{routine}.device"] = lambda n, routine=routine: getattr(acc, routine)(a, device=n)
     return calls
 
 
