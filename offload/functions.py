@@ -53,7 +53,8 @@ class DirectiveFunction:
         if not callable(function):
             raise ClauseError(f"{self._directive} decorates a function, not {type(function).__name__} {function!r:.60}")
         self._check_function(function)
-        functools.update_wrapper(self, function)  # type: ignore[arg-type]  # callable in each subclass
+        has_own = isinstance(function, type)  # attributes are its objects', and no attributes of this
+        functools.update_wrapper(self, function, updated=() if has_own else functools.WRAPPER_UPDATES)  # type: ignore[arg-type]  # callable in each subclass
         self._function = function
         code = getattr(function, "__code__", None)
         self._name = _name_of(function)
