@@ -76,8 +76,10 @@ class DirectiveFunction:
         self._depend: tuple[Dependence | DepObj, ...] = clauses.pop("depend", ())
         self._clauses = clauses
         self._label: str | None = clauses.get("name")
-        self._is_late = any(dependence.is_symbolic for dependence in self._depend)
-        is_symbolic = self._is_late or ("map" in self._clauses and symbolic(self._clauses["map"]))
+        self._is_late = any(dependence.is_late for dependence in self._depend)
+        is_symbolic = any(dependence.is_symbolic for dependence in self._depend) or (
+            "map" in self._clauses and symbolic(self._clauses["map"])
+        )
         self._names = self._visible_names() if is_symbolic or has_rules(self._clauses) else None
 
     def _visible_names(self) -> VisibleNames:
@@ -128,7 +130,7 @@ class DirectiveFunction:
     def _dependences(self, names: Mapping[str, Any]) -> tuple[Dependence, ...]:
         """Return the dependences of a call that gives these names a meaning."""
         return tuple(
-            [dependence.resolved(names) if dependence.is_symbolic else dependence for dependence in self._depend]  # type: ignore[misc]  # a depobj is symbolic
+            [dependence.resolved(names) if dependence.is_late else dependence for dependence in self._depend]  # type: ignore[misc]  # a depobj is late
         )
 
 
@@ -140,7 +142,7 @@ def are_plain(depend: Any) -> bool:
     if depend.__class__ is not list:
         return False
     for dependence in depend:  # noqa: SIM110  # on the path of every task, where a generator costs as much again
-        if dependence.__class__ is not Dependence or dependence.is_symbolic:
+        if dependence.__class__ is not Dependence or dependence.is_late:
             return False
     return True
 

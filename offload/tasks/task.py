@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from offload.interrupts import Shield, ends_body
+from offload.tasks.depend import Followed
 from offload.tasks.failures import note_task, show, without_engine_frames
 
 if TYPE_CHECKING:
@@ -166,9 +167,15 @@ class Task:
     def dependencies(self) -> tuple[Task, ...]:
         """The tasks that this one still waits for."""
         live = self.frame.children.live.copy()
-        return tuple(
-            task for task in live if not task.finished and self in (*(task.successors or ()), *(task.early or ()))
-        )
+        found = [task for task in live if not task.finished and self in (*(task.successors or ()), *(task.early or ()))]
+        named = [key.what for key in self._followed() if isinstance(key.what, Task)]  # perhaps of other regions
+        return tuple(dict.fromkeys((*found, *named)))
+
+    def _followed(self) -> list[Followed]:
+        """Return what the task still waits for by itself, not by way of storage."""
+        clauses = self.dependences or () if self.state_ is TaskState.WAITING else ()
+        keys = [key for clause in clauses for key in clause.keys or ()]
+        return [key for key in keys if isinstance(key, Followed) and not key.is_over]
 
     def done(self) -> bool:
         """Tell whether the task is complete: body finished, event fulfilled, device work and copies done."""
@@ -373,6 +380,7 @@ class Task:
             waits.append(f"its event, {self.event!r}")
         elif self.state_ is TaskState.LAUNCHED:
             waits.append("its stream")
+        waits += [repr(key) for key in self._followed() if not isinstance(key.what, Task)]
         waits += [
             f"{holder.key}, which excludes it"
             for mutex in self.mutexes
