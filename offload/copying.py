@@ -20,6 +20,7 @@ from offload.clauses import check_device
 from offload.current import current_runtime, here
 from offload.data.rect import resolve_rect
 from offload.dependences import Dependence, check_depend_now
+from offload.doubts import warn_of_writes
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import array_section, label
 from offload.launch import DeviceTask
@@ -48,7 +49,7 @@ _BYTE = np.dtype("u1")
 
 def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task:
     """Generate the task that copies between two arrays of one shape and dtype; raise as `copy_maker`."""
-    return _encounter(directive, depend, copy_maker(directive, dst, src), deferred)
+    return _encounter(directive, depend, copy_maker(directive, dst, src), deferred, dst)
 
 
 def copy_maker(directive: str, dst: Any, src: Any) -> Maker:
@@ -109,15 +110,17 @@ def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool)
         def make(site: Any, frame: Frame) -> Task:
             return DeviceTask.of(site, frame, place, FillWork(array, value))
 
-    return _encounter(directive, depend, make, deferred)
+    return _encounter(directive, depend, make, deferred, array)
 
 
-def _encounter(directive: str, depend: Any, make: Maker, deferred: bool) -> Task:
+def _encounter(directive: str, depend: Any, make: Maker, deferred: bool, written: Any) -> Task:
     """Encounter a routine as a task; ``make`` makes it, each time that a recorded graph runs anew."""
     scope = here()
     runtime = scope.runtime
     frame = scope.frame(directive)
     dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
+    if dependences and written.size:
+        warn_of_writes(f"{directive}_async", dependences, (written,))
     site = call_site(directive, runtime)
     task: Task
     if deferred and frame.is_plain and not runtime.engine.closed:

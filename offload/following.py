@@ -7,8 +7,8 @@ gives a clause two keys. One is a location like any other, by which siblings tha
 themselves. The other, a `FollowedItem`, is in no table: whoever names it follows the item, whenever that is.
 
 A task of the same region is followed as every sibling is, also in stream order. Only the thread of a region adds to the
-successors of its tasks; so a task of another region, thread or runtime is followed by way of a *stand-in*, a task that is
-in no region and never runs: it is complete when the other calls back, and fails as that does. An event has one, too. It
+successors of its tasks; so a task of another region, thread or runtime is followed by way of a *stand-in*: a task that
+is in no region and never runs, is complete when the other calls back, and fails as that does. An event has one, too. It
 is fulfilled, or the task that it belongs to ends without, as one does whose body fails; then nobody may fulfil the
 event, and what follows it fails as what follows that task.
 

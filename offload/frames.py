@@ -1,0 +1,79 @@
+"""Which lines are the library's own, and which the program's: for sites, messages, warnings and Ctrl-C.
+
+The one rule is `is_own`, by the names of modules: all of the package is the library, but for what only uses it as a
+program does: the command line, its demos and its benchmarks. The examples that a wheel has within the package are
+loaded under names of their own, and programs too.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_PACKAGE = __name__.partition(".")[0]
+_USERS = tuple(f"{_PACKAGE}.{name}" for name in ("__main__", "bench", "cli", "demo"))
+_CARRIERS = frozenset(
+    {"asyncio", "concurrent", "contextlib", "dask", "distributed", "functools", "multiprocessing", "threading"}
+)
+"""Packages whose frames lie between a program and the library: of a ``with`` block, a pool, a loop."""
+
+
+@lru_cache(maxsize=1024)
+def is_own(module: object) -> bool:
+    """Tell whether a frame's ``__name__`` is a module of the library, not of a program that uses it."""
+    if not isinstance(module, str) or module.partition(".")[0] != _PACKAGE:
+        return False
+    return not any(module == user or module.startswith(f"{user}.") for user in _USERS)
+
+
+def caller() -> FrameType:
+    """Return where the program has called the library: the innermost frame that is the program's.
+
+    Where no frame is, as in a callback of a loop, in a thread of a pool and at the interpreter's end, it is the
+    outermost one.
+    """
+    frame = sys._getframe(1)  # noqa: SLF001  # what `inspect` and `logging` use
+    while frame.f_back is not None and _is_between(frame):
+        frame = frame.f_back
+    return frame
+
+
+def warn(message: str, category: type[Warning], location: str = "") -> None:
+    """Warn of something, at the line of the program that has called the library.
+
+    Parameters
+    ----------
+    message, category
+        As of `warnings.warn`.
+    location : str
+        ``file:line``, where no line of the program is being run; by default, as in Python, that is ``sys:1``.
+    """
+    frame = caller()
+    if _is_between(frame):
+        path, _, line = location.rpartition(":")
+        warnings.warn_explicit(message, category, path or "sys", int(line) if path else 1)
+        return
+    names = frame.f_globals
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno or 1,
+        names.get("__name__") or "<string>",
+        names.setdefault("__warningregistry__", {}),
+    )
+
+
+def _is_between(frame: FrameType) -> bool:
+    return _is_passage(frame.f_globals.get("__name__"))
+
+
+@lru_cache(maxsize=1024)
+def _is_passage(module: object) -> bool:
+    """Tell whether frames of a module are the library's, or what the library and a program call each other through."""
+    return is_own(module) or (isinstance(module, str) and module.partition(".")[0] in _CARRIERS)
