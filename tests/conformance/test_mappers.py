@@ -635,10 +635,10 @@ def test_an_object_in_depend_by_name(sim):
     named = omp.task(lambda p: None, depend=[in_("p")])
     event = omp.Event()
     first = omp.task(lambda: None, detach=event, depend=[out(s.data)])()
-    assert named(s).dependencies == (first,)
-    assert named(other).dependencies == ()
+    found = named(s).dependencies, named(other).dependencies
     event.fulfill()
     omp.taskwait()
+    assert found == ((first,), ())
 
 
 def test_an_object_in_depend_is_what_it_is_at_the_construct(sim):
