@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from offload.launch import DevicePlace
 
 
-def warn_of_writes(
-    construct: str, dependences: Sequence[Dependence], written: Iterable[tuple[Section, object]]
-) -> None:
+def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: Iterable[Any]) -> None:
     """Warn where a construct writes storage that its dependences name for reading only: nobody who reads it would wait.
 
     Parameters

@@ -273,7 +273,7 @@ def test_a_task_follows_an_event(runtime, log, make, belongs):
     elif belongs == "to one of another thread":
         elsewhere(lambda: held(log, event))
     second = omp.task(lambda: log.append("second"), depend=[make(event)])()
-    region = omp.target(lambda: log.append("region"), nowait=True, depend=[make(event), in_(second)])()
+    omp.target(lambda: log.append("region"), nowait=True, depend=[make(event), in_(second)])()
     if belongs == "to a task that comes later":
         held(log, event)
     omp.task(lambda: None)().result()  # what could run has had its turn
