@@ -21,6 +21,7 @@ from offload.current import current_runtime, here
 from offload.data.rect import resolve_rect
 from offload.dependences import Dependence, check_depend_now
 from offload.devices.retired import refuse_retired
+from offload.doubts import warn_of_writes
 from offload.errors import ClauseError, UnsupportedError
 from offload.items import array_section, label
 from offload.launch import DeviceTask
@@ -49,7 +50,7 @@ _BYTE = np.dtype("u1")
 
 def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task:
     """Generate the task that copies between two arrays of one shape and dtype; raise as `copy_maker`."""
-    return _encounter(directive, depend, copy_maker(directive, dst, src), deferred)
+    return _encounter(directive, depend, copy_maker(directive, dst, src), deferred, dst)
 
 
 def copy_maker(directive: str, dst: Any, src: Any) -> Maker:
@@ -110,15 +111,17 @@ def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool)
         def make(site: Any, frame: Frame) -> Task:
             return DeviceTask.of(site, frame, place, FillWork(array, value))
 
-    return _encounter(directive, depend, make, deferred)
+    return _encounter(directive, depend, make, deferred, array)
 
 
-def _encounter(directive: str, depend: Any, make: Maker, deferred: bool) -> Task:
+def _encounter(directive: str, depend: Any, make: Maker, deferred: bool, written: Any) -> Task:
     """Encounter a routine as a task; ``make`` makes it, each time that a recorded graph runs anew."""
     scope = here()
     runtime = scope.runtime
     frame = scope.frame(directive)
     dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
+    if dependences and written.size:
+        warn_of_writes(f"{directive}_async", dependences, (written,))
     site = call_site(directive, runtime)
     task: Task
     if deferred and frame.is_plain and not runtime.engine.closed:
@@ -211,13 +214,18 @@ def byte_ranges(
     dst_device: Any = None,
     src_device: Any = None,
     what: str = "target_memcpy",
+    *,
+    cuts: bool = False,
 ) -> tuple[Any, Any]:
     """Return the bytes that ``target_memcpy``, or another routine, copies, as two arrays of ``u1``.
+
+    Without ``nbytes`` that is all that is left, as much in both; with ``cuts`` the smaller of what is left.
 
     Raises
     ------
     ClauseError
-        An argument that means nothing, is out of range or contradicts another.
+        An argument that means nothing, is out of range or contradicts another; without ``nbytes`` also where one array
+        has more bytes left than the other, unless that has none.
     """
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
@@ -229,6 +237,11 @@ def byte_ranges(
     low_at, left_at = byte_range(src, src_offset, "src", what)
     most = min(left_to, left_at)
     if count is None:
+        if left_to != left_at and most and not cuts:
+            raise ClauseError(
+                f"{what}: {left_to} bytes are left in dst, {label(dst)}, and {left_at} in src, {label(src)}; without "
+                f"nbytes= it has to be as much in both; give nbytes={most} for the smaller, or other offsets"
+            )
         count = most
     elif count > most:
         raise ClauseError(f"{what}: {count} bytes do not fit; {left_to} are left in dst and {left_at} in src")

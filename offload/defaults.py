@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.items import is_device_array, is_foreign
+from offload.items import is_device_array, is_foreign, mapper_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,12 +53,20 @@ class Defaults(NamedTuple):
         return cls(tuple([value for _, value in positional]), positional[0][0] if positional else 0, tuple(named))
 
     def completed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call, and with them the defaults that it leaves out."""
+        """Return the arguments of a call, and with them the defaults that are mapped of those that it leaves out.
+
+        What else it leaves out stays so: a callable of C has defaults that mean what no argument that is given does.
+        """
         missing = {
-            name: value for at, name, value in self.named if name not in kwargs and (at is None or at >= len(args))
+            name: value
+            for at, name, value in self.named
+            if name not in kwargs and (at is None or at >= len(args)) and _is_mapped(value)
         }
         if len(args) >= self.first:  # else the call lacks an argument, and will say so
-            args += self.positional[len(args) - self.first :]
+            left = self.positional[len(args) - self.first :]
+            while left and not _is_mapped(left[-1]):
+                left = left[:-1]
+            args += left
         return args, {**kwargs, **missing} if missing else kwargs
 
 
@@ -67,3 +75,8 @@ def _may_be_mapped(value: Any) -> bool:
     return not isinstance(value, (type, np.generic, Number)) and (
         is_device_array(value) or is_foreign(value) or type(value).__module__ != "builtins"
     )
+
+
+def _is_mapped(value: Any) -> bool:
+    """Tell whether such a default is mapped, as things are at the call."""
+    return isinstance(value, np.ndarray) or is_device_array(value) or is_foreign(value) or mapper_of(value) is not None

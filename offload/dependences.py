@@ -1,17 +1,24 @@
 """``depend`` clauses and depend objects.
 
-A clause evaluates its list items when it is made, since an array's storage is fixed; only items written as strings
-wait for the call, whose arguments they name. A depend object is what it is at the call, too.
+A clause evaluates its list items when it is made, since an array's storage is fixed. What may be another one by then
+waits for the construct: items written as strings, which name arguments of a call, objects with a mapper, whose
+attributes a program may replace, tasks and events (`offload.following`), and depend objects.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from offload.clauses import as_tuple
+from offload.data.maptypes import MapType
 from offload.errors import ClauseError, DependError
-from offload.items import Token, label, locator, parse_item
+from offload.events.event import Event
+from offload.following import FollowedItem, keys_of
+from offload.items import Token, label, locator, mapper_of, parse_item
 from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -45,14 +52,16 @@ class Dependence:
     joins : DependType or None
         The same where consecutive tasks of the type are one set; None for ``out`` and ``inout``, which order alike.
     keys : tuple or None
-        The storage locations named, none while ``is_symbolic``; None stands for `all_memory`.
+        The storage locations named, none while ``is_late``; None stands for `all_memory`.
     items : tuple
         The list items as given, which keeps their storage alive.
     is_symbolic : bool
         Whether an item is a string, whose storage is known at the call only.
+    is_late : bool
+        Whether an item is one, or another whose storage is known at the construct only.
     """
 
-    __slots__ = ("is_symbolic", "items", "joins", "keys", "located", "type")
+    __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "located", "type")
 
     def __init__(self, type_: DependType, items: tuple[Any, ...]) -> None:
         if not items:
@@ -61,23 +70,43 @@ class Dependence:
         self.joins = None if type_ in _WRITERS else type_
         self.items = items
         self.located = NOWHERE
-        self.is_symbolic = names_all = False
+        self.is_symbolic = self.is_late = names_all = False
+        keys: list[Hashable] = []
         for item in items:
-            if isinstance(item, str):
-                self.is_symbolic = True
+            if item.__class__ is np.ndarray:
+                keys.append(_nonempty_locator(item))
+            elif isinstance(item, str):
+                self.is_symbolic = self.is_late = True
             elif item is all_memory:
                 names_all = True
+            elif isinstance(item, (Task, Event)) or mapper_of(item) is not None:
+                self.is_late = True
+            else:
+                keys.append(_nonempty_locator(item))
         if names_all and self.joins is not None:
             raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
         self.keys: Sequence[Hashable] | None = ()
-        if not self.is_symbolic:
-            keys = tuple([_nonempty_locator(item) for item in items if item is not all_memory])
-            self.keys = None if names_all else keys
+        if not self.is_late:
+            self.keys = None if names_all else tuple(keys)
 
     def resolved(self, names: Mapping[str, Any]) -> Dependence:
-        """Return the clause with its string items evaluated."""
-        values = tuple(parse_item(item).resolve(names) if isinstance(item, str) else item for item in self.items)
-        return Dependence(self.type, tuple(Token(value) if isinstance(value, str) else value for value in values))
+        """Return the clause as it is for a construct that is encountered now, where that makes a difference."""
+        if not self.is_late:
+            return self
+        items: list[Any] = []
+        for item in self.items:
+            value = parse_item(item).resolve(names) if isinstance(item, str) else item
+            if isinstance(value, str):
+                items.append(Token(value))
+            elif isinstance(value, (Task, Event)):
+                if all_memory in self.items:
+                    raise DependError(f"depend: {label(value)} beside all_memory; name it in a clause of its own")
+                items += keys_of(value)
+            elif mapper_of(value) is not None:
+                items += _mapped_by(value)
+            else:
+                items.append(value)
+        return Dependence(self.type, tuple(items))
 
     def __repr__(self) -> str:
         return f"{self.type.value}({', '.join(map(label, self.items))})"
@@ -90,15 +119,32 @@ class Dependence:
 _WRITERS = (DependType.OUT, DependType.INOUT)
 
 
-def _nonempty_locator(item: Any) -> Section | Token:
-    key = item if isinstance(item, Token) else locator(item)
+def _nonempty_locator(item: Any) -> Section | Token | FollowedItem:
+    if isinstance(item, (Token, FollowedItem)):
+        return item
+    key = locator(item)
     if not isinstance(key, Token) and not key.run_nbytes:
         raise DependError(f"depend item {label(item)} has no elements; an array section in depend cannot be empty")
     return key
 
 
+def _mapped_by(value: Any) -> list[Any]:
+    """Return the arrays that the mapper of an object maps, which it stands for; one that maps none is in no order."""
+    from offload.mappers import expand  # a program without mappers does without
+
+    arrays: list[Any] = [leaf.array for leaf in expand(value, MapType.TOFROM) if leaf.array.size]
+    return arrays or [Token(object())]
+
+
 def in_(*items: Any) -> Dependence:
     """Make a ``depend(in: …)`` clause: the task runs after every earlier sibling that writes one of the items.
+
+    Parameters
+    ----------
+    *items
+        Arrays, sections, strings; an object whose class has a mapper, which is the storage that its mapper maps; any
+        other hashable value, a location of its own. A `Task` or an `Event` is a location that the task, or who fulfils
+        the event, has written: what names it, with any type of dependence, runs after that, whose ever it is.
 
     Raises
     ------
@@ -106,6 +152,8 @@ def in_(*items: Any) -> Dependence:
         No item, or one that has no elements.
     ClauseError
         An item is neither an array, a section, a string nor hashable.
+    UnsupportedError
+        At a construct in a `taskgraph`, or one that is only recorded: a task or event that the graph does not have.
 
     Notes
     -----
@@ -153,7 +201,8 @@ class DepObj:
 
     __slots__ = ("_dependence",)
 
-    is_symbolic = True
+    is_late = True
+    is_symbolic = False
 
     def __init__(self, dependence: Dependence) -> None:
         self._dependence: Dependence | None = dependence
@@ -170,7 +219,7 @@ class DepObj:
         DependError
             There is no such dependence type, or the object has been destroyed.
         """
-        dependence = self.resolved({})
+        dependence = self._own()
         try:
             self._dependence = Dependence(DependType(type), dependence.items)
         except ValueError as error:
@@ -189,11 +238,14 @@ class DepObj:
         DependError
             It has been destroyed.
         """
-        self.resolved({})
+        self._own()
         self._dependence = None
 
-    def resolved(self, _names: Mapping[str, Any]) -> Dependence:
+    def resolved(self, names: Mapping[str, Any]) -> Dependence:
         """Return the dependence that the object stands for now."""
+        return self._own().resolved(names)
+
+    def _own(self) -> Dependence:
         if self._dependence is None:
             raise DependError("the depobj has been destroyed; make another with depobj(…)")
         return self._dependence
@@ -250,10 +302,9 @@ def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
     ClauseError
         A list item is a string: a name of what?
     """
-    found = []
+    found: list[Dependence] = []
     for dependence in check_depend(value):
-        now = dependence.resolved({}) if isinstance(dependence, DepObj) else dependence
-        if now.is_symbolic:
+        if dependence.is_symbolic:
             raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
-        found.append(now)
+        found.append(dependence.resolved({}))
     return tuple(found)

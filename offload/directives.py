@@ -11,6 +11,7 @@ from offload.clauses import as_tuple, check_clauses, check_device, check_map, sy
 from offload.current import for_finalizers, here
 from offload.data.maptypes import Construct
 from offload.dependences import Dependence, check_depend_now, inout
+from offload.doubts import warn_of_no_copy
 from offload.errors import ClauseError
 from offload.items import array_section, is_device_array
 from offload.launch import device_maker
@@ -149,7 +150,8 @@ def target_exit_data(
     """Unmap items from a device; `from_` copies back where nothing else maps them, as does a bare array.
 
     Parameters, returns and errors as for `target_enter_data`; the map types are `from_`, `release`, `delete`. Items
-    that are absent, or present in part, are ignored.
+    that are absent, or present in part, are ignored. Associated storage is not copied without ``always``, which is a
+    `DirectiveWarning`.
 
     Notes
     -----
@@ -158,6 +160,8 @@ def target_exit_data(
     construct = _DataConstruct(
         Construct.TARGET_EXIT_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
     )
+    if construct.place is not None:
+        warn_of_no_copy("target_exit_data", construct.items, construct.place)
     task = construct.run(ExitDataWork, construct.items)
     return task if nowait else None
 

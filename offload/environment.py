@@ -393,6 +393,12 @@ class DataEnvironment:
             if event is not None:
                 event.synchronize()
 
+    def is_associated(self, item: MapItem) -> bool:
+        """Tell whether the storage that corresponds to an item is, or lies in, a user's device array."""
+        with self._lock:
+            entry, _ = self.table.search(item.section)
+        return entry is not None and entry.origin is Origin.ASSOCIATED
+
     def _associated(self, item: MapItem) -> Entry | None:
         entry = self.table.at(item.section)
         return entry if entry is not None and entry.origin is Origin.ASSOCIATED else None

@@ -113,3 +113,7 @@ class CleanupWarning(OffloadWarning):
 
 class HostFallbackWarning(OffloadWarning):
     """A target region runs on the host because there is no device."""
+
+
+class DirectiveWarning(OffloadWarning):
+    """A construct means something, but hardly what its words make one expect."""

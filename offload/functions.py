@@ -55,7 +55,8 @@ class DirectiveFunction:
         if not callable(function):
             raise ClauseError(f"{self._directive} decorates a function, not {type(function).__name__} {function!r:.60}")
         self._check_function(function)
-        functools.update_wrapper(self, function)  # type: ignore[arg-type]  # callable in each subclass
+        has_own = isinstance(function, type)  # attributes are its objects', and no attributes of this
+        functools.update_wrapper(self, function, updated=() if has_own else functools.WRAPPER_UPDATES)  # type: ignore[arg-type]  # callable in each subclass
         self._function = function
         self._name = _name_of(function)
         self._location: str = _location_of(function)
@@ -76,8 +77,10 @@ class DirectiveFunction:
         self._depend: tuple[Dependence | DepObj, ...] = clauses.pop("depend", ())
         self._clauses = clauses
         self._label: str | None = clauses.get("name")
-        self._is_late = any(dependence.is_symbolic for dependence in self._depend)
-        is_symbolic = self._is_late or ("map" in self._clauses and symbolic(self._clauses["map"]))
+        self._is_late = any(dependence.is_late for dependence in self._depend)
+        is_symbolic = any(dependence.is_symbolic for dependence in self._depend) or (
+            "map" in self._clauses and symbolic(self._clauses["map"])
+        )
         self._names = self._visible_names() if is_symbolic or has_rules(self._clauses) else None
 
     def _visible_names(self) -> VisibleNames:
@@ -136,7 +139,7 @@ class DirectiveFunction:
     def _dependences(self, names: Mapping[str, Any]) -> tuple[Dependence, ...]:
         """Return the dependences of a call that gives these names a meaning."""
         return tuple(
-            [dependence.resolved(names) if dependence.is_symbolic else dependence for dependence in self._depend]  # type: ignore[misc]  # a depobj is symbolic
+            [dependence.resolved(names) if dependence.is_late else dependence for dependence in self._depend]  # type: ignore[misc]  # a depobj is late
         )
 
 
@@ -148,7 +151,7 @@ def are_plain(depend: Any) -> bool:
     if depend.__class__ is not list:
         return False
     for dependence in depend:  # noqa: SIM110  # on the path of every task, where a generator costs as much again
-        if dependence.__class__ is not Dependence or dependence.is_symbolic:
+        if dependence.__class__ is not Dependence or dependence.is_late:
             return False
     return True
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from offload.dependences import Dependence
     from offload.events.event import Event
     from offload.runtime import Runtime
-    from offload.tasks.depend import Mutex
+    from offload.tasks.depend import Followed, Mutex
     from offload.tasks.region import Site
     from offload.tasks.scope import Scope
 
@@ -320,12 +320,21 @@ def values_by_key(values: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
 
 
 class Recorder:
-    """Builds the graph of what one region generates."""
+    """Builds the graph of what one region generates.
 
-    def __init__(self, graph: TaskGraph, *, executes: bool) -> None:
+    Attributes
+    ----------
+    executes : bool
+        Whether what is generated runs as usual.
+    runs_again : bool
+        Whether the graph is to run by itself, so that nothing in it may wait for what is outside of it.
+    """
+
+    def __init__(self, graph: TaskGraph, *, executes: bool, runs_again: bool) -> None:
         self.graph = graph
         self.executes = executes
-        self._tracker = Tracker()
+        self.runs_again = runs_again
+        self._tracker = Tracker(handles_of=self._nodes_followed)
         self._node_of: dict[Task, Node] = {}
         self._fence: Node | None = None  # everything generated from now on comes after it
         self._waited_for: set[Node] = set()  # what the fence is known to come after
@@ -356,6 +365,15 @@ class Recorder:
         if not deferred:
             self._fence = node
             self._waited_for.add(node)
+
+    def knows(self, task: Task) -> bool:
+        """Tell whether a task is one of the graph."""
+        return task in self._node_of
+
+    def _nodes_followed(self, key: Followed) -> list[Node]:
+        """Return the node of a task, or of an event's task; none where that has been recorded elsewhere, or not."""
+        node = self._node_of.get(key.what if isinstance(key.what, Task) else key.what.task)
+        return [] if node is None else [node]
 
     def _insert(self, node: Node, dependences: Sequence[Dependence]) -> None:
         graph = self.graph
@@ -457,7 +475,7 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     if frame.recorder is not None:
         raise UsageError("record: this region records already; leave that block first")
     graph = TaskGraph(scope.runtime)
-    frame.recorder = Recorder(graph, executes=execute)
+    frame.recorder = Recorder(graph, executes=execute, runs_again=not execute)
     try:
         yield graph
     finally:

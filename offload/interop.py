@@ -31,6 +31,7 @@ from offload.dependences import check_depend_now
 from offload.devices.host import Host
 from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.events.sources import put_on
+from offload.items import is_device_array
 from offload.launch import device_maker
 from offload.sites import call_site
 from offload.tasks.task import LeaveRegion, Task, TaskState
@@ -169,7 +170,8 @@ class Interop:
             self._on_host(scope, frame, depend, site, deferred=False)
             return
         lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
-        passage = _Passage(before, scope.parker)
+        names_device_arrays = any(is_device_array(item) for dependence in depend for item in dependence.items)
+        passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
         make = device_maker(site, None, place, passage)
         task = self._runtime.encounter(scope, frame, make, depend, deferred=True)
         if passage.point is None:
@@ -204,7 +206,8 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
         A device number; None is the default device, or that of ``stream``.
     depend : list of dependences
         Of the entry and of the exit, each of which is an empty task with them. List items are evaluated at the call,
-        and are not held in between.
+        and are not held in between. Where device arrays are named, what the calling thread's own stream holds at the
+        entry comes before, too.
     stream : stream, optional
         One that the program has: a `cupy.cuda.Stream`, an object with ``__cuda_stream__``, a simulated stream. Else one
         of the runtime's.
@@ -265,14 +268,17 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
 
 
 class _Passage:
-    """An empty work (`offload.regions`) that follows ``before``, and wakes whoever wants to know where on its lane."""
+    """An empty work (`offload.regions`) that follows ``before``, and wakes whoever wants to know where on its lane.
 
-    __slots__ = ("_before", "_parker", "ends_region", "point")
+    With ``takes_device_arrays`` it follows the calling thread's own stream, too.
+    """
+
+    __slots__ = ("_before", "_parker", "ends_region", "point", "takes_device_arrays")
 
     run = None
-    takes_device_arrays = False
 
-    def __init__(self, before: Point | None, parker: Parker | None) -> None:
+    def __init__(self, before: Point | None, parker: Parker | None, *, takes_device_arrays: bool = False) -> None:
+        self.takes_device_arrays = takes_device_arrays
         self._before = before
         self._parker = parker
         self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+from contextlib import suppress
 from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -352,23 +353,29 @@ def _code(node: ast.expr) -> CodeType:
 
 
 class VisibleNames:
-    """The names that a string item of a decorated function may use: its parameters, closure and globals."""
+    """The names that a string item of a decorated function may use: its parameters, closure and globals.
+
+    A callable of C may not tell its parameters; then a call has names for its keywords only.
+    """
 
     __slots__ = ("_function", "_positional", "_signature", "positions")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._signature = inspect.signature(function)
+        self._signature: inspect.Signature | None = None
+        with suppress(TypeError, ValueError):
+            self._signature = inspect.signature(function)
         self.positions = {
             name: number
             for number, (name, parameter) in enumerate(self.parameters.items())
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         }
-        self._positional = tuple(self.positions) if len(self.positions) == len(self.parameters) else None
+        is_plain = self._signature is not None and len(self.positions) == len(self.parameters)
+        self._positional = tuple(self.positions) if is_plain else None
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        return self._signature.parameters
+        return self._signature.parameters if self._signature is not None else {}
 
     @property
     def takes_any_keyword(self) -> bool:
@@ -406,6 +413,9 @@ class VisibleNames:
                 continue  # a closure variable that has no value yet
         if self._positional is not None and not kwargs and len(args) == len(self._positional):
             names.update(zip(self._positional, args, strict=True))  # as `bind` does, at a tenth of the price
+            return names
+        if self._signature is None:
+            names.update(kwargs)
             return names
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()

@@ -125,9 +125,11 @@ def target_memcpy(
     Parameters
     ----------
     dst, src : array
-        Contiguous host or device arrays of any dtypes, in the order of their memory. None where ``nbytes`` is 0.
+        Contiguous host or device arrays of any dtypes, in the order of their memory: bytes are copied, and nothing is
+        converted. None where ``nbytes`` is 0.
     nbytes : int, optional
-        Bytes; by default the smaller remainder.
+        Bytes; by default all that is left from the offsets on, which has to be as much in both; nothing where one
+        of them has none left.
     dst_offset, src_offset : int
         Bytes from the first element.
     dst_device, src_device : int, optional
@@ -136,7 +138,8 @@ def target_memcpy(
     Raises
     ------
     ClauseError
-        Not contiguous, outside of an array, overlapping, read-only, or a device that contradicts the array.
+        Not contiguous, outside of an array, of unequal length without ``nbytes``, overlapping, read-only, or a device
+        that contradicts the array.
     UnsupportedError
         The arrays are on devices of two kinds.
 

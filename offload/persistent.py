@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.clauses import check_device
 from offload.current import for_finalizers, here
 from offload.data.declared import declarations
 from offload.data.maptypes import MapType
@@ -160,7 +161,7 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
 
 def _device_place(what: str, device: int | None) -> DevicePlace:
     scope = here()
-    place: DevicePlace | None = scope.runtime.place(scope.frame(what), device)
+    place: DevicePlace | None = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
         raise ClauseError(f"{what}: the host has no storage of its own for host arrays; name a device")
     return place

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from offload.current import current_runtime, here, refuse_inside
 from offload.dependences import Dependence, check_depend_now
 from offload.errors import ClauseError, DependError, UnsupportedError, UsageError
+from offload.following import awaited
 from offload.reductions import check_reduction, end_reductions, reductions_of
 from offload.sites import call_site
 from offload.tasks.depend import DependType
@@ -254,7 +255,8 @@ def _edges(scope: Scope, frame: Frame, dependences: Sequence[Dependence]) -> Tas
 def _followed(frame: Frame, dependences: Sequence[Dependence]) -> list[Task]:
     """Return the tasks that one with these dependences would follow."""
     handles = frame.tracker.latest(dependences)
-    return list(dict.fromkeys(task for handle in handles if (task := handle()) is not None and not task.past))
+    found = [awaited(task) for handle in handles if (task := handle()) is not None]
+    return list(dict.fromkeys(task for task in found if not task.past))
 
 
 def _wait_for(scope: Scope, waited: Sequence[Task]) -> None:

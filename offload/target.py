@@ -70,7 +70,8 @@ class TargetFunction(DirectiveFunction):
         self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
         self._prepared: list[MapItem] | None = None
         self._is_deferred = bool(clauses.get("nowait"))
-        self._is_plain = self._is_deferred and len(clauses) == 1 and names is None and self._defaults is None
+        has_more = len(clauses) != 1 or names is not None or self._is_late or self._defaults is not None
+        self._is_plain = self._is_deferred and not has_more
         if names is not None:
             for item, word in worded_items(clauses.get("map", ())):
                 if not names.may_have(parse_item(item).name):

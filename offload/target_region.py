@@ -6,21 +6,22 @@ A work as those of `offload.regions`, with the same methods.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.containers import MOST_PARTS, leaves_of, parts_of
 from offload.data.entries import Counter
 from offload.data.maptypes import MapType
 from offload.devices.retired import refuse_retired
-from offload.errors import DeviceLostError, InternalError, MapError
+from offload.errors import DeviceLostError, DirectiveWarning, InternalError, MapError
+from offload.frames import warn
 from offload.items import MAPPERS, SCALARS, array_section, holder, is_device_array, is_foreign, label, mapper_of
 from offload.regions import expansion_of, implicit_item, object_items, present_items
 from offload.storage import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from offload.arguments import Private
     from offload.data.plans import EnterPlan
@@ -44,6 +45,7 @@ class TargetWork:
         "_bound",
         "_counter",
         "_function",
+        "_held",
         "_items",
         "_kwargs",
         "_objects",
@@ -78,6 +80,7 @@ class TargetWork:
         self._slots: list[tuple[int | str, Any, int]] = []  # argument, its host array, the item that holds it
         self._objects: list[tuple[int | str, Expansion]] = []  # argument, what its mapper made of it
         self._privates = privates
+        self._held: list[Any] = []  # device arrays in containers, which the program may empty meanwhile
         self.point: Point | None = None
         self.takes_device_arrays = False
         given: Iterable[tuple[int | str, Any]] = enumerate(args)
@@ -94,8 +97,8 @@ class TargetWork:
                 native = native_array(sections.get(slot, value), place)
                 if native is not value:
                     self._replace(slot, native)
-            elif MAPPERS:
-                self._add_object(slot, value, objects)
+            elif not (MAPPERS and self._add_object(slot, value, objects)) and parts_of(value) is not None:
+                self._look_into(slot, value)
 
     def _replace(self, slot: int | str, value: Any) -> None:
         """Replace an argument, in copies of what the caller has given."""
@@ -122,8 +125,28 @@ class TargetWork:
                 return number
         return None
 
-    def _add_object(self, slot: int | str, value: Any, objects: Mapping[int, Expansion]) -> None:
-        """Note an argument that has a mapper, and map what it maps unless a clause or an argument before it does."""
+    def _look_into(self, slot: int | str, value: Any) -> None:
+        """Note the device arrays in a container, which the region follows and holds; warn of what is the host's."""
+        on_host = None
+        for part in leaves_of(value, MOST_PARTS):
+            if mapper_of(part) is None and (is_device_array(part) or is_foreign(part)):
+                self._held.append(part)
+                self.takes_device_arrays = True
+            elif on_host is None and (not isinstance(part, np.ndarray) or part.size):
+                on_host = part
+        if on_host is not None:
+            warn(
+                f"argument {slot}, a {type(value).__name__}, holds {label(on_host):.60} of the host, which is not "
+                "mapped: the body gets it as it is, and would compute on the host; pass arrays as arguments, or give "
+                "the class of an object that holds them a mapper (declare_mapper)",
+                DirectiveWarning,
+            )
+
+    def _add_object(self, slot: int | str, value: Any, objects: Mapping[int, Expansion]) -> bool:
+        """Note an argument that has a mapper, and map what it maps unless a clause or an argument before it does.
+
+        Return whether it has one.
+        """
         known = (expansion for _, expansion in self._objects if expansion.item is value)
         expansion = objects.get(id(value)) or next(known, None)
         if expansion is None and mapper_of(value) is not None:
@@ -131,6 +154,7 @@ class TargetWork:
             self._items += object_items(expansion)
         if expansion is not None:
             self._objects.append((slot, expansion))
+        return expansion is not None
 
     @property
     def items(self) -> list[MapItem]:
@@ -210,12 +234,14 @@ class TargetWork:
     def _check_value(self, value: Any) -> None:
         """Refuse to return storage that the construct is about to release.
 
-        What a closure, a generator or an object of another class holds cannot be checked: see `_arrays_within`.
+        What a closure, a generator or an object of another class holds cannot be checked: see `offload.containers`.
         """
         created = self._plan.created if self._plan is not None else ()
         if not created:
             return
-        for part in _arrays_within(value, set()):
+        for part in leaves_of(value):
+            if not (is_device_array(part) and part.size):
+                continue
             section = array_section(part)
             for entry in created:
                 buffer = array_section(entry.buffer)
@@ -227,15 +253,16 @@ class TargetWork:
 
     def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
         if self._plan is None:
-            return [self._bound]
+            return [self._bound, self._held]
         self.point = place.leave(self._plan, lane)
         if self.point is not None:
-            return [self._bound]
+            return [self._bound, self._held]
         items = present_items(self._plan)
-        return [*place.exit(items, lane, staged, self._counter, ends_region=True), self._bound]
+        return [*place.exit(items, lane, staged, self._counter, ends_region=True), self._bound, self._held]
 
     def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        return [*place.undo(self._plan, lane), self._bound] if self._plan is not None else [self._bound]
+        released = place.undo(self._plan, lane) if self._plan is not None else []
+        return [*released, self._bound, self._held]
 
 
 def on_host(
@@ -276,31 +303,6 @@ def _put(args: list[Any], kwargs: dict[str, Any], slot: int | str, value: Any) -
         args[slot] = value
     else:
         kwargs[slot] = value
-
-
-_DEPTH = 8
-"""How many containers deep `_arrays_within` looks: far beyond what a body returns, far below the recursion limit."""
-
-
-def _arrays_within(value: Any, seen: set[int], depth: int = _DEPTH) -> Iterator[Any]:
-    """Yield the device arrays, of at least one element, in dicts, lists, tuples, sets and fields of dataclasses."""
-    if is_device_array(value) and not isinstance(value, type):
-        if value.size:
-            yield value
-        return
-    parts: Iterable[Any]
-    if isinstance(value, dict):
-        parts = value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = value
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = [getattr(value, field.name, None) for field in fields(value)]
-    else:
-        return
-    if depth and id(value) not in seen:
-        seen.add(id(value))
-        for part in parts:
-            yield from _arrays_within(part, seen, depth - 1)
 
 
 def native_array(value: Any, place: DevicePlace) -> Any:

@@ -123,7 +123,7 @@ class TaskgraphFunction(DirectiveFunction):
         is_complete = False
         with self._group():
             outer = frame.inherited.group
-            with _record_boundary(frame, Recorder(graph, executes=True)):
+            with _record_boundary(frame, Recorder(graph, executes=True, runs_again=True)):
                 self._function(*args, **kwargs)
             is_complete = True
         if is_complete and not key.is_as_given():

@@ -10,6 +10,7 @@ from offload.clauses import as_tuple, check_device
 from offload.current import for_finalizers, here
 from offload.data.maptypes import MapType
 from offload.dependences import check_depend_now
+from offload.doubts import warn_of_writes
 from offload.errors import ClauseError, MapError
 from offload.items import Label, is_device_array, label, mapper_of
 from offload.launch import device_maker
@@ -48,7 +49,7 @@ def target_update(
     present : bool
         An item that is not wholly present is an error; of one without elements, the address has to be present.
     depend, nowait, device
-        As for `target_enter_data`.
+        As for `target_enter_data`. An item of ``from_`` that is named by `in_` only is a `DirectiveWarning`.
     if_ : bool
         False: nothing is copied, dependences hold.
 
@@ -74,6 +75,8 @@ def target_update(
     """
     items = _items(to, from_, present=bool(present))
     dependences = check_depend_now("target_update", depend)
+    if dependences:
+        warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
     scope = here()
     runtime = scope.runtime
     frame = scope.frame("target_update")

@@ -155,8 +155,10 @@ def memcpy_d2d_async(
 
 def _d2d(dst: Any, src: Any, nbytes: Any, dst_device: Any, src_device: Any, async_: Any) -> Task | None:
     sides: list[Any] = []
-    for array, device in ((dst, dst_device), (src, src_device)):
-        scope, frame, place = here_for("acc memcpy_d2d", array, device)
+    given = [
+        (array, *here_for("acc memcpy_d2d", array, device)) for array, device in ((dst, dst_device), (src, src_device))
+    ]
+    for array, scope, frame, place in given:
         found = array if place is None else corresponding(scope, frame, place, array)
         if found is None and array.size:
             raise _absent("memcpy_d2d", array, place)
@@ -195,7 +197,7 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
 @for_finalizers
 def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int | None) -> Task | None:
     name = f"acc {what}"
-    to, at = byte_ranges(dst, src, nbytes, what=name)
+    to, at = byte_ranges(dst, src, nbytes, what=name, cuts=True)
     operation = Operation(name, async_=async_, device=device)
     make = copy_maker(name, to, at)
     site = call_site(name, operation.runtime)

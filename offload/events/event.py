@@ -13,12 +13,15 @@ import threading
 import weakref
 from functools import partial
 from threading import get_ident
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from offload.errors import EventError
 from offload.events.sources import Source, find_source
 from offload.finalizers import collector, put_off
 from offload.interrupts import Shield
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Event:
@@ -26,7 +29,8 @@ class Event:
 
     A task with ``detach=event`` is complete when its body has finished and the event is fulfilled. Either
     may come first, from any thread; no thread is held meanwhile. An event may be fulfilled before it is attached to a
-    task, and is attached to one task only.
+    task, and is attached to one task only. In ``depend`` an event stands for its fulfilment, with any type of
+    dependence: what names it runs after that, and not at all if the source fails, or the task of the event without it.
 
     Raises
     ------
@@ -42,6 +46,7 @@ class Event:
     __slots__ = (
         "__weakref__",
         "_failure",
+        "_followers",
         "_fulfilled",
         "_is_awaited",
         "_is_stale",
@@ -53,6 +58,7 @@ class Event:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._task: weakref.ref[Any] | None = None  # weak: the task refers to the event
+        self._followers: list[Callable[[BaseException | None, Any], None]] = []
         self._clear()
 
     def _clear(self) -> None:
@@ -65,7 +71,7 @@ class Event:
     # -- for users -----------------------------------------------------------------------------------
     @property
     def failure(self) -> BaseException | None:
-        """What went wrong at the source before the body had ended; None if nothing did."""
+        """What went wrong at the source; None if nothing did."""
         return self._failure
 
     @property
@@ -165,6 +171,38 @@ class Event:
                 name = "a task" if task is None else task.key
                 raise EventError(f"event is attached to {name} already; an event belongs to one task, make another")
             self._task = weakref.ref(task)
+            is_followed = bool(self._followers)
+        if is_followed:
+            task.add_done_callback(self._task_ended)
+
+    @property
+    def task(self) -> Any:
+        """The task that the event is attached to; None if there is none, or it is gone."""
+        return self._task() if self._task is not None else None
+
+    def follow(self, told: Callable[[BaseException | None, Any], None]) -> None:
+        """Call ``told(failure, task)`` once the event is fulfilled, or its task has ended without; at once if it is so.
+
+        It gets the failure, if there is one, and the task of the event, from whichever thread it is.
+        """
+        with self._lock:
+            is_over = self._fulfilled
+            if not is_over:
+                self._followers.append(told)
+            task = self.task
+        if is_over:
+            told(self._failure, task)
+        elif task is not None:
+            task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: Any) -> None:
+        """Tell those who follow an event that nobody may fulfil any more; after the fulfilment nobody is left."""
+        with self._lock:
+            if task is not self.task:
+                return
+            followers, self._followers = self._followers, []
+        for told in followers:
+            told(task.failure, task)
 
     def rearm(self) -> None:
         """Forget task and fulfilment: the recorded graph that the event belongs to runs again."""
@@ -191,11 +229,13 @@ class Event:
             self._fulfilled = True
             self._is_stale = False
             awaited, self._is_awaited = self._is_awaited, False
-            if error is not None and not awaited:
-                self._failure = error
-            task = self._task() if self._task is not None else None
+            self._failure = error
+            task = self.task
+            followers, self._followers = self._followers, []
         if awaited and task is not None:  # a task that is awaited is alive: its region has it
             task.event_fulfilled(error)
+        for told in followers:
+            told(error, task)
 
     def _claim(self, how: str, source: Source | str) -> Promise:
         """Return the promise by which the event will be fulfilled, unless there is one."""

@@ -25,6 +25,9 @@ A clause that is used again remembers its cells, so that no look-up is needed. W
 *epoch* of one tracker, which ends when cells are dropped: those whose tasks are all past, when their number has
 doubled, so that a program that names a million fresh locations runs in constant memory.
 
+A key need not be a location. For a `Followed`, a task by itself for one, a cell is made whose last set is that, and is
+kept by nobody; a clause with such a key is used once.
+
 The tracker keeps *handles* of tasks, whatever the caller passes, and never looks into them: the engine passes
 weak references, so that a finished task which nobody else holds is gone; a recorder passes its nodes.
 
@@ -91,6 +94,30 @@ NOWHERE: tuple[object, tuple[Any, ...]] = (None, ())
 """What a clause remembers before its first use."""
 
 
+class Followed:
+    """A key that is no location: whoever names it follows something by itself, and nobody follows the task for it.
+
+    Attributes
+    ----------
+    what : object
+        What is followed.
+    is_over : bool
+        Whether there is nothing left to follow.
+    """
+
+    __slots__ = ()
+
+    what: Any
+
+    @property
+    def is_over(self) -> bool:
+        raise NotImplementedError
+
+    def handles(self, tracker: Tracker) -> Sequence[Any]:
+        """Return the handles of what is followed, in the tracker of a region that runs."""
+        raise NotImplementedError
+
+
 class Mutex:
     """What one of several tasks may have at a time; whoever runs tasks says who."""
 
@@ -122,6 +149,8 @@ class Tracker:
     ----------
     is_past : callable, optional
         Tells whether a handle may be forgotten; without it none is.
+    handles_of : callable, optional
+        Returns the handles of a `Followed`, where these are not what its own method returns.
 
     Attributes
     ----------
@@ -129,10 +158,15 @@ class Tracker:
         What the task entered last needs before it may run; the caller takes the list away.
     """
 
-    __slots__ = ("_cells", "_fence", "_is_past", "_limit", "_once", "_spaces", "epoch", "exclusive")
+    __slots__ = ("_cells", "_fence", "_handles_of", "_is_past", "_limit", "_once", "_spaces", "epoch", "exclusive")
 
-    def __init__(self, is_past: Callable[[Any], bool] | None = None) -> None:
+    def __init__(
+        self,
+        is_past: Callable[[Any], bool] | None = None,
+        handles_of: Callable[[Followed], Sequence[Any]] | None = None,
+    ) -> None:
         self._is_past = is_past
+        self._handles_of = handles_of
         self._once: tuple[object, tuple[Any, ...]] = (object(), ())  # what a clause has that was used here before
         self.exclusive: list[Mutex] = []
         self.clear()
@@ -172,7 +206,7 @@ class Tracker:
                 if access.keys is None:
                     found += self._everything(access, handle, edges)
                     self.clear(own)
-                    return found
+                    continue
                 cells = self._locate(access)
                 if access.joins is _MUTEX:
                     self._exclude(cells)
@@ -247,6 +281,9 @@ class Tracker:
                 self.exclusive.append(_mutex_of(cell, other))
 
     def _new_cell(self, key: Hashable) -> _Cell:
+        if isinstance(key, Followed):
+            handles = key.handles(self) if self._handles_of is None else self._handles_of(key)
+            return _Cell(key, tuple(handles))  # in no table
         cell = self._cells[key] = _Cell(key, self._fence)
         if isinstance(key, Section):
             space = self._spaces.get(key.space)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from offload.finalizers import calls_program
 from offload.interrupts import Shield, ends_body
+from offload.tasks.depend import Followed
 from offload.tasks.failures import note_task, show, without_engine_frames
 
 if TYPE_CHECKING:
@@ -167,9 +168,15 @@ class Task:
     def dependencies(self) -> tuple[Task, ...]:
         """The tasks that this one still waits for."""
         live = self.frame.children.live.copy()
-        return tuple(
-            task for task in live if not task.finished and self in (*(task.successors or ()), *(task.early or ()))
-        )
+        found = [task for task in live if not task.finished and self in (*(task.successors or ()), *(task.early or ()))]
+        named = [key.what for key in self._followed() if isinstance(key.what, Task)]  # perhaps of other regions
+        return tuple(dict.fromkeys((*found, *named)))
+
+    def _followed(self) -> list[Followed]:
+        """Return what the task still waits for by itself, not by way of storage."""
+        clauses = self.dependences or () if self.state_ is TaskState.WAITING else ()
+        keys = [key for clause in clauses for key in clause.keys or ()]
+        return [key for key in keys if isinstance(key, Followed) and not key.is_over]
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         raise TypeError(f"{self.key} is a task of this process, and cannot be pickled; pickle its result()")
@@ -378,6 +385,7 @@ class Task:
             waits.append(f"its event, {self.event!r}")
         elif self.state_ is TaskState.LAUNCHED:
             waits.append("its stream")
+        waits += [repr(key) for key in self._followed() if not isinstance(key.what, Task)]
         waits += [
             f"{holder.key}, which excludes it"
             for mutex in self.mutexes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import alloc, from_, section, to, tofrom
+from offload import alloc, from_, in_, inout, inoutset, mutexinoutset, out, section, to, tofrom
 from offload.items import MAPPERS
 
 N = 32
@@ -590,3 +590,120 @@ def test_arrays_in_no_attribute(sim):
     omp.target(lambda t: fill(t.rows[0]))(table)
     assert (s.data == np.arange(N)).all()
     assert sim.places[0].table.entries() == ()
+
+
+# -- in depend ----------------------------------------------------------------------------------------
+def is_ordered(one, other, *objects):
+    """Tell whether a task with the second dependence follows one with the first."""
+    event = omp.Event()
+    first = omp.task(lambda *_: None, detach=event, depend=[one])(*objects)
+    second = omp.task(lambda *_: None, depend=[other])(*objects)
+    found = first in second.dependencies
+    event.fulfill()
+    omp.taskwait()
+    return found
+
+
+class Tile(NamedTuple):
+    """A named tuple, which would be a location of its own without a mapper."""
+
+    left: Vector
+    index: np.ndarray
+
+
+def test_an_object_in_depend_is_its_storage(sim):
+    """An object with a mapper stands in depend for what that maps, sections, nested objects and all kinds of types."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data[: N // 2])])
+    omp.declare_mapper(Tile, lambda p: [to(p.left), alloc(p.index)])
+    s, other = Vector(N), Vector(N)
+    tile = Tile(s, np.zeros(3))
+    assert is_ordered(inout(s.data), in_(s))
+    assert is_ordered(in_(s), out(s.data[N // 4 :]))
+    assert not is_ordered(inout(s.data[N // 2 :]), in_(s))
+    assert not is_ordered(in_(s), in_(s.data))
+    assert is_ordered(out(s), inout(tile))
+    assert is_ordered(inout(tile.index[1:]), mutexinoutset(tile))
+    assert not is_ordered(out(other), inoutset(tile, s))
+    assert is_ordered(omp.depobj(out(s)), in_(tile))
+    assert is_ordered(in_(s), out(omp.all_memory))
+
+
+def test_an_object_in_depend_by_name(sim):
+    """A string that names an object with a mapper is that object, at each call."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    s, other = Vector(N), Vector(N)
+    named = omp.task(lambda p: None, depend=[in_("p")])
+    event = omp.Event()
+    first = omp.task(lambda: None, detach=event, depend=[out(s.data)])()
+    found = named(s).dependencies, named(other).dependencies
+    event.fulfill()
+    omp.taskwait()
+    assert found == ((first,), ())
+
+
+def test_an_object_in_depend_is_what_it_is_at_the_construct(sim):
+    """Where a program replaces an array of the object, a clause that was made before names the new one."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    s = Vector(N)
+    before, clause = s.data, in_(s)
+    s.data = np.zeros(N)
+    assert is_ordered(out(s.data), clause)
+    assert not is_ordered(out(before), clause)
+    assert is_ordered(out(s.data), clause)
+
+
+def test_an_object_in_depend_of_every_construct(streams):
+    """Regions, data constructs and waits follow writers of what an object with a mapper maps."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    s = Vector(N)
+    omp.target_enter_data(map=[to(s)], depend=[out(s)], nowait=True)
+    omp.target(bump, nowait=True, depend=[inout(s.data)])(s.data)
+    omp.target(lambda v: bump(v.data), nowait=True, depend=[inout(s)])(s)
+    omp.target_update(from_=[s], depend=[inout(s)], nowait=True)
+    found = omp.task(s.data.sum, depend=[in_(s)])()
+    streams.go()
+    omp.taskwait(depend=[in_(s)])
+    assert found.result() == 2 * N
+    omp.target_exit_data(map=[omp.release(s)], depend=[inout(s)])
+
+
+def test_an_object_in_depend_that_maps_nothing(sim):
+    """An object whose mapper maps nothing, or no elements, is in no order; its errors are raised."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)] if v.len else [])
+    assert not is_ordered(out(Vector(0)), inout(Vector(0)))
+    empty = Vector(0)
+    assert not is_ordered(out(empty), inout(empty))
+    omp.declare_mapper(Vector, lambda v: [3])
+    clause = in_(empty)
+    with pytest.raises(omp.ClauseError, match="mapper of Vector"):
+        omp.task(lambda: None, depend=[clause])()
+    with pytest.raises(omp.ClauseError, match="mapper of Vector"):
+        omp.taskwait(depend=[clause])
+
+
+def test_objects_in_depend_of_graphs(sim):
+    """In a graph, edges by way of an object with a mapper name its arrays; replays keep the order."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.data)])
+    s, log = Vector(N), []
+    with omp.record() as graph:
+        omp.task(lambda: log.append("write"), depend=[out(s)])()
+        omp.task(lambda: log.append("read"), depend=[in_(s.data)])()
+    omp.taskwait()
+    ((kind, item),) = [(edge.kind, edge.item) for edge in graph.edges]
+    assert (kind, item) == ("flow", f"float64[{N}]")
+
+    @omp.taskgraph
+    def region():
+        omp.task(lambda: log.append("write"), depend=[inout(s.data)])()
+        omp.task(lambda: log.append("read"), depend=[in_(s)])()
+
+    for _ in range(3):
+        region()
+    assert log == ["write", "read"] * 4
+
+
+def test_objects_without_a_mapper_stay_locations_of_their_own(sim):
+    """An object whose class has no mapper is one location, whatever arrays it has."""
+    s = Vector(N)
+    assert is_ordered(out(s), in_(s))
+    assert not is_ordered(out(s.data), in_(s))

@@ -105,16 +105,46 @@ def test_target_12(runtime):
 
 
 def test_offsets_are_bytes(runtime):
-    """target_memcpy counts bytes: nbytes and offsets; without nbytes the smaller remainder is copied."""
+    """target_memcpy counts bytes: nbytes and offsets; without nbytes all that is left in both is copied."""
     host, d = np.arange(16, dtype=np.int32), omp.target_alloc(16, np.int32)
     omp.target_memcpy(d, np.zeros(16, np.int32))
     omp.target_memcpy(d, host, nbytes=8, dst_offset=4, src_offset=12)
     found = np.full(16, -1, np.int32)
     omp.target_memcpy(found, d)
     assert found.tolist() == [0, 3, 4, *[0] * 13]
-    omp.target_memcpy(found, d, dst_offset=56, src_offset=4)
+    omp.target_memcpy(found[:12], d, dst_offset=40, src_offset=56)
+    assert found[10:12].tolist() == [0, 0]
+    omp.target_memcpy(found, d, nbytes=8, dst_offset=56, src_offset=4)
     assert found[14:].tolist() == [3, 4]
     omp.target_memcpy(found, d, nbytes=0)
+    omp.target_free(d)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_unequal_lengths_need_nbytes(runtime, dtype):
+    """Without nbytes two arrays of unequal length in bytes are a ClauseError that names nbytes=, and nothing moves."""
+    host, d = np.arange(N, dtype=np.int64), omp.target_alloc(N + (dtype is np.float64), dtype)
+    found = np.zeros(d.nbytes, np.uint8)
+    omp.target_memset(d, 7)
+    for copy in (omp.target_memcpy, omp.target_memcpy_async):
+        for to_, at in ((d, host), (host, d)):
+            with pytest.raises(omp.ClauseError, match="nbytes="):
+                copy(to_, at)
+    with pytest.raises(omp.ClauseError, match="nbytes="):
+        omp.target_memcpy(d, host, dst_offset=8, src_offset=16 + (dtype is np.int32) * 8)
+    omp.target_memcpy(found, d)
+    assert (found == 7).all()
+    assert (host == np.arange(N)).all()
+    omp.target_memcpy(d, host, nbytes=min(d.nbytes, host.nbytes))
+    omp.target_free(d)
+
+
+def test_equal_lengths_of_two_dtypes(runtime):
+    """Bytes are copied as they are between arrays of two dtypes that are as long, such as a buffer of target_alloc."""
+    host, d, found = np.arange(N, dtype=np.float64), omp.target_alloc(8 * N), np.zeros(2 * N, np.float32)
+    omp.target_memcpy(d, host)
+    omp.target_memcpy(found, d)
+    assert (found.view(np.float64) == host).all()
     omp.target_free(d)
 
 

@@ -246,11 +246,14 @@ def test_target_12(runtime):
 
 
 def test_association_counts(runtime):
-    """No construct ends an association or copies without always."""
+    """No construct ends an association or copies without always; one that was to copy back warns."""
     a, d = np.ones(N), omp.target_alloc(N, np.float64)
     omp.target_associate_ptr(a, d)
     omp.target_enter_data(map=[to(a, always=True)])
-    for clause in (from_(a), delete(a), release(a)):
+    with pytest.warns(omp.DirectiveWarning, match="copies nothing"):
+        omp.target_exit_data(map=[from_(a)])
+    assert entry_of(runtime, a).count == float("inf")
+    for clause in (delete(a), release(a)):
         omp.target_exit_data(map=[clause])
         assert entry_of(runtime, a).count == float("inf")
     omp.target(map=[tofrom("a")])(add)(a, 1)

@@ -531,3 +531,48 @@ def test_a_handle_of_another_library(gpu, latch):
     assert host.tolist() == [6, 6]
     assert driver.cuStreamDestroy_v2(handle) == 0
     omp.target_free(d)
+
+
+# -- the caller's stream, and what is not passed by itself -------------------------------------------
+def test_interop_follows_the_callers_stream(gpu, latch):
+    """interop whose dependences name a device array follows what the caller's own stream held at its entry."""
+    own = own_stream()
+    host = cupyx.zeros_pinned(1000)
+    with own:
+        d = cupy.zeros(1000)
+        latch.hold(own)
+        d.fill(3)
+        with omp.interop(depend=[inout(d)]) as block, block.stream:
+            d += 1
+        task = copy_out(host, d)
+    assert not task.done()
+    latch.release()
+    task.result()
+    assert (host == 4).all()
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "sparse matrix"])
+def test_containers_follow_the_callers_stream(gpu, latch, kind):
+    """A region that is passed device arrays in a container follows the caller's stream, and holds them."""
+    own = own_stream()
+    out_of = {"list": lambda x: x[0], "dict": lambda x: x["d"], "sparse matrix": lambda x: x.data}[kind]
+    with own:
+        d = cupy.zeros(1000)
+        if kind == "sparse matrix":
+            from cupyx.scipy import sparse
+
+            d[:] = 1
+            value = sparse.csr_matrix(cupy.diag(d[:10]))
+            d = value.data
+            cupy.cuda.Device().synchronize()
+        else:
+            value = [d] if kind == "list" else {"d": d}
+        latch.hold(own)
+        d.fill(3)
+        task = omp.target(lambda x: out_of(x) + 1, nowait=True)(value)
+        if kind != "sparse matrix":
+            value.clear()
+        del d
+    assert not task.done()
+    latch.release()
+    assert (task.result().get() == 4).all()

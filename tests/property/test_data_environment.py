@@ -19,6 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import offload as omp
 from offload.items import array_section
 
+pytestmark = pytest.mark.filterwarnings("ignore::offload.DirectiveWarning")  # an exit from associated storage
+
 ROWS, COLUMNS = 4, 6
 SIZE = ROWS * COLUMNS
 NUMBERS = np.arange(SIZE).reshape(ROWS, COLUMNS)
