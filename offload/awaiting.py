@@ -68,10 +68,12 @@ async def children(scope: Scope, frame: Frame, where: str) -> None:
 
 async def some(scope: Scope, waited: Sequence[Task], where: str) -> None:
     """Wait for certain tasks, and raise what failed among them."""
-    await AsyncWait(
-        scope.runtime.engine, scope, lambda: all(task.finished for task in waited), (), where, awaited=waited
-    ).run()
-    raise_failures([task for task in waited if task.failure is not None], where)
+    engine = scope.runtime.engine
+    try:
+        await AsyncWait(engine, scope, lambda: all(task.finished for task in waited), (), where, awaited=waited).run()
+        raise_failures([task for task in waited if task.failure is not None], where)
+    finally:
+        waited = ()  # a failure refers to the frames that its body was called from
 
 
 async def everything(runtime: Runtime, scope: Scope, where: str) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from offload.tasks.failures import Trouble, poison
 from offload.tasks.region import Site
 from offload.tasks.task import Task
 
@@ -167,8 +168,9 @@ def is_replayable(graph: TaskGraph, group: Group | None) -> bool:
 
 
 def tasks_of(graph: TaskGraph) -> list[Task]:
-    """Return the tasks that a recorded region has generated."""
-    return [node.run.task for node in graph.nodes if node.spec is not None]  # type: ignore[union-attr]  # the recorder's
+    """Return the tasks that a recorded region has generated, but those whose failures have been seen."""
+    runs: Any = [node.run for node in graph.nodes if node.spec is not None]
+    return [run.task for run in runs if run.task is not None]
 
 
 class PlainMaker:
@@ -234,14 +236,15 @@ class _GroupEnd(Task):
                 group.waiters = (*group.waiters, self._go_on)
             if group.live or not self._take():
                 return None
+        group.waiters = ()  # they refer to this task, and it to the group
         outer = self.inherited.group
-        failed = [task for task in group.failures if not task.seen]
+        failed = list(group.failures)
         if failed and outer is not None:
             with engine.lock:
-                outer.failures += failed
-        if failed and self.poison is None:
-            self.poison = failed[0]
-            self.special = True
+                outer.failures.update(dict.fromkeys(failed))
+        for task in failed:
+            poison(self, task, Trouble.of(task))
+        del failed
         if (self.special or engine.can_cancel) and engine.hinders(self):
             return None
         return engine.finish(self)

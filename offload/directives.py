@@ -72,7 +72,11 @@ class _DataConstruct:
             task = self.made = make(frame)
             return task
 
-        task = self.runtime.encounter(self.scope, self.frame, kept, self.depend, deferred=self.deferred)
+        try:
+            task = self.runtime.encounter(self.scope, self.frame, kept, self.depend, deferred=self.deferred)
+        except Exception:
+            self.made = None  # it has mapped nothing
+            raise
         self.made = None
         return task
 
@@ -243,7 +247,10 @@ def target_data(
             elif error is not failure:
                 failure.add_note(f"then, at the end of target data: {error!r}")
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or the traceback would refer to this frame, and that to the failure
 
 
 class _Region:

@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, SupportsIndex
+from weakref import ref
 
 from offload.current import current_scope_of, here
 from offload.dependences import all_memory
@@ -36,9 +37,10 @@ _wait_numbers = count(1)
 class _Clock:
     """When a task ran, in seconds of `time.perf_counter`."""
 
-    __slots__ = ("end_s", "start_s")
+    __slots__ = ("_run", "end_s", "start_s")
 
-    def __init__(self) -> None:
+    def __init__(self, run: _Run) -> None:
+        self._run = ref(run)
         self.start_s: float | None = None
         self.end_s: float | None = None
 
@@ -48,25 +50,35 @@ class _Clock:
     def end(self) -> None:
         self.end_s = time.perf_counter()
 
+    def forget(self, task: Task) -> None:
+        """Keep how a task has ended whose failure has been seen, and not the failure."""
+        run = self._run()
+        if run is not None:
+            run.end_state = task.state_
+            run.task = None
+
 
 class _Run:
-    """What a node shows of its task."""
+    """What a node shows of its task, which it has no longer once a failure of that has been seen."""
 
-    __slots__ = ("_clock", "task")
+    __slots__ = ("__weakref__", "_clock", "end_state", "task")
 
     def __init__(self, task: Task) -> None:
-        self.task = task
-        self._clock = task.run = _Clock()
+        self.task: Task | None = task
+        self.end_state = TaskState.WAITING
+        self._clock = task.run = _Clock(self)
         task.special = True
 
     @property
     def state(self) -> str:
-        return str(self.task.state)
+        task = self.task
+        return str(self.end_state if task is None else task.state)
 
     @property
     def is_live(self) -> bool:
         """Whether the task has been started, or will be without being asked, and is not complete."""
-        return not self.task.finished and self.task.state_ is not TaskState.RECORDED
+        task = self.task
+        return task is not None and not task.finished and task.state_ is not TaskState.RECORDED
 
     @property
     def start_s(self) -> float | None:
@@ -214,7 +226,8 @@ class TaskGraph(Graph):
 
     def _arm(self) -> None:
         """Re-arm every event before anything runs: a node may fulfil the event of one that starts after it."""
-        live = [node.run.task for node in self.nodes if isinstance(node.run, _Run) and node.run.is_live]
+        runs = [node.run for node in self.nodes if isinstance(node.run, _Run) and node.run.is_live]
+        live = [task for run in runs if (task := run.task) is not None]
         if live and self._was_computed:
             raise UsageError(
                 f"the graph is being computed already: {live[0].key} is {live[0].state}; wait for that computation"
@@ -421,6 +434,10 @@ class Recorder:
         else:
             self._wait(site, self._groups[0])
             self._groups[0] = []
+
+    def forget(self, task: Task) -> None:
+        """Do not keep a task any longer whose failure has been seen."""
+        self._node_of.pop(task, None)
 
     def note_wait(self, task: Task) -> None:
         """Note that the recorded code waited for one task: what follows comes after it."""

@@ -34,6 +34,7 @@ from offload.events.sources import put_on
 from offload.items import is_device_array
 from offload.launch import device_maker
 from offload.sites import call_site
+from offload.tasks.failures import see
 from offload.tasks.task import LeaveRegion, Task, TaskState
 
 if TYPE_CHECKING:
@@ -174,14 +175,16 @@ class Interop:
         passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
         make = device_maker(site, None, place, passage)
         task = self._runtime.encounter(scope, frame, make, depend, deferred=True)
-        if passage.point is None:
-            _wait_until_launched(scope, task, passage)
-        if passage.point is None:
-            _raise_end(task)
-        else:
-            event = passage.point.event
-            if event is not None:
-                put_on(lane, "interop", lane.device.wait_event, lane.stream, event)
+        try:
+            if passage.point is None:
+                _wait_until_launched(scope, task, passage)
+            if passage.point is None:
+                _raise_end(task)
+        finally:
+            del task  # as there
+        event = passage.point.event  # type: ignore[union-attr]  # else it has raised
+        if event is not None:
+            put_on(lane, "interop", lane.device.wait_event, lane.stream, event)
 
     def _on_host(
         self, scope: Scope, frame: Frame, depend: tuple[Dependence, ...], site: Site, *, deferred: bool
@@ -330,7 +333,7 @@ def _raise_end(task: Task) -> None:
     group = task.inherited.group
     if task.state_ is TaskState.CANCELLED and group is not None and (cancelled := group.cancelled_by) is not None:
         raise LeaveRegion(cancelled)
-    task.seen = True
+    see(task)
     failure = task.failure
     assert failure is not None, "complete and not launched"
     try:

@@ -215,7 +215,10 @@ class DeviceTask(Task):
                 failure = self._run_body(scope)
         if failure is None and self.work is None:
             return self._mark(engine)
-        return self._end_launch(engine, failure)
+        try:
+            return self._end_launch(engine, failure)
+        finally:
+            del self, failure  # as in `Task.advance`
 
     def _begin(self) -> bool:
         """Take a lane and enqueue what comes before the body; return whether the launch goes on now."""
@@ -324,7 +327,7 @@ class DeviceTask(Task):
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
                 self.held = self.place.take_kept(self.lane)  # type: ignore[arg-type]  # launched on a lane
                 if failure is None:
-                    failure = error
+                    failure = without_engine_frames(error)
                     note_task(error, self)
                 else:
                     failure.add_note(f"then, while its mappings were released: {error}")

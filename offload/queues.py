@@ -40,7 +40,7 @@ from offload.devices.streams import Lane
 from offload.tasks.failures import raise_failures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from offload.launch import DevicePlace
     from offload.tasks.region import Frame
@@ -71,8 +71,8 @@ class Queue:
         self._given: Any = None  # a stream of the program's, which has to live as long
         self._lock = threading.Lock()
         self._recorded: WeakKeyDictionary[Any, Mark] = WeakKeyDictionary()  # the tails of regions that only record
-        self._tasks: deque[Task] = deque()
-        self._failed: list[Task] = []
+        self._tasks: deque[ref[Task]] = deque()  # the regions keep what is live, or has failed and not been seen
+        self._failed: list[ref[Task]] = []
         self.use(None)
 
     def __repr__(self) -> str:
@@ -136,20 +136,20 @@ class Queue:
             return
         with self._lock:
             self._prune()
-            self._tasks.append(task)
+            self._tasks.append(ref(task))
 
     def unfinished(self) -> list[Task]:
         """Return the operations that are not complete, in order; some may be, as of two replays at a time."""
         with self._lock:
             self._prune()
-            return list(self._tasks)
+            return _alive(self._tasks)
 
     def take_failed(self) -> list[Task]:
         """Return the operations that have failed since the last call."""
         with self._lock:
             self._prune()
             failed, self._failed = self._failed, []
-        return failed
+        return _alive(failed)
 
     def raise_failures(self, where: str) -> None:
         """Raise what has failed in the queue and nobody has seen, as a group."""
@@ -157,10 +157,10 @@ class Queue:
 
     def _prune(self) -> None:
         tasks = self._tasks
-        while tasks and tasks[0].finished:
-            task = tasks.popleft()
-            if task.failure is not None and not task.seen:
-                self._failed = [*(other for other in self._failed if not other.seen), task]
+        while tasks and ((task := tasks[0]()) is None or task.finished):
+            reference = tasks.popleft()
+            if task is not None and task.failure is not None and not task.seen:
+                self._failed = [*(ref(other) for other in _alive(self._failed) if not other.seen), reference]
 
 
 class Mark:
@@ -198,7 +198,10 @@ class Mark:
         if self._task is None:
             return False
         task = self._task()
-        return task is None or task.past
+        if task is not None:
+            return task.past
+        trouble = self.tracker.keeper.troubles.get(id(self._task))
+        return trouble is None or trouble.unseen() is None
 
     def set(self, task: Task) -> None:
         """Name the task; a replay makes another one, which is not asked for."""
@@ -234,6 +237,10 @@ class Mark:
             callback(None)
         else:
             task.add_done_callback(callback)
+
+
+def _alive(references: Iterable[ref[Task]]) -> list[Task]:
+    return [task for reference in references if (task := reference()) is not None]
 
 
 class Queues:

@@ -74,7 +74,7 @@ class Replay:
 
     def __init__(self, graph: TaskGraph, group: Group | None, site: Site, name: str | None) -> None:
         self.runtime: Runtime = graph.runtime
-        self.is_broken = False
+        self.is_broken = any(node.state in ("failed", "not run", "cancelled") for node in graph.nodes)
         self._events: list[Event] = graph.events
         self._lock = threading.Lock()  # two replays do not both find the events free
         self._run: list[ref[Task]] = []  # the tasks of the last run, where there are events

@@ -38,7 +38,7 @@ from offload.launch import DevicePlace
 from offload.notify import notifier
 from offload.queues import Queues
 from offload.tasks.engine import MANY_LIVE, Engine
-from offload.tasks.failures import raise_failures
+from offload.tasks.failures import raise_failures, see
 from offload.tasks.region import Frame, Inherited
 from offload.tasks.scope import Parker, Scope, current_scope
 from offload.tasks.task import Task, TaskState
@@ -262,7 +262,10 @@ class Runtime:
                 warn(message, CleanupWarning)
         if failure is not None and failure is not error:
             if error is None:
-                raise failure
+                try:
+                    raise failure
+                finally:
+                    del failure  # or the traceback would refer to this frame, and that to the failure
             error.add_note(f"then, at the end of the runtime: {failure!r}")
 
     def close_at_end(self, *, waits_for_bodies: bool) -> None:
@@ -364,6 +367,7 @@ class Runtime:
             if not deferred:
                 failure = self.run_undeferred(scope, task, dependences)
                 if failure is not None:
+                    see(task)
                     try:
                         raise failure
                     finally:
@@ -429,7 +433,10 @@ class Runtime:
             self.engine.make_ready(task)
 
     def run_undeferred(self, scope: Scope, task: Task, dependences: Sequence[Any]) -> BaseException | None:
-        """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure."""
+        """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure.
+
+        Whoever calls this raises the failure, and says that it has been seen.
+        """
         engine = self.engine
         task.owner = scope.parker
         task.special = True
@@ -454,8 +461,6 @@ class Runtime:
         except BaseException:
             engine.disown(task)
             raise
-        if task.failure is not None:
-            task.seen = True
         return task.failure
 
     def check_wait(self, task: Task) -> Scope:

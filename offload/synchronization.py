@@ -221,8 +221,9 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     if scope.runtime.notify is not None:
         scope.runtime.notify.wait("taskwait")
     if dependences:
-        waited = _followed(frame, dependences)
-        return _wait_for(scope, waited) if waits is None else waits.some(scope, waited, "taskwait")
+        if waits is not None:
+            return waits.some(scope, _followed(frame, dependences), "taskwait")
+        return _wait_for(scope, _followed(frame, dependences))
     if waits is not None:
         return waits.children(scope, frame, "taskwait")
     scope.runtime.wait_for_children(scope, frame, "taskwait")
@@ -261,10 +262,13 @@ def _followed(frame: Frame, dependences: Sequence[Dependence]) -> list[Task]:
 
 def _wait_for(scope: Scope, waited: Sequence[Task]) -> None:
     """Wait for certain tasks, and raise what failed among them."""
-    for task in waited:
-        task.add_done_callback(lambda _: scope.parker.unpark())
-    scope.runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait", awaited=waited)
-    raise_failures([task for task in waited if task.failure is not None], "taskwait")
+    try:
+        for task in waited:
+            task.add_done_callback(lambda _: scope.parker.unpark())
+        scope.runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait", awaited=waited)
+        raise_failures([task for task in waited if task.failure is not None], "taskwait")
+    finally:
+        waited = task = None  # type: ignore[assignment]  # a failure refers to the frames that its body was called from
 
 
 def barrier() -> Any:

@@ -86,13 +86,17 @@ class TaskloopFunction(DirectiveFunction):
         if_, final = clauses.get("if_", True), clauses.get("final", False)
         is_deferred = if_ and not final and not frame.inherited.is_final
         tasks = []
+        is_left = clauses.get("nogroup")
         with nullcontext() if clauses.get("nogroup") else group:
             enclosing = frame.inherited.group
             for part in parts:
                 if not is_deferred and enclosing is not None and enclosing.cancelled_by is not None:
                     break  # it would be discarded, and an undeferred one raises that
-                tasks.append(task(part, *args, **kwargs))
-        return tasks if clauses.get("nogroup") else None
+                generated = task(part, *args, **kwargs)
+                if is_left:
+                    tasks.append(generated)
+                del generated  # the traceback of the group would refer to it
+        return tasks if is_left else None
 
     def _reducing(
         self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

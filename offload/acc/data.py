@@ -118,7 +118,10 @@ def data(
             raise
         failure.add_note(f"then, at the end of acc data: {error!r}")
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # or the traceback would refer to this frame, and that to the failure
 
 
 def _leave(operation: Operation, entry: Task, items: list[MapItem], run: _Run) -> None:

@@ -84,7 +84,11 @@ class Operation:
             return task
 
         orderings = presence(items, self.place, changes=changes)
-        task = generate(self.scope, self.frame, kept, self._depend, self.queue, self._after, orderings)
+        try:
+            task = generate(self.scope, self.frame, kept, self._depend, self.queue, self._after, orderings)
+        except Exception:
+            self.task = None  # it has mapped nothing
+            raise
         self.task = None
         return task
 

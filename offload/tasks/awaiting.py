@@ -103,6 +103,9 @@ class AsyncWait:
                     remaining = list(tasks.waiters)
                     remaining.remove(wake)
                     tasks.waiters = tuple(remaining)
+            # A failure refers to the frames that its body was called from, these for one.
+            self._awaited, self._sets, self._done = (), (), None  # type: ignore[assignment]  # it has waited
+            task = patience = blocked = None  # type: ignore[assignment]  # the same
             if engine.ready and engine.parked:
                 engine.wake_one()  # a wake-up that was meant for a task, not for the condition
 

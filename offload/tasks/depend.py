@@ -151,6 +151,8 @@ class Tracker:
         Tells whether a handle may be forgotten; without it none is.
     handles_of : callable, optional
         Returns the handles of a `Followed`, where these are not what its own method returns.
+    keeper : object, optional
+        None of the handles may be forgotten either whose ``id`` is in its ``troubles``.
 
     Attributes
     ----------
@@ -158,17 +160,30 @@ class Tracker:
         What the task entered last needs before it may run; the caller takes the list away.
     """
 
-    __slots__ = ("_cells", "_fence", "_handles_of", "_is_past", "_limit", "_once", "_spaces", "epoch", "exclusive")
+    __slots__ = (
+        "_cells",
+        "_fence",
+        "_handles_of",
+        "_is_past",
+        "_limit",
+        "_once",
+        "_spaces",
+        "epoch",
+        "exclusive",
+        "keeper",
+    )
 
     def __init__(
         self,
         is_past: Callable[[Any], bool] | None = None,
         handles_of: Callable[[Followed], Sequence[Any]] | None = None,
+        keeper: Any = None,
     ) -> None:
         self._is_past = is_past
         self._handles_of = handles_of
         self._once: tuple[object, tuple[Any, ...]] = (object(), ())  # what a clause has that was used here before
         self.exclusive: list[Mutex] = []
+        self.keeper = keeper
         self.clear()
 
     def __len__(self) -> int:
@@ -263,7 +278,7 @@ class Tracker:
         keys: Any = access.keys
         cells = self._cells
         if len(cells) + len(keys) > self._limit and self._is_past is not None:
-            self._sweep(self._is_past)
+            self._sweep(self._may_forget)
             cells = self._cells
         if len(keys) == 1:
             key = keys[0]
@@ -300,12 +315,15 @@ class Tracker:
         return cell
 
     # -- forgetting ----------------------------------------------------------------------------------
+    def _may_forget(self, handle: Any) -> bool:
+        kept = self.keeper.troubles if self.keeper is not None else ()
+        return id(handle) not in kept and self._is_past(handle)  # type: ignore[misc]  # the caller has looked
+
     def _prune(self, cell: _Cell) -> None:
         """Drop those of a large set, and of the one before it, that are past."""
-        is_past = self._is_past
-        if is_past is not None:
-            cell.members = [handle for handle in cell.members if not is_past(handle)]
-            cell.before = [handle for handle in cell.before if not is_past(handle)]
+        if self._is_past is not None:
+            cell.members = [handle for handle in cell.members if not self._may_forget(handle)]
+            cell.before = [handle for handle in cell.before if not self._may_forget(handle)]
         cell.limit = max(_FIRST_PRUNING, 2 * len(cell.members))
 
     def _sweep(self, is_past: Callable[[Any], bool]) -> None:

@@ -48,7 +48,7 @@ from weakref import ref
 from offload.errors import RuntimeClosedError, UnsupportedError
 from offload.finalizers import put_off
 from offload.interrupts import Shield, raise_shield
-from offload.tasks.failures import poisoned
+from offload.tasks.failures import Trouble, poison, poisoned
 from offload.tasks.loops import Entered, is_entered
 from offload.tasks.ready import ByPriority
 from offload.tasks.scope import current_scope
@@ -199,12 +199,13 @@ class Engine:
             return True
         n = len(found)
         counters = task.counters = bytearray(_COUNTERS[n] if n < _FEW else b"\1" + bytes(n))
+        children = task.frame.children
         for reference in found:
             other = reference()
             if other is None or other.finished or other is task:
                 counters.pop()
-                if other is not None and other.failure is not None and not other.past:
-                    _poison(task, other)
+                if children.troubles:  # not before: it has noted its trouble, and then that it has finished
+                    _heed(task, reference, children.troubles.get(id(reference)))
                 continue
             if other.special or other.waits_in_stream_order:
                 self._follow_special(task, other)
@@ -230,9 +231,11 @@ class Engine:
             if other.failure is not None:
                 return False
             if not other.finished:
-                if not (other.launched and other.orders(task)):
+                if not (other.launched and other.orders(task)) or (other.special and other.poison is not None):
                     return False
                 predecessors += (other,)
+        if task.frame.children.troubles:
+            return False  # perhaps of one of them
         task.predecessors = predecessors
         return True
 
@@ -242,8 +245,8 @@ class Engine:
             task.predecessors = (*task.predecessors, other)  # for its point on the stream
             if other.orders(task):
                 if other.launched:
-                    if other.failure is not None and not other.past:
-                        _poison(task, other)
+                    if other.failure is not None or other.poison is not None:
+                        _heed(task, ref(other), Trouble.of(other))
                     task.counters.pop()
                     return
                 if other.early is None:
@@ -284,6 +287,7 @@ class Engine:
             if task.inherited.group is not None:
                 task.inherited.group.leave(task)
             before = [ref(other) for other in live.copy() if other.dependences is not None]
+            before += [trouble.reference for trouble in list(frame.children.troubles.values())]
             fence = Task(task.construct, _nothing, (), None, frame)
             fence.label = f"in place of {task.name}"
             fence.inherited = frame.inherited.within(None)  # its group cannot discard it
@@ -567,13 +571,18 @@ class Engine:
         self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
     ) -> Task | None:
         """Complete a task; return the first task that this makes ready, for this thread to run."""
-        if task.special and task.run is not None:
-            task.run.end()
+        if task.special:
+            if task.run is not None:
+                task.run.end()
+            if failure is None and task.poison is not None:
+                self._note_trouble(task)  # it has run all the same
         if failure is None:
             task.state_ = _COMPLETE
         else:
             task.failure = failure
             task.state_ = failed
+            if failed is not TaskState.CANCELLED:
+                self._note_trouble(task)
         task.finished = True
         following = self._release(task.successors, task) if task.successors else None
         if task.special or failure is not None:
@@ -619,20 +628,31 @@ class Engine:
             if task.inherited.group is not None:
                 self._note_failure(task.inherited.group, task)
 
-    def _note_failure(self, tasks: TaskSet, task: Task) -> None:
-        """Keep a failure for whoever waits; those that have been seen meanwhile are let go."""
-        failures = tasks.failures  # what is let go may run code of the user's, which must not find the lock taken
+    def _note_trouble(self, task: Task) -> None:
+        """Have the region know what is wrong with a task that others may follow, before anybody hears of its end."""
+        trouble = Trouble.of(task)
+        if task.dependences is None:
+            return
+        trouble.storage = task.dependences
+        children = task.frame.children
         with self.lock:
-            tasks.failures.append(task)
-            if len(tasks.failures) & 63 == 0:
-                failures, tasks.failures = tasks.failures, [kept for kept in tasks.failures if not kept.seen]
-        del failures
+            if not children.troubles:
+                children.troubles = {}
+            trouble.home = children.troubles
+            trouble.home[id(trouble.reference)] = trouble
+
+    def _note_failure(self, tasks: TaskSet, task: Task) -> None:
+        """Keep a failure for whoever waits, unless somebody has seen it meanwhile."""
+        with self.lock:
+            tasks.failures[task] = None
+        if task.seen:  # perhaps before it was in there
+            tasks.failures.pop(task, None)
 
     def take_failures(self, tasks: TaskSet) -> list[Task]:
         """Return the failures of a task set, which forgets them."""
         with self.lock:
-            failures, tasks.failures = tasks.failures, []
-        return failures
+            failures, tasks.failures = tasks.failures, {}
+        return list(failures)
 
     def finish_elsewhere(
         self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
@@ -652,14 +672,16 @@ class Engine:
         """Count down the successors of a task; return the first that is ready, for this thread to run."""
         following = None
         failed = task.failure is not None and task.state_ is not TaskState.CANCELLED
+        if task.special and task.poison is not None:
+            failed = True  # also of one that has run all the same
         successors.reverse()  # the oldest first
         while successors:
             try:
                 successor = successors.pop()
             except IndexError:
                 break  # the producer took the rest
-            if failed:
-                _poison(successor, task)
+            if failed and not _is_only_ordered(successor, ref(task)):
+                poison(successor, task, Trouble.of(task))
             if successor.counters.pop():
                 if following is None and not self.max_priority and not (successor.special and successor.owner):
                     following = successor
@@ -695,9 +717,10 @@ class Engine:
     # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Frame) -> None:
         """Keep the region of a body that has ended before its children, until somebody waits for all."""
-        frames = self.frames  # as above
+        orphan = frame.orphan()  # the body's task may have failed
+        frames = self.frames  # what is let go may run code of the user's, which must not find the lock taken
         with self.lock:
-            self.frames.append(frame)
+            self.frames.append(orphan)
             if len(self.frames) & 63 == 0:
                 frames, self.frames = self.frames, [kept for kept in self.frames if kept.children.is_of_interest]
         del frames
@@ -724,12 +747,16 @@ class Engine:
             self.coroutines.stop()
 
 
-def _poison(task: Task, failed: Task) -> None:
-    """Keep a task from running that depends on one that has failed, or did not run."""
-    if task.ordered_after and any(reference() is failed for reference in task.ordered_after):
-        return
-    task.poison = failed.poison or failed
-    task.special = True
+def _heed(task: Task, reference: ref[Task], trouble: Trouble | None) -> None:
+    """Keep a task from running that follows one with this trouble, unless all of that is over."""
+    source = trouble.unseen() if trouble is not None else None
+    if source is not None and not _is_only_ordered(task, reference):
+        poison(task, source, trouble)  # type: ignore[arg-type]  # it has a source
+
+
+def _is_only_ordered(task: Task, reference: ref[Task]) -> bool:
+    """Tell whether a task follows another one, which may be gone, in a way along which no failure goes."""
+    return bool(task.ordered_after) and reference in task.ordered_after
 
 
 def _take_mutexes(task: Task) -> bool:

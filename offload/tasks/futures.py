@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from offload.tasks.failures import see
+
 if TYPE_CHECKING:
     from offload.tasks.task import Task
 
@@ -17,20 +19,29 @@ class TaskFuture(Future[Any]):
         self._task = task
 
     def result(self, timeout: float | None = None) -> Any:
-        self._wait(timeout)
-        return super().result()
+        try:
+            self._wait(timeout)
+            return super().result()
+        finally:
+            del self  # or the traceback would refer to the future, and the future to the failure
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._wait(timeout)
-        return super().exception()
+        try:
+            self._wait(timeout)
+            return super().exception()
+        finally:
+            del self  # the body may have run in the wait
 
     def _wait(self, timeout: float | None) -> None:
         """Wait as the task does, which may run others meanwhile; its callback then ends the future, or has done so."""
         task = self._task
         if not self.done() and not task.finished:
             task.construct.runtime.wait_for_task(task, timeout)
-        if task.failure is not None:
-            task.seen = True
+        try:
+            if task.failure is not None:
+                see(task)
+        finally:
+            del self, task  # as above
 
 
 def future_of(task: Task) -> Future[Any]:

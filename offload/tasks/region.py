@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from weakref import ReferenceType
 
+    from offload.tasks.failures import Trouble
     from offload.tasks.task import Task
 
 
@@ -52,27 +53,35 @@ class Site:
         return self.directive in TARGETS
 
 
+_NONE: dict[Any, Any] = {}
+"""The troubles where there have been none; never changed."""
+
+
 class TaskSet:
     """The incomplete tasks that somebody may wait for, and the failures among the complete ones.
 
     Attributes
     ----------
+    troubles : dict
+        What is wrong with tasks that a region has generated, by the ``id`` of the weak reference that its tracker has
+        of them, which may have died.
     n_stuck : int
         How many were live when their producer was last throttled in vain.
     """
 
-    __slots__ = ("failures", "live", "n_stuck", "waiters")
+    __slots__ = ("failures", "live", "n_stuck", "troubles", "waiters")
 
     def __init__(self) -> None:
         self.live: set[Task] = set()
-        self.failures: list[Task] = []
+        self.failures: dict[Task, None] = {}  # that nobody has seen, in order
+        self.troubles: dict[int, Trouble] = _NONE  # one of its own with the first
         self.n_stuck = 0
         self.waiters: tuple[Callable[[], None], ...] = ()
 
     @property
     def is_of_interest(self) -> bool:
         """Whether something is to be waited for, or a failure to be told of."""
-        return bool(self.live) or any(not task.seen for task in self.failures.copy())
+        return bool(self.live) or bool(self.failures)
 
     def leave(self, task: Task) -> None:
         """Take out a task that is complete; its failure has been noted before, so that a waiter sees both."""
@@ -167,8 +176,8 @@ class Frame:
     def __init__(self, task: Task | None, inherited: Inherited) -> None:
         self.task = task
         self.inherited = inherited
-        self.tracker = Tracker(_is_past)
         self.children = TaskSet()
+        self.tracker = Tracker(_is_past, keeper=self.children)
         self.recorder: Any = None
 
     @property
@@ -178,7 +187,13 @@ class Frame:
 
     def new_tracker(self) -> Tracker:
         """Return a tracker for tasks that have no dependences on those generated so far."""
-        return Tracker(_is_past)
+        return Tracker(_is_past, keeper=self.children)
+
+    def orphan(self) -> Frame:
+        """Return the same region without the generating task, which has ended: what that keeps would be kept."""
+        orphan = self.part(self.inherited)
+        orphan.task = None
+        return orphan
 
     def part(self, inherited: Inherited) -> Frame:
         """Return the same region with other things to inherit, for one of several coroutines on a thread."""
@@ -189,6 +204,6 @@ class Frame:
 
 
 def _is_past(reference: ReferenceType[Task]) -> bool:
-    """Tell whether the dependences may forget a task: it is gone, or complete without a failure nobody has seen."""
+    """Tell whether the dependences may forget a task: it is gone, or complete and no trouble."""
     task = reference()
     return task is None or task.past

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from offload.finalizers import calls_program
 from offload.interrupts import Shield, ends_body
 from offload.tasks.depend import Followed
-from offload.tasks.failures import note_task, show, without_engine_frames
+from offload.tasks.failures import note_task, see, show, without_engine_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from offload.tasks.depend import Mutex
     from offload.tasks.engine import Engine
+    from offload.tasks.failures import Trouble
     from offload.tasks.region import Frame, Group, Inherited, Site
     from offload.tasks.scope import Parker, Scope
 
@@ -107,13 +108,15 @@ class Task:
     """Weak references to what the task follows because of those alone."""
     owner: Parker | None = None
     poison: Task | None = None
-    """The task where the failure began that keeps this one from running, or has kept it."""
+    """The task where a failure began that keeps this one from running, or has kept it."""
     predecessors: Sequence[Task] = ()
     """What a device task follows, for where on which streams; others are known to those they follow only."""
     priority = 0
     run: Any = None
     seen = False
     """Whether somebody has been told of its failure."""
+    trouble: Trouble | None = None
+    """What is wrong with it for those that follow it."""
     survives = False
     """Whether it runs though a task that it depends on has failed: it releases what an earlier one has taken."""
     _serial = 0
@@ -223,10 +226,13 @@ class Task:
             self.construct.runtime.note_wait(self)
         if self.failure is None:
             return None
-        self.seen = True
-        if self.state_ is TaskState.CANCELLED:
-            raise self.failure
-        return self.failure
+        try:
+            see(self)
+            if self.state_ is TaskState.CANCELLED:
+                raise self.failure
+            return self.failure
+        finally:
+            del self  # as in `result`: the body may have run in the wait above
 
     def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
         """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it."""
@@ -358,8 +364,8 @@ class Task:
 
     @property
     def past(self) -> bool:
-        """Whether a later task may ignore this one: complete, and a failure of it has been seen."""
-        return self.finished and (self.failure is None or (self.seen and (self.poison is None or self.poison.seen)))
+        """Whether a later task may ignore this one: complete, and what is wrong with it is over."""
+        return self.finished and (self.trouble is None or self.trouble.unseen() is None)
 
     @property
     def point(self) -> Any:

@@ -240,7 +240,7 @@ def test_failures_in_a_set_come_before_its_end():
     """A waiter that sees a set empty sees its failures."""
     tasks = TaskSet()
     assert not tasks.live
-    tasks.failures.append(None)
+    tasks.failures[None] = None
     parker = Parker()
     tasks.waiters = (parker.unpark,)
     tasks.leave(None)

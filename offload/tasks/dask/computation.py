@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from offload.interrupts import Shield
-from offload.tasks.failures import raise_failures
+from offload.tasks.failures import clear_own_frames, raise_failures, see
 from offload.tasks.region import Group
 from offload.tasks.task import TaskState
 
@@ -65,8 +65,9 @@ class Computation:
             self.scope.parker.unpark()
 
         def end(task: Task) -> None:
-            task.seen = True
             self._own.discard(task)
+            if task.failure is not None:
+                see(task)
             if task.failure is None or task.state_ is TaskState.CANCELLED:
                 self.values[key] = task.value
             else:
@@ -178,19 +179,28 @@ class Computation:
             engine.relax()
             for task in self._own.copy():  # none, unless the wait was interrupted
                 engine.disown(task)
-        self._raise_failures([*errors, *self.failures.values()])
+        try:
+            self._raise_failures([*errors, *self.failures.values()])
+        finally:
+            errors.clear()  # as there
 
     def _raise_failures(self, errors: Iterable[BaseException]) -> None:
         errors = {id(error): error for error in errors}.values()
+        for error in errors:
+            clear_own_frames(error)
         failed = [task for group in (self._group, *self._inner.values()) for task in group.failures]
         if not errors:
             raise_failures(failed, "the end of the computation")
             return
         for task in failed:
-            task.seen = True
+            see(task)
         first, *others = errors
         for other in others:
             note = f"in the same computation: {other!r}"
             if note not in getattr(first, "__notes__", ()):
                 first.add_note(note)
-        raise first
+        self.failures.clear()
+        try:
+            raise first
+        finally:
+            del self, errors, error, failed, first, others  # or the traceback would refer to what refers to the failure

@@ -125,9 +125,15 @@ class Round(InProcess):
 
     def _refuse_deadlock(self, node: Node) -> None:
         """Refuse to wait for an event that a later node would have to fulfil on this same thread."""
-        task: Task = node.run.task  # type: ignore[union-attr]  # it has just been started
-        event = task.event
-        if event is None or event.is_fulfilled or event.is_promised or task.state_ is not TaskState.DETACHED:
+        task: Task | None = node.run.task  # type: ignore[union-attr]  # it has just been started
+        event = task.event if task is not None else None  # it has failed meanwhile
+        if (
+            task is None
+            or event is None
+            or event.is_fulfilled
+            or event.is_promised
+            or task.state_ is not TaskState.DETACHED
+        ):
             return
         if threading.get_ident() != self._thread:
             return  # the synchronous scheduler alone runs nodes on the thread that had the graph made
