@@ -29,6 +29,7 @@ from offload.errors import UnsupportedError, UsageError
 from offload.events.event import Event
 from offload.items import Token
 from offload.tasks.depend import Followed
+from offload.tasks.failures import Trouble
 from offload.tasks.region import Site
 from offload.tasks.task import Task, TaskState, run_callbacks
 
@@ -108,6 +109,7 @@ class StandIn(Task):
             self.failure = failure
             if task is not None and task.failure is failure:
                 self.followed, self.poison = task, task.poison or task
+                Trouble.of(self).behind.append(Trouble.of(task))
         self.finished = True
         self._scope.runtime.engine.pass_on(self)
         if self.callbacks:

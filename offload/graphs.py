@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from weakref import ref
@@ -347,8 +348,8 @@ class Recorder:
         self.graph = graph
         self.executes = executes
         self.runs_again = runs_again
-        self._tracker = Tracker(handles_of=self._nodes_followed)
         self._node_of: dict[Task, Node] = {}
+        self._tracker = Tracker(handles_of=partial(_nodes_followed, self._node_of))
         self._fence: Node | None = None  # everything generated from now on comes after it
         self._waited_for: set[Node] = set()  # what the fence is known to come after
         self._groups: list[list[Node]] = [[]]  # what the next wait of each open group waits for
@@ -382,11 +383,6 @@ class Recorder:
     def knows(self, task: Task) -> bool:
         """Tell whether a task is one of the graph."""
         return task in self._node_of
-
-    def _nodes_followed(self, key: Followed) -> list[Node]:
-        """Return the node of a task, or of an event's task; none where that has been recorded elsewhere, or not."""
-        node = self._node_of.get(key.what if isinstance(key.what, Task) else key.what.task)
-        return [] if node is None else [node]
 
     def _insert(self, node: Node, dependences: Sequence[Dependence]) -> None:
         graph = self.graph
@@ -465,6 +461,12 @@ class Recorder:
         self._fence = node
         self._waited_for |= waited
         return node
+
+
+def _nodes_followed(node_of: dict[Task, Node], key: Followed) -> list[Node]:
+    """Return the node of a task, or of an event's task; none where that has been recorded elsewhere, or not."""
+    node = node_of.get(key.what if isinstance(key.what, Task) else key.what.task)
+    return [] if node is None else [node]
 
 
 @contextmanager

@@ -204,7 +204,11 @@ class Engine:
             other = reference()
             if other is None or other.finished or other is task:
                 counters.pop()
-                if children.troubles:  # not before: it has noted its trouble, and then that it has finished
+                # Not before: it has noted its trouble, and then that it has finished.
+                if other is not None and other.failure is not None:  # perhaps it is of another region
+                    if not (other.past or _is_only_ordered(task, reference)):
+                        poison(task, other, Trouble.of(other))
+                elif children.troubles:
                     _heed(task, reference, children.troubles.get(id(reference)))
                 continue
             if other.special or other.waits_in_stream_order:
