@@ -39,6 +39,7 @@ from offload.launch import DeviceTask
 from offload.queues import uncounted
 from offload.reached import reached
 from offload.tasks.branches import branches
+from offload.tasks.stack import runs_bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -347,6 +348,7 @@ def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> 
     return found
 
 
+@runs_bodies
 def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[object]:
     """Enqueue the work of a task, and return what that uses.
 

@@ -23,6 +23,7 @@ from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts import ends_body
 from offload.tasks.failures import note_task, without_engine_frames
+from offload.tasks.stack import runs_bodies
 from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
@@ -277,6 +278,7 @@ class DeviceTask(Task):
             self.construct.runtime.engine.make_ready(self)
         return False
 
+    @runs_bodies
     def _run_body(self, scope: Scope) -> BaseException | None:
         lane: Any = self.lane
         device = self.place.device

@@ -184,6 +184,14 @@ class Runtime:
                 current_scope.reset(self._tokens.pop())
             except ValueError:
                 current_scope.set(None)  # left in another context than it was entered in
+            around = current_scope.get()
+            if around is not None and around.runtime.is_left:  # by a coroutine or generator that took turns
+                current_scope.set(None)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the runtime is closed, and no ``with`` of it is open."""
+        return self._is_closed and not self._tokens
 
     def scope(self) -> Scope:
         """Return what the calling thread is doing for this runtime."""

@@ -42,6 +42,7 @@ from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.homes import home_of
 from offload.tasks.loops import running_loop
 from offload.tasks.scope import Scope, current_scope
+from offload.tasks.stack import runs_bodies
 from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class CoroutineTask(Task):
             self._begun = begun
             begun.add_done_callback(self._ended_early)
 
+    @runs_bodies
     async def _drive(self) -> None:
         failure = interrupt = None
         try:

@@ -8,8 +8,10 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from offload.errors import UsageError
 from offload.interrupts import Shield, ends_body
 from offload.tasks.failures import note_task, show, without_engine_frames
+from offload.tasks.stack import runs_bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -218,7 +220,18 @@ class Task:
         return self.failure
 
     def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
-        """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it."""
+        """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it.
+
+        Raises
+        ------
+        UsageError
+            ``fn`` is that of `asyncio.wait`, which has to be called on the loop's thread.
+        """
+        if getattr(fn, "__module__", None) == "asyncio.tasks":
+            raise UsageError(
+                f"asyncio.wait of {self.key}, which is no future of asyncio's: its callbacks are called on any thread; "
+                "write asyncio.wait([asyncio.ensure_future(task), …])"
+            )
         with _adding_callback:
             if self.callbacks is None:
                 self.callbacks = []
@@ -275,6 +288,7 @@ class Task:
         return f"<Task {self.key} {self.construct.directive} {self.state_}>"
 
     # -- for the engine ------------------------------------------------------------------------------
+    @runs_bodies
     def advance(self, engine: Engine, scope: Scope) -> Task | None:
         """Do the next thing that the task has to do on this thread; return a task that became ready."""
         if (self.special or engine.can_cancel) and engine.hinders(self):
@@ -418,6 +432,7 @@ def run_callbacks(task: Task) -> None:
         _calling.tasks = None
 
 
+@runs_bodies
 def _run_callbacks(task: Task) -> None:
     callbacks = task.callbacks
     while callbacks:
