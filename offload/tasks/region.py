@@ -220,7 +220,12 @@ class Part(Frame):
     __slots__ = ("first_default_device", "is_over", "mark", "whole")
 
     def __init__(self, whole: Frame, mark: object) -> None:
-        self.task, self.tracker, self.children, self.recorder = whole.task, whole.tracker, whole.children, whole.recorder
+        self.task, self.tracker, self.children, self.recorder = (
+            whole.task,
+            whole.tracker,
+            whole.children,
+            whole.recorder,
+        )
         self.inherited, self.listed = whole.inherited, whole.listed
         self.whole = whole
         self.mark = mark

@@ -61,8 +61,8 @@ def runs_bodies(function: Function) -> Function:
 def owner_of(caller: FrameType | None) -> FrameType | None:
     """Return the frame of the coroutine or generator that a block belongs to; None where there is none.
 
-    That is the innermost on the stack. The coroutines of this library and of contextlib are not meant, nor is a generator
-    that contextlib drives, as under ``@contextmanager``: whoever enters that context manager is.
+    That is the innermost on the stack. The coroutines of this library and of contextlib are not meant, nor is a
+    generator that contextlib drives, as under ``@contextmanager``: whoever enters that context manager is.
     """
     while caller is not None and id(caller.f_code) not in _bodies:
         if caller.f_code.co_flags & _SUSPENDABLE and not _is_passed_over(caller):
