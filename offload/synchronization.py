@@ -91,10 +91,9 @@ class GroupRegion:
         """Have nothing more belong to the group; return what the calling thread is doing, as it is then."""
         group, frame, runtime = self.group, self._block.frame, self._scope.runtime
         self._block.leave()
-        group.is_closed = True
         if frame.inherited.group is group:  # else a later block is open still, and looks further out at its end
             around = group.outer
-            while around is not None and around.is_closed:
+            while around is not None and around.is_over:
                 around = around.outer
             frame.inherited = frame.inherited.within(around)
         if self._recorder is not None:
@@ -106,6 +105,7 @@ class GroupRegion:
         group = self.group
         if group.live and not combines:  # an interrupt, or a cancellation of the coroutine: they are still at work
             return
+        group.is_over = True  # not before: what its tasks generate belongs to it while it is waited for
         group.is_cancelled = False  # groups in it may outlast it, where coroutines or generators take turns
         if group.reductions:
             end_reductions(group, combines=combines)

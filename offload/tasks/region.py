@@ -93,22 +93,22 @@ class Group(TaskSet):
         Whether no ``taskgroup`` stands in the program, so that ``cancel`` means the one around it.
     is_cancelled : bool
         Whether `cancel` has been called.
-    is_closed : bool
-        Whether nothing more is generated in it, though some may still be waited for.
+    is_over : bool
+        Whether its end has been reached and all its tasks are complete: nothing belongs to it any more.
     cancelled_by : Group or None
         Itself or the nearest one around it that is cancelled: tasks that have not begun are discarded.
     reductions : tuple of Reduction
         One for each list item of ``task_reduction``.
     """
 
-    __slots__ = ("is_cancelled", "is_closed", "is_implicit", "outer", "reductions")
+    __slots__ = ("is_cancelled", "is_implicit", "is_over", "outer", "reductions")
 
     def __init__(self, outer: Group | None = None, *, is_implicit: bool = False) -> None:
         super().__init__()
         self.outer = outer
         self.is_implicit = is_implicit
         self.reductions: tuple[Any, ...] = ()
-        self.is_cancelled = self.is_closed = False
+        self.is_cancelled = self.is_over = False
 
     @property
     def cancelled_by(self) -> Group | None:
