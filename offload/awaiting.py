@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
-from offload.reductions import end_reductions
-from offload.synchronization import GroupRegion
-from offload.tasks.awaiting import AsyncWait
+from offload.tasks.awaiting import AsyncWait, outcome
 from offload.tasks.failures import raise_failures
-from offload.tasks.scope import Scope, current_scope
+from offload.tasks.task import LeaveRegion, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.runtime import Runtime
     from offload.tasks.region import Frame
+    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
-
-
-class GroupPart(GroupRegion):
-    """A taskgroup region of one coroutine: what others on its thread generate does not belong to it.
-
-    So it is no change of the frame but a part of it, which the coroutine's context has in place of the frame.
-    """
-
-    __slots__ = ("_former", "_part", "_whole")
-
-    def __init__(self, scope: Scope, frame: Frame, where: str) -> None:
-        self._whole = frame
-        self._part = frame.part(frame.inherited)
-        inner = Scope(scope.runtime, self._part, scope.task)
-        super().__init__(inner, self._part, where)
-        self._former = scope
-        current_scope.set(inner)
-
-    async def finish(self, *, combines: bool = True) -> None:
-        """Do what `end` does, and let the loop run meanwhile."""
-        group = self.group
-        current_scope.set(self._former)
-        default_device = self._part.inherited.default_device
-        if default_device != self._outer.default_device:  # set inside; the setting outlasts the group, as in any other
-            self._whole.inherited = self._part.inherited.within(self._whole.inherited.group)
-        self._close()
-        try:
-            await AsyncWait(
-                self._scope.runtime.engine, self._former, lambda: not group.live, (group,), self._where
-            ).run()
-            raise_failures(group.failures, self._where)
-        except BaseException:
-            if not group.live:  # else a cancellation: they are still at work
-                end_reductions(group, combines=False)
-            raise
-        if group.reductions:
-            end_reductions(group, combines=combines)
 
 
 async def nothing() -> None:
@@ -87,3 +50,16 @@ async def everything(runtime: Runtime, scope: Scope, where: str) -> None:
         elif not set(runtime.regions()) - set(regions):
             break  # no body that ended meanwhile has left a region with tasks
     raise_failures([task for frame in regions for task in engine.take_failures(frame.children)], where)
+
+
+async def ended(task: Task) -> None:
+    """Wait for a task as a construct does that is not deferred: raise its failure, or leave a cancelled group."""
+    try:
+        await outcome(task)
+    except CancelledError:
+        group = task.inherited.group
+        if task.state_ is not TaskState.CANCELLED or group is None or (cancelled := group.cancelled_by) is None:
+            raise
+        raise LeaveRegion(cancelled) from None
+    finally:
+        del task  # the traceback of its failure would refer to the task, and the task to it

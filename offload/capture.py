@@ -39,6 +39,7 @@ from offload.data.shadow import NotCapturableError, ShadowTable
 from offload.devices.streams import Lane, Point, using
 from offload.environment import DataEnvironment, PutOffError
 from offload.errors import DeviceError, UsageError
+from offload.frames import calls_program
 from offload.items import label, mapper_of
 from offload.launch import DeviceTask
 from offload.queues import uncounted
@@ -383,6 +384,7 @@ def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> 
     return found
 
 
+@calls_program
 def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[object]:
     """Enqueue the work of a task, and return what that uses.
 

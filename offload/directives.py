@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ContextDecorator
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from offload.clauses import as_tuple, check_clauses, check_device, check_map, symbolic
-from offload.current import for_finalizers, here
+from offload.current import current_scope_of, for_finalizers, here
 from offload.data.maptypes import Construct
 from offload.dependences import Dependence, check_depend_now, inout
 from offload.doubts import warn_of_no_copy
-from offload.errors import ClauseError
+from offload.errors import ClauseError, UsageError
 from offload.items import array_section, is_device_array
 from offload.launch import device_maker
 from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, map_items
@@ -21,7 +22,8 @@ from offload.synchronization import GroupRegion
 from offload.tasks.task import Task, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from types import TracebackType
 
     from offload.data.present import MapItem
     from offload.launch import DevicePlace
@@ -72,12 +74,32 @@ class _DataConstruct:
             task = self.made = make(frame)
             return task
 
+        scope, frame = self.scope, self.frame
+        if scope.thread != get_ident():  # a generator is ended elsewhere than it was begun, perhaps by the collector
+            scope = current_scope_of(self.runtime)
+            frame = scope.frame(site.directive)
         try:
-            task = self.runtime.encounter(self.scope, self.frame, kept, self.depend, deferred=self.deferred)
+            task = self.runtime.encounter(scope, frame, kept, self.depend, deferred=self.deferred)
         except Exception:
             self.made = None  # it has mapped nothing
             raise
         self.made = None
+        return task
+
+    async def finish(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
+        """Do what `run` does, and let the loop run until the task is complete."""
+        from offload.awaiting import ended  # imports asyncio
+
+        waits, recorder = not self.deferred, self.frame.recorder
+        self.deferred = recorder is None or recorder.executes
+        try:
+            task = self.run(work, items)
+        finally:
+            self.deferred = not waits
+        if waits and task.state_ is not TaskState.RECORDED:
+            self.made = task
+            await ended(task)
+            self.made = None
         return task
 
     def translated(self, arrays: tuple[Any, ...], entry: Task) -> tuple[Any, ...]:
@@ -170,7 +192,159 @@ def target_exit_data(
     return task if nowait else None
 
 
-@contextmanager
+class TargetData(ContextDecorator):
+    """What `target_data` returns: a context manager, used once."""
+
+    def __init__(self, clauses: dict[str, Any], used: tuple[Any, ...], *, nogroup: bool) -> None:
+        self._clauses = clauses
+        self._given = used  # the clauses use_device_ptr and use_device_addr
+        self._nogroup = nogroup
+        self._construct: _DataConstruct | None = None
+        self._used: tuple[Any, ...] = ()
+        self._entry: Task
+        self._region: GroupRegion | None = None
+
+    def _recreate_cm(self) -> TargetData:
+        """Return one for each call of a function that this decorates."""
+        return TargetData(self._clauses, self._given, nogroup=self._nogroup)
+
+    def __enter__(self) -> tuple[Any, ...]:
+        construct = self._encounter()
+        if construct.deferred or construct.frame.recorder is None:
+            construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
+        try:
+            self._entry = construct.run(EnterDataWork, construct.items)
+        except KeyboardInterrupt:
+            self._undo()
+            raise
+        self._begin()
+        try:
+            return self._translated()
+        except BaseException as error:
+            self.leave(error)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._region is not None:
+            self._region.leave_block()
+        self._exit(error)
+
+    @for_finalizers
+    def _exit(self, error: BaseException | None) -> None:
+        failure = self.leave(error)
+        try:
+            if failure is not None and failure is not error:
+                raise failure
+        finally:
+            del self, error, failure  # or the traceback would refer to the failure's own frame
+
+    async def __aenter__(self) -> tuple[Any, ...]:
+        construct = self._encounter()
+        construct.depend += (inout(_Region()),)  # as above; what lets the loop run is a deferred task
+        try:
+            self._entry = await construct.finish(EnterDataWork, construct.items)
+        except (Exception, BaseExceptionGroup):
+            raise
+        except BaseException:  # an interrupt, or a cancellation of the coroutine
+            self._undo()
+            raise
+        self._begin()
+        try:
+            if self._used and construct.deferred and self._entry.state_ is not TaskState.RECORDED:
+                await self._entry
+            return self._translated()
+        except BaseException as error:
+            await self.finish(error)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failure = await self.finish(error)
+        try:
+            if failure is not None and failure is not error:
+                raise failure
+        finally:
+            del self, error, failure  # as above
+
+    def _encounter(self) -> _DataConstruct:
+        """Check the clauses and evaluate the list items."""
+        if self._construct is not None:
+            raise UsageError("target data is entered once; call target_data() for each block")
+        pointers, addresses = self._given
+        self._used = (*_used("use_device_ptr", pointers), *_used("use_device_addr", addresses))
+        self._construct = _DataConstruct(Construct.TARGET_DATA, self._clauses)
+        return self._construct
+
+    def _begin(self) -> None:
+        """Begin the implicit taskgroup."""
+        construct = self._construct
+        assert construct is not None, "encountered"
+        if not self._nogroup:
+            self._region = GroupRegion(construct.scope, construct.frame, "the end of target data", is_implicit=True)
+
+    def _undo(self) -> None:
+        """Undo an entry that an interrupt has cut short."""
+        construct = self._construct
+        assert construct is not None, "encountered"
+        if construct.made is not None:  # it has mapped the items, or will
+            construct.deferred = True
+            _leave_data(construct, construct.made)
+
+    def _translated(self) -> tuple[Any, ...]:
+        construct = self._construct
+        assert construct is not None, "encountered"
+        return construct.translated(self._used, self._entry) if self._used else ()
+
+    def leave(self, error: BaseException | None) -> BaseException | None:
+        """Wait for the tasks of the block, then copy back and release.
+
+        Return the first failure, which is ``error`` where the block has raised that; later ones are notes on it.
+        """
+        construct, region = self._construct, self._region
+        assert construct is not None, "encountered"
+        for step in (region.end if region is not None else _nothing, lambda: _leave_data(construct, self._entry)):
+            try:
+                step()
+            except BaseException as later:  # noqa: BLE001  # the first failure goes on, with this one as a note
+                error = _joined(error, later)
+        return error
+
+    async def finish(self, error: BaseException | None) -> BaseException | None:
+        """Do what `leave` does, and let the loop run meanwhile."""
+        construct, region, entry = self._construct, self._region, self._entry
+        assert construct is not None, "encountered"
+        try:
+            if region is not None:
+                await region.finish()
+        except BaseException as later:  # noqa: BLE001  # as in `leave`
+            error = _first(error, later)
+        try:
+            if entry.failure is None:
+                await construct.finish(EndDataWork, construct.items)
+        except BaseException as later:  # noqa: BLE001  # as in `leave`
+            error = _first(error, later)
+        return error
+
+
+def _joined(error: BaseException | None, later: BaseException) -> BaseException:
+    """Return the first of two failures of a block and its end, with the later one as a note."""
+    if error is None:
+        return later
+    if later is not error:
+        error.add_note(f"then, at the end of target data: {later!r}")
+    return error
+
+
+def _first(error: BaseException | None, later: BaseException) -> BaseException:
+    """Return what goes on of two failures in a coroutine, whose cancellation must not get lost."""
+    if error is None or isinstance(later, (Exception, BaseExceptionGroup)):
+        return _joined(error, later)
+    return later
+
+
 def target_data(
     map: Any = (),
     *,
@@ -181,7 +355,7 @@ def target_data(
     nowait: bool = False,
     depend: Any = (),
     nogroup: bool = False,
-) -> Iterator[tuple[Any, ...]]:
+) -> TargetData:
     """Map items to a device for the time of a block, and give the device arrays of others.
 
     The end of the block waits for the tasks generated in it, and their descendants (with ``nogroup`` it does not), then
@@ -196,18 +370,20 @@ def target_data(
     device, if_, nowait, depend
         As for `target_enter_data`; with ``nowait`` entry and exit are deferred tasks with these dependences.
 
-    Yields
-    ------
-    tuple of arrays
-        For each item of ``use_device_ptr``, then of ``use_device_addr``, a device array of its shape and dtype over the
-        corresponding storage; the array itself where not all of it is present, on the host, and with ``if_=False``. To
-        use it after the end of the mapping is a `RegionClosedError`; on CUDA constructs and routines that are given it
-        say so, CuPy does not.
+    Returns
+    -------
+    context manager
+        For ``with``; in a coroutine for ``async with``, which lets the loop run at the entry and at the end. It gives a
+        tuple of arrays: for each item of ``use_device_ptr``, then of ``use_device_addr``, a device array of its shape
+        and dtype over the corresponding storage; the array itself where not all of it is present, on the host, and with
+        ``if_=False``. To use it after the end of the mapping is a `RegionClosedError`; on CUDA constructs and routines
+        that are given it say so, CuPy does not. The block is the coroutine's or the generator's own that enters it, as
+        that of `taskgroup`.
 
     Raises
     ------
     ClauseError, DependError, MapError, DeviceMemoryError
-        As for `target_enter_data`.
+        At the entry, as for `target_enter_data`.
     ExceptionGroup
         Tasks generated in the block failed, and nobody has seen it.
 
@@ -217,40 +393,8 @@ def target_data(
     are evaluated at the entry. OpenMP 5.2, 13.5 "target data Construct", 5.4.8 "use_device_ptr Clause", 5.4.10
     "use_device_addr Clause"; 6.0 makes it the composite of tasks in a taskgroup that it is here.
     """
-    used = (*_used("use_device_ptr", use_device_ptr), *_used("use_device_addr", use_device_addr))
-    construct = _DataConstruct(
-        Construct.TARGET_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
-    )
-    if nowait or construct.frame.recorder is None:
-        construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
-    try:
-        entry = construct.run(EnterDataWork, construct.items)
-    except KeyboardInterrupt:
-        if construct.made is not None:  # it has mapped the items, or will
-            construct.deferred = True
-            _leave_data(construct, construct.made)
-        raise
-    group = (
-        None if nogroup else GroupRegion(construct.scope, construct.frame, "the end of target data", is_implicit=True)
-    )
-    failure: BaseException | None = None
-    try:
-        yield construct.translated(used, entry) if used else ()
-    except BaseException as error:  # noqa: BLE001  # goes on below, after the exit
-        failure = error
-    for step in (group.end if group is not None else _nothing, lambda: _leave_data(construct, entry)):
-        try:
-            step()
-        except BaseException as error:  # noqa: BLE001  # the first failure goes on, with this one as a note
-            if failure is None:
-                failure = error
-            elif error is not failure:
-                failure.add_note(f"then, at the end of target data: {error!r}")
-    if failure is not None:
-        try:
-            raise failure
-        finally:
-            del failure  # or the traceback would refer to this frame, and that to the failure
+    clauses = {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    return TargetData(clauses, (use_device_ptr, use_device_addr), nogroup=nogroup)
 
 
 class _Region:

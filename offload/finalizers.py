@@ -30,19 +30,15 @@ import threading
 from collections import deque
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from offload.errors import RuntimeClosedError
-from offload.frames import is_own
+from offload.frames import is_calling_program, is_own
 from offload.interrupts import is_at_work, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, FrameType
-
-Steps = TypeVar("Steps", bound="Callable[..., object]")
-
-_calling_programs: set[CodeType] = set()
+    from types import FrameType
 
 
 class Collector:
@@ -157,7 +153,7 @@ def _comes_from_steps(frame: FrameType | None) -> bool:
     """Tell whether the program's code that has called the library was itself called by the library's own steps."""
     frame = _beyond(frame, is_ours=True)
     frame = _beyond(frame, is_ours=False)
-    return frame is not None and frame.f_code not in _calling_programs
+    return frame is not None and not is_calling_program(frame)
 
 
 def is_finalizing(frame: FrameType | None) -> bool:
@@ -181,9 +177,3 @@ def catch_up() -> None:
     """Carry out what has been put off, unless the caller is in the middle of something."""
     if put_off.calls and is_free():
         put_off.carry_out()
-
-
-def calls_program(function: Steps) -> Steps:
-    """Mark a function of the library that calls the program's code, which may use constructs, in its own steps."""
-    _calling_programs.add(function.__code__)
-    return function

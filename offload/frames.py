@@ -10,10 +10,13 @@ from __future__ import annotations
 import sys
 import warnings
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+Steps = TypeVar("Steps", bound="Callable[..., object]")
 
 _PACKAGE = __name__.partition(".")[0]
 _USERS = tuple(f"{_PACKAGE}.{name}" for name in ("__main__", "bench", "cli", "demo"))
@@ -21,6 +24,23 @@ _CARRIERS = frozenset(
     {"asyncio", "concurrent", "contextlib", "dask", "distributed", "functools", "multiprocessing", "threading"}
 )
 """Packages whose frames lie between a program and the library: of a ``with`` block, a pool, a loop."""
+
+
+_calling_program: set[CodeType] = set()
+
+
+def calls_program(function: Steps) -> Steps:
+    """Mark a function of the library that calls the program's code in the library's own steps: a body or a callback.
+
+    There the program's code begins anew: what is further out on the stack has no part in what it does.
+    """
+    _calling_program.add(function.__code__)
+    return function
+
+
+def is_calling_program(frame: FrameType) -> bool:
+    """Tell whether a frame is that of a function so marked."""
+    return frame.f_code in _calling_program
 
 
 @lru_cache(maxsize=1024)

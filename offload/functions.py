@@ -26,6 +26,7 @@ from offload.reductions import Participant, check_reduction, parts_of
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.region import Site
 from offload.tasks.scope import current_scope
+from offload.tasks.stack import owned
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -220,8 +221,9 @@ class TaskFunction(DirectiveFunction):
             or site is None
             or site.runtime is not scope.runtime
             or frame.recorder is not None
-            or frame.inherited.is_final
+            or not frame.inherited.is_plain
             or collector.thread
+            or owned
         ):
             return self._encounter(scope, args, kwargs)
         task = Task(site, self._function, args, kwargs or None, frame)

@@ -15,6 +15,7 @@ from offload.current import current_scope_of, here
 from offload.dependences import all_memory
 from offload.errors import UsageError
 from offload.items import label
+from offload.tasks.blocks import Block
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Graph, Node
 from offload.tasks.region import Frame, Group
@@ -494,8 +495,11 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     if frame.recorder is not None:
         raise UsageError("record: this region records already; leave that block first")
     graph = TaskGraph(scope.runtime)
-    frame.recorder = Recorder(graph, executes=execute, runs_again=not execute)
+    block = Block(scope, frame)
+    block.recorder = block.frame.recorder = Recorder(graph, executes=execute, runs_again=not execute)
     try:
         yield graph
     finally:
-        frame.recorder = None
+        block.leave()
+        if block.frame.recorder is block.recorder:
+            block.frame.recorder = None

@@ -140,9 +140,10 @@ class Interop:
         scope = here()
         if self._frame is None:
             raise UsageError(f"interop: {what} outside of the block; write `with offload.interop(…) as …:`")
-        if scope.runtime is not self._runtime or scope.frame("interop") is not self._frame:
+        frame = scope.frame("interop")
+        if scope.runtime is not self._runtime or frame.children is not self._frame.children:
             raise UsageError(f"interop: {what} in another thread or task than the block was entered in")
-        return scope, self._frame
+        return scope, frame
 
     def _leave(self) -> None:
         """Generate the task that later ones follow."""

@@ -22,6 +22,7 @@ from offload.devices.streams import Lane, Point, StreamPool
 from offload.environment import DataEnvironment, PutOffError, Released
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.finalizers import put_off
+from offload.frames import calls_program
 from offload.interrupts import ends_body
 from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.task import Task, TaskState
@@ -281,6 +282,7 @@ class DeviceTask(Task):
             self.construct.runtime.engine.make_ready(self)
         return False
 
+    @calls_program
     def _run_body(self, scope: Scope) -> BaseException | None:
         lane: Any = self.lane
         device = self.place.device

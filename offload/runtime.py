@@ -46,6 +46,7 @@ from offload.tasks.task import Task, TaskState
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
+    from contextvars import Token
     from types import TracebackType
     from typing import Self
 
@@ -186,10 +187,28 @@ class Runtime:
             current.refuse_inside("the end of a runtime")  # it stays open until the process ends
             self.close(error)
         finally:
-            try:
-                current_scope.reset(self._tokens.pop())
-            except ValueError:
-                current_scope.set(None)  # left in another context than it was entered in
+            self._leave(self._tokens.pop())
+
+    def _leave(self, token: Token[Scope | None]) -> None:
+        """Have what was current before the block be so again, unless the block of another runtime is open in it.
+
+        Coroutines and generators take turns: what was current before may have ended meanwhile.
+        """
+        scope = current_scope.get()
+        if scope is None or scope.runtime is not self:
+            return
+        try:
+            current_scope.reset(token)
+        except ValueError:
+            current_scope.set(None)  # left in another context than it was entered in
+        scope = current_scope.get()
+        if scope is not None and scope.runtime.is_left:
+            current_scope.set(None)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the runtime is closed, and no ``with`` of it is open."""
+        return self._is_closed and not self._tokens
 
     def scope(self) -> Scope:
         """Return what the calling thread is doing for this runtime."""

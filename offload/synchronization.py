@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import sys
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from offload.current import current_runtime, here, refuse_inside
+from offload.current import current_runtime, current_scope_of, for_finalizers, here, refuse_inside
 from offload.dependences import Dependence, check_depend_now
 from offload.errors import ClauseError, DependError, UnsupportedError, UsageError
 from offload.following import awaited
 from offload.reductions import check_reduction, end_reductions, reductions_of
 from offload.sites import call_site
+from offload.tasks.blocks import Block
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
 from offload.tasks.region import Group
@@ -30,50 +32,88 @@ if TYPE_CHECKING:
 
 
 class GroupRegion:
-    """A taskgroup region: from its making to `end`, what its frame generates belongs to it."""
+    """A taskgroup region: from its making to `end`, what its block generates belongs to it.
 
-    __slots__ = ("_frame", "_outer", "_scope", "_where", "group")
+    Parameters
+    ----------
+    nests : bool
+        As for `Block`.
+    """
 
-    def __init__(self, scope: Scope, frame: Frame, where: str, *, is_implicit: bool = False) -> None:
+    __slots__ = ("_block", "_recorder", "_scope", "_where", "group")
+
+    def __init__(
+        self, scope: Scope, frame: Frame, where: str, *, is_implicit: bool = False, nests: bool = False
+    ) -> None:
         self._scope = scope
-        self._frame = frame
         self._where = where
-        self._outer = frame.inherited
+        self._block = Block(scope, frame, nests=nests)
+        frame = self._block.frame
         self.group = Group(frame.inherited.group, is_implicit=is_implicit)
         frame.inherited = frame.inherited.within(self.group)
-        if frame.recorder is not None:
-            frame.recorder.begin_group(self.group)
+        self._recorder = frame.recorder
+        if self._recorder is not None:
+            self._recorder.begin_group(self.group)
 
     def end(self, *, combines: bool = True) -> None:
         """Wait for the tasks of the group and their descendants, raise what failed among them, combine reductions."""
+        group = self.group
         try:
-            self._wait()
+            scope = self._close()
+            if group.live:
+                scope.runtime.engine.wait(scope, lambda: not group.live, (group,), self._where)
+            raise_failures(group.failures, self._where)
         except BaseException:
-            if not self.group.live:  # else an interrupt: they are still at work
-                end_reductions(self.group, combines=False)
+            self._end_group(combines=False)
             raise
-        if self.group.reductions:
-            end_reductions(self.group, combines=combines)
+        self._end_group(combines=combines)
+
+    async def finish(self, *, combines: bool = True) -> None:
+        """Do what `end` does, and let the loop run meanwhile."""
+        from offload.tasks.awaiting import AsyncWait  # imports asyncio
+
+        group = self.group
+        try:
+            scope = self._close()
+            await AsyncWait(scope.runtime.engine, scope, lambda: not group.live, (group,), self._where).run()
+            raise_failures(group.failures, self._where)
+        except BaseException:
+            self._end_group(combines=False)
+            raise
+        self._end_group(combines=combines)
+
+    def leave_block(self) -> None:
+        """Have what is generated from now on not belong to the block; its end may be put off."""
+        self._block.leave()
 
     def notify(self) -> None:
         """Tell of the wait at the end, under ``OFFLOAD_NOTIFY``."""
-        notify, recorder = self._scope.runtime.notify, self._frame.recorder
+        notify, recorder = self._scope.runtime.notify, self._recorder
         if notify is not None and (recorder is None or recorder.executes):
             notify.wait(self._where)
 
-    def _close(self) -> None:
-        """Have what the frame generates from now on belong to the group around."""
-        frame = self._frame
-        frame.inherited = frame.inherited.within(self._outer.group)
-        if frame.recorder is not None:
-            frame.recorder.end_group(call_site("taskgroup", self._scope.runtime), self.group)
+    def _close(self) -> Scope:
+        """Have nothing more belong to the group; return what the calling thread is doing, as it is then."""
+        group, frame, runtime = self.group, self._block.frame, self._scope.runtime
+        self._block.leave()
+        if frame.inherited.group is group:  # else a later block is open still, and looks further out at its end
+            around = group.outer
+            while around is not None and around.is_over:
+                around = around.outer
+            frame.inherited = frame.inherited.within(around)
+        if self._recorder is not None:
+            self._recorder.end_group(call_site("taskgroup", runtime), group)
+        return self._scope if self._scope.thread == get_ident() else current_scope_of(runtime)
 
-    def _wait(self) -> None:
+    def _end_group(self, *, combines: bool) -> None:
+        """End the reductions, and the cancellation, of a group that nobody waits for any more."""
         group = self.group
-        self._close()
-        if group.live:
-            self._scope.runtime.engine.wait(self._scope, lambda: not group.live, (group,), self._where)
-        raise_failures(group.failures, self._where)
+        if group.live and not combines:  # an interrupt, or a cancellation of the coroutine: they are still at work
+            return
+        group.is_over = True  # not before: what its tasks generate belongs to it while it is waited for
+        group.is_cancelled = False  # groups in it may outlast it, where coroutines or generators take turns
+        if group.reductions:
+            end_reductions(group, combines=combines)
 
 
 class Taskgroup:
@@ -90,7 +130,12 @@ class Taskgroup:
         if self._region is not None:
             raise UsageError("a taskgroup is entered once; call taskgroup() for each block")
         scope = here()
-        self._region = GroupRegion(scope, scope.frame(self._directive), f"the end of the {self._directive}")
+        self._region = GroupRegion(
+            scope,
+            scope.frame(self._directive),
+            f"the end of the {self._directive}",
+            nests=self._directive != "taskgroup",  # constructs that have an implicit one: their own `with`
+        )
         self._region.group.reductions = self._reductions
 
     def __exit__(
@@ -98,8 +143,13 @@ class Taskgroup:
     ) -> bool:
         region = self._region
         assert region is not None, "entered"
+        region.leave_block()
+        return bool(self._exit(region, error))
+
+    @for_finalizers
+    def _exit(self, region: GroupRegion, error: BaseException | None) -> bool:
         self._notify(region)
-        is_left = isinstance(error, LeaveRegion) and error.group is region.group
+        is_left = _leaves(error, region.group)
         try:
             region.end(combines=error is None or is_left)
         except BaseException as later:
@@ -109,18 +159,15 @@ class Taskgroup:
         return is_left
 
     async def __aenter__(self) -> None:
-        from offload.awaiting import GroupPart  # imports asyncio
-
-        scope = here()
-        self._region = GroupPart(scope, scope.frame(self._directive), f"the end of the {self._directive}")
-        self._region.group.reductions = self._reductions
+        self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        region: Any = self._region
+        region = self._region
+        assert region is not None, "entered"
         self._notify(region)
-        is_left = isinstance(error, LeaveRegion) and error.group is region.group
+        is_left = _leaves(error, region.group)
         try:
             await region.finish(combines=error is None or is_left)
         except BaseException as later:
@@ -133,6 +180,13 @@ class Taskgroup:
         """Tell of the wait at the end, under ``OFFLOAD_NOTIFY``; a construct that has an implicit group does not."""
         if self._directive == "taskgroup":
             region.notify()
+
+
+def _leaves(error: BaseException | None, group: Group) -> bool:
+    """Tell whether an error is that of a `cancel`, which leaves the block; a group of such, from tasks of asyncio."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_leaves(one, group) for one in error.exceptions)
+    return isinstance(error, LeaveRegion) and error.group is group
 
 
 def taskgroup(task_reduction: Any = None) -> Taskgroup:
@@ -149,8 +203,9 @@ def taskgroup(task_reduction: Any = None) -> Taskgroup:
     Returns
     -------
     context manager
-        For ``with``; in a coroutine for ``async with``, which lets the loop run at the end, and which is the
-        coroutine's own: what others on its thread generate meanwhile does not belong to the group.
+        For ``with``; in a coroutine for ``async with``, which lets the loop run at the end. The block is the
+        coroutine's or the generator's own that enters it: what others on its thread generate meanwhile does not belong
+        to the group.
 
     Raises
     ------

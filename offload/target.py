@@ -22,6 +22,7 @@ from offload.launch import DeviceTask, device_maker
 from offload.regions import check_writeable, map_items
 from offload.target_region import TargetWork, on_host
 from offload.tasks.scope import current_scope
+from offload.tasks.stack import owned
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class TargetFunction(DirectiveFunction):
             or site.runtime is not scope.runtime
             or not frame.is_plain
             or collector.thread
+            or owned
         ):
             return self._encounter(scope, args, kwargs)
         # Arrays and scalars only, and nothing to be asked but dependences.
@@ -153,7 +155,7 @@ class TargetFunction(DirectiveFunction):
         sections = self._sections(names, args, kwargs)
         if self._rules is not None:
             decided = self._rules.decide(
-                args, kwargs, names, items, objects, on_host=place is None, listed=self._listed_around()
+                args, kwargs, names, items, objects, on_host=place is None, listed=self._listed_around(frame)
             )
             privates = decided.privates
             sections.update(decided.sections)
@@ -184,7 +186,7 @@ class TargetFunction(DirectiveFunction):
     def _is_offloaded(self) -> bool:
         return bool(self._clauses.get("if_", True))
 
-    def _listed_around(self) -> tuple[Section, ...]:
+    def _listed_around(self, frame: Frame) -> tuple[Section, ...]:
         """Return the storage that ``defaultmap(none)`` need not name."""
         return ()
 

@@ -25,7 +25,6 @@ from offload.acc.clauses import (
     queue_of,
     queues_of,
 )
-from offload.acc.data import in_regions
 from offload.acc.operations import generate
 from offload.arguments import ArgumentRules, check_defaultmap, check_sharing
 from offload.clauses import check_count, check_device, check_name
@@ -165,8 +164,8 @@ class ComputeFunction(TargetFunction):
     def _is_offloaded(self) -> bool:
         return bool(self._acc.get("if_", True)) and not self._acc.get("self_", False)
 
-    def _listed_around(self) -> tuple[Section, ...]:
-        return in_regions.get()
+    def _listed_around(self, frame: Frame) -> tuple[Section, ...]:
+        return frame.listed
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the function, with what the clauses put around a call of it."""

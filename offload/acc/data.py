@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from offload.errors import ClauseError, MapError
 from offload.items import label
 from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, map_items, present_items
 from offload.storage import overlaps
+from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,11 +36,7 @@ if TYPE_CHECKING:
     from offload.data.present import MapItem
     from offload.devices.streams import Lane
     from offload.launch import DevicePlace
-    from offload.storage import Section
     from offload.tasks.task import Task
-
-in_regions: ContextVar[tuple[Section, ...]] = ContextVar("offload_acc_regions", default=())
-"""The storage in the data clauses of the regions around the code that runs: what ``default(none)`` need not name."""
 
 
 @contextmanager
@@ -103,14 +99,18 @@ def data(
         if operation.task is not None:  # it has mapped the items, or will
             _leave(operation, operation.task, items, run)
         raise
-    token = in_regions.set((*in_regions.get(), *(item.section for item in items)))
+    block = Block(operation.scope, operation.frame)
+    frame = block.frame
+    listed = [item.section for item in items]
+    frame.listed = (*frame.listed, *listed)
     failure: BaseException | None = None
     try:
         yield
     except BaseException as error:  # noqa: BLE001  # goes on below, after the end
         failure = error
-    with suppress(ValueError):  # left in another context than it was entered in
-        in_regions.reset(token)
+    block.leave()
+    own = set(map(id, listed))
+    frame.listed = tuple([section for section in frame.listed if id(section) not in own])
     try:
         _leave(operation, entry, items, run)
     except BaseException as error:

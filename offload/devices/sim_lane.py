@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.devices.sim_stream import SimEvent
 from offload.errors import RuntimeClosedError
-from offload.finalizers import calls_program
+from offload.frames import calls_program
 from offload.interrupts import Shield
 
 if TYPE_CHECKING:

@@ -36,6 +36,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
+from offload.frames import calls_program
 from offload.interrupts import Shield
 from offload.tasks.blocking import Coroutines
 from offload.tasks.failures import note_task, without_engine_frames
@@ -131,6 +132,7 @@ class CoroutineTask(Task):
             self._begun = begun
             begun.add_done_callback(self._ended_early)
 
+    @calls_program
     async def _drive(self) -> None:
         failure = interrupt = None
         try:

@@ -102,20 +102,22 @@ class Group(TaskSet):
         Whether no ``taskgroup`` stands in the program, so that ``cancel`` means the one around it.
     is_cancelled : bool
         Whether `cancel` has been called.
+    is_over : bool
+        Whether its end has been reached and all its tasks are complete: nothing belongs to it any more.
     cancelled_by : Group or None
         Itself or the nearest one around it that is cancelled: tasks that have not begun are discarded.
     reductions : tuple of Reduction
         One for each list item of ``task_reduction``.
     """
 
-    __slots__ = ("is_cancelled", "is_implicit", "outer", "reductions")
+    __slots__ = ("is_cancelled", "is_implicit", "is_over", "outer", "reductions")
 
     def __init__(self, outer: Group | None = None, *, is_implicit: bool = False) -> None:
         super().__init__()
         self.outer = outer
         self.is_implicit = is_implicit
         self.reductions: tuple[Any, ...] = ()
-        self.is_cancelled = False
+        self.is_cancelled = self.is_over = False
 
     @property
     def cancelled_by(self) -> Group | None:
@@ -140,14 +142,17 @@ class Inherited:
         The innermost enclosing taskgroup.
     is_final : bool
         Whether the region is that of a final task, so that what it generates is included.
+    is_plain : bool
+        Whether a task that gets this has nothing to be asked but its own clauses.
     """
 
-    __slots__ = ("default_device", "group", "is_final")
+    __slots__ = ("default_device", "group", "is_final", "is_plain")
 
     def __init__(self, default_device: int, group: Group | None = None, *, is_final: bool = False) -> None:
         self.default_device = default_device
         self.group = group
         self.is_final = is_final
+        self.is_plain = not is_final
 
     def within(self, group: Group | None) -> Inherited:
         """Return the same with another group."""
@@ -169,9 +174,17 @@ class Frame:
         The tasks generated here and not yet complete.
     recorder : object or None
         Keeps the graph of what is generated here, while ``record`` is on.
+    listed : tuple of Section
+        The storage in the data clauses of OpenACC's regions around the code that runs: what ``default(none)`` need not
+        name.
+    is_over : bool
+        Whether it stands for ``whole`` only: a part whose block has ended.
     """
 
-    __slots__ = ("children", "inherited", "recorder", "task", "tracker")
+    __slots__ = ("children", "inherited", "listed", "recorder", "task", "tracker")
+
+    is_over = False
+    whole: Frame
 
     def __init__(self, task: Task | None, inherited: Inherited) -> None:
         self.task = task
@@ -179,11 +192,16 @@ class Frame:
         self.children = TaskSet()
         self.tracker = Tracker(_is_past, keeper=self.children)
         self.recorder: Any = None
+        self.listed: tuple[Any, ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Whether a task generated here has nothing to be asked but its own clauses."""
-        return self.recorder is None and not self.inherited.is_final
+        return self.recorder is None and self.inherited.is_plain
+
+    def is_within(self, mark: object) -> bool:
+        """Tell whether this is a part of what another block, known by its mark, has made a part of a region."""
+        return False
 
     def new_tracker(self) -> Tracker:
         """Return a tracker for tasks that have no dependences on those generated so far."""
@@ -196,11 +214,47 @@ class Frame:
         return orphan
 
     def part(self, inherited: Inherited) -> Frame:
-        """Return the same region with other things to inherit, for one of several coroutines on a thread."""
+        """Return the same region with other things to inherit."""
         part = object.__new__(Frame)
         part.task, part.tracker, part.children, part.recorder = self.task, self.tracker, self.children, self.recorder
-        part.inherited = inherited
+        part.inherited, part.listed = inherited, self.listed
         return part
+
+
+class Part(Frame):
+    """A region as one of several coroutines or generators sees it, in a block that it has entered.
+
+    Attributes
+    ----------
+    whole : Frame
+        What it is a part of.
+    mark : object
+        What the block is known by.
+    """
+
+    __slots__ = ("first_default_device", "is_over", "mark", "whole")
+
+    def __init__(self, whole: Frame, mark: object) -> None:
+        self.task, self.tracker, self.children, self.recorder = (
+            whole.task,
+            whole.tracker,
+            whole.children,
+            whole.recorder,
+        )
+        self.inherited, self.listed = whole.inherited, whole.listed
+        self.whole = whole
+        self.mark = mark
+        self.is_over = False
+        self.first_default_device = whole.inherited.default_device
+
+    def is_within(self, mark: object) -> bool:
+        return self.mark is mark or self.whole.is_within(mark)
+
+    def end(self) -> None:
+        """Stand for the whole from now on, for what goes on that has been begun in the block."""
+        self.is_over = True
+        self.inherited = self.inherited.within(None)
+        self.inherited.is_plain = False  # who generates here has to ask
 
 
 def _is_past(reference: ReferenceType[Task]) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
 from offload.tasks.region import Frame, Inherited
+from offload.tasks.stack import in_blocks, owned
 
 if TYPE_CHECKING:
     from offload.tasks.task import Task
@@ -75,8 +77,8 @@ class Scope:
 
     def frame(self, what: object) -> Frame:
         """Return the region that ``what`` is encountered in; make it if the running body has none yet."""
-        frame = self.region
-        if frame is None:
+        region = self.region
+        if region is None:
             task = self.task
             if task is None:
                 raise UsageError(f"{what} on a thread of the runtime itself")
@@ -88,8 +90,8 @@ class Scope:
             inherited = task.inherited
             if task.is_final and not inherited.is_final:
                 inherited = Inherited(inherited.default_device, inherited.group, is_final=True)
-            frame = self.region = Frame(task, inherited)
-        return frame
+            region = self.region = Frame(task, inherited)
+        return _as_seen(region)
 
     @property
     def may_generate(self) -> bool:
@@ -99,11 +101,19 @@ class Scope:
     @property
     def recorder(self) -> Any:
         """What keeps the graph of the region, while ``record`` is on; None elsewhere."""
-        return None if self.region is None else self.region.recorder
+        return None if self.region is None else _as_seen(self.region).recorder
 
     @property
     def inherited(self) -> Inherited | None:
         """What applies to the code that runs here; None on a thread of the runtime itself that runs nothing."""
-        if self.region is not None:
-            return self.region.inherited
-        return None if self.task is None else self.task.inherited
+        task = self.task
+        if self.region is None and (task is None or task.construct.is_target or not owned):
+            return None if task is None else task.inherited
+        return self.frame("a look at the region").inherited
+
+
+def _as_seen(region: Frame) -> Frame:
+    """Return a region as the code that runs sees it, in the blocks that it is in."""
+    while region.is_over:
+        region = region.whole
+    return in_blocks(region, sys._getframe(2)) if owned else region  # noqa: SLF001  # as `call_site` does

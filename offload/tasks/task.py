@@ -8,7 +8,8 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from offload.finalizers import calls_program
+from offload.errors import UsageError
+from offload.frames import calls_program
 from offload.interrupts import Shield, ends_body
 from offload.tasks.depend import Followed
 from offload.tasks.failures import note_task, see, show, without_engine_frames
@@ -235,7 +236,18 @@ class Task:
             del self  # as in `result`: the body may have run in the wait above
 
     def add_done_callback(self, fn: Callable[[Task], Any]) -> None:
-        """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it."""
+        """Call ``fn(task)`` when the task is complete, at once if it is; on whichever thread completes it.
+
+        Raises
+        ------
+        UsageError
+            ``fn`` is that of `asyncio.wait`, which has to be called on the loop's thread.
+        """
+        if getattr(fn, "__module__", None) == "asyncio.tasks":
+            raise UsageError(
+                f"asyncio.wait of {self.key}, which is no future of asyncio's: its callbacks are called on any thread; "
+                "write asyncio.wait([asyncio.ensure_future(task), …])"
+            )
         with _adding_callback:
             if self.callbacks is None:
                 self.callbacks = []

@@ -1,0 +1,130 @@
+"""Blocks: whose code a ``with`` applies to that changes a region of tasks.
+
+Theory of operation
+-------------------
+In a block of ``taskgroup``, ``target_data``, ``acc.data`` or ``record`` a region that generates tasks does more: its
+tasks belong to a group, are recorded, have data around them. Plain functions nest, and so do their blocks: the frame
+itself is changed until the block ends. Coroutines and generators take turns on a thread, each in the middle of its
+blocks. So a block belongs to the coroutine or generator that has entered it (`owner_of`), and makes a `Part` of the
+frame, which stands in for that wherever the owner's code runs, or what it calls.
+
+*A coroutine's* part is in its context, in a scope of its own. What copies the context, as asyncio's tasks and
+callbacks do that are made in the block, belongs to the block too; when that has ended, to what is around.
+
+*A generator*, an asynchronous one too, runs in the context of whoever advances it. Its blocks are listed in `owned`,
+and who generates looks for the generator's frame on the stack. What is generated has the dependences and the recorder
+of the code that advances the generator, and the group and the default device of the block.
+
+*The body of a task* begins anew: neither search goes further out than that.
+
+A block that ends takes itself away wherever it stands, and restores nothing: others may have begun or ended since.
+
+Rejected: context variables for generators (they have none of their own); a stack of blocks for each thread (it is no
+stack); weak references to frames (there are none); a generator's block that is a part of the block around whoever
+advances it (a group for each pair of them; so that one does not wait for what the generator generates).
+"""
+
+from __future__ import annotations
+
+import sys
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from offload.tasks.region import Inherited, Part
+from offload.tasks.scope import Scope, current_scope
+from offload.tasks.stack import COROUTINE, owned, owner_of
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from offload.tasks.region import Frame
+
+
+class Block:
+    """What a block has changed, from its making to `leave`.
+
+    Parameters
+    ----------
+    nests : bool
+        Whether the block begins and ends in one call of the library's own, which nothing can suspend.
+
+    Attributes
+    ----------
+    frame : Frame
+        The region as the block's code sees it, to be changed: a part of that around, or where blocks nest that itself.
+    recorder : object or None
+        What keeps the graph, if this is the block that records.
+    """
+
+    __slots__ = ("_around", "_former", "_inner", "_key", "_seen", "_whole", "code", "frame", "mark", "recorder")
+
+    def __init__(self, scope: Scope, frame: Frame, *, nests: bool = False) -> None:
+        self.frame = self._whole = frame
+        self.recorder: Any = None
+        self._inner: Scope | None = None
+        self._key = 0
+        owner = None if nests else owner_of(sys._getframe(1))  # noqa: SLF001  # as `call_site` does
+        if owner is None:
+            return
+        self.mark = object()
+        self.frame = Part(frame, self.mark)
+        self.code: CodeType = owner.f_code
+        if self.code.co_flags & COROUTINE:
+            self._former = scope
+            self._inner = Scope(scope.runtime, self.frame, scope.task)
+            current_scope.set(self._inner)
+            return
+        self._seen = frame.children, frame.tracker, frame.recorder
+        self._key = id(owner)
+        around: Any = owned.get(self._key)
+        self._around: Block | None = around if around is not None and around.code is self.code else None
+        owned[self._key] = self
+
+    def seen_from(self, region: Frame) -> Frame:
+        """Return what stands for a region in the block of a generator, which somebody advances there."""
+        if self._around is not None:
+            region = self._around.seen_from(region)
+        part = self.frame
+        seen = region.children, region.tracker, region.recorder
+        if all(map(is_, seen, self._seen)):
+            return part
+        self._seen = seen  # what the block's own code changes, for a task graph, stays until these do
+        if part.children is not region.children:  # another thread or body than before
+            inherited = part.inherited
+            part = Part(region, self.mark)
+            part.inherited = Inherited(inherited.default_device, inherited.group, is_final=region.inherited.is_final)
+            part.listed = self.frame.listed
+            self.frame = part
+        part.tracker = region.tracker
+        part.recorder = self.recorder or region.recorder
+        return part
+
+    def leave(self) -> None:
+        """Have the block apply to nothing any more; where blocks nest, who has changed the frame changes it back."""
+        part = self.frame
+        if not isinstance(part, Part) or part is self._whole or part.is_over:
+            return
+        part.end()
+        whole = self._whole
+        while whole.is_over:
+            whole = whole.whole
+        number = part.inherited.default_device
+        if number != part.first_default_device:  # set inside; the setting outlasts the block, as in any other
+            whole.inherited = Inherited(number, whole.inherited.group, is_final=whole.inherited.is_final)
+        if self._inner is None:
+            self._unlist()
+        elif current_scope.get() is self._inner:  # else it is left in another context, or not the innermost
+            current_scope.set(self._former)
+
+    def _unlist(self) -> None:
+        block: Any = owned.get(self._key)
+        if block is self:
+            if self._around is None:
+                del owned[self._key]
+            else:
+                owned[self._key] = self._around
+            return
+        while block is not None:
+            if block._around is self:  # noqa: SLF001  # its own kind
+                block._around = self._around  # noqa: SLF001  # the same
+            block = block._around  # noqa: SLF001  # the same
