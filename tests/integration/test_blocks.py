@@ -90,6 +90,37 @@ def test_the_coroutine_that_ends_first_leaves_the_others_region(each_kind, const
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("construct", [lambda x: omp.target_data(map=[tofrom(x)]), lambda x: omp.taskgroup()])
+def test_what_is_generated_after_anothers_end_is_waited_for(each_kind, construct):
+    """A coroutine whose block outlasts another's waits for what it generates after that one's end, and has its array."""
+    arrays = np.zeros(4), np.zeros(4)
+
+    async def main():
+        entered, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def short():
+            with construct(arrays[0]):
+                entered.set()
+                await begun.wait()
+            ended.set()
+
+        async def long():
+            await entered.wait()
+            with construct(arrays[1]):
+                begun.set()
+                await ended.wait()
+                never = threading.Event()
+                omp.task(never.wait, depend=[out(arrays[1])])(0.2)  # a while, in which the end must not go on
+                task = add_one.options(depend=[inout(arrays[1])])(arrays[1])
+            assert task.done()
+            assert (arrays[1] == 1).all()
+
+        await asyncio.gather(short(), long())
+        stands_in_no_group()
+
+    asyncio.run(main())
+
+
 def test_a_cancel_leaves_the_block_of_its_own_coroutine(cancelling):
     """Of two coroutines in groups one cancels: its tasks are discarded, the other's run, and the loop's run returns."""
     event = omp.Event()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import acc, from_, inout, release, to
+from offload import acc, from_, inout, release, to, tofrom
 
 PROGRAM = """
 import atexit, gc, sys, threading
@@ -427,3 +427,31 @@ def test_openacc_has_finalizers_too(runtime):
     x = Enters().x
     acc.parallel(lambda a: gc.collect() and None)(np.zeros(3))
     assert not acc.is_present(x)
+
+
+@pytest.mark.parametrize("where", ["program", "target body", "another thread"])
+def test_a_suspended_generator_is_collected(runtime, where):
+    """A generator that dies in a ``target_data`` block leaves it, with its copy back, wherever it is collected."""
+
+    def pieces(a):
+        with omp.target_data(map=[tofrom(a)]):
+            increment(a)
+            yield
+
+    a = np.zeros(3)
+    cycle = [pieces(a)]
+    next(cycle[0])
+    cycle.append(cycle)
+    del cycle
+    if where == "program":
+        gc.collect()
+    elif where == "target body":
+        omp.target(lambda b: gc.collect() and None)(np.zeros(3))
+    else:
+        thread = threading.Thread(target=gc.collect)
+        thread.start()
+        thread.join()
+    assert not omp.target_is_present(a)
+    assert (a == 1).all()
+    with pytest.raises(omp.UsageError, match="no taskgroup"):
+        omp.cancel("taskgroup")
