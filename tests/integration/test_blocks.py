@@ -92,7 +92,7 @@ def test_the_coroutine_that_ends_first_leaves_the_others_region(each_kind, const
 
 @pytest.mark.parametrize("construct", [lambda x: omp.target_data(map=[tofrom(x)]), lambda x: omp.taskgroup()])
 def test_what_is_generated_after_anothers_end_is_waited_for(each_kind, construct):
-    """A coroutine whose block outlasts another's waits for what it generates after that one's end, and has its array."""
+    """A coroutine whose block outlasts another's waits for what it generates after that one's end."""
     arrays = np.zeros(4), np.zeros(4)
 
     async def main():
