@@ -175,7 +175,7 @@ def test_updates_and_data_regions_inside(gpu, scale):
         omp.target_update(to=[kept], nowait=True, depend=[inout(kept)])
         scale.options(depend=[inout(x)])(2.0, x)
         assign.options(depend=[in_(x), in_(kept), inout(y)])(x, kept, y)
-        omp.target_update(from_=[y[: N // 2]], nowait=True, depend=[in_(y)])
+        omp.target_update(from_=[y[: N // 2]], nowait=True, depend=[inout(y)])
         omp.target_exit_data(map=[from_(x), omp.release(y)], nowait=True, depend=[inout(x), in_(y)])
 
     @omp.target(nowait=True)
