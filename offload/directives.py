@@ -310,7 +310,10 @@ class TargetData(ContextDecorator):
                 step()
             except BaseException as later:  # noqa: BLE001  # the first failure goes on, with this one as a note
                 error = _joined(error, later)
-        return error
+        try:
+            return error
+        finally:
+            del self, error  # or the traceback would refer to this frame, and that to the failure
 
     async def finish(self, error: BaseException | None) -> BaseException | None:
         """Do what `leave` does, and let the loop run meanwhile."""
@@ -326,7 +329,10 @@ class TargetData(ContextDecorator):
                 await construct.finish(EndDataWork, construct.items)
         except BaseException as later:  # noqa: BLE001  # as in `leave`
             error = _first(error, later)
-        return error
+        try:
+            return error
+        finally:
+            del self, error  # as in `leave`
 
 
 def _joined(error: BaseException | None, later: BaseException) -> BaseException:

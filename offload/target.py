@@ -222,6 +222,8 @@ class TargetFunction(DirectiveFunction):
     ) -> dict[int | str, Any]:
         """Return the arguments of which a string names a section: the body receives the array of that section.
 
+        And those of which a string names a member or an element, as they are: the program knows what is in them.
+
         Raises
         ------
         ClauseError
@@ -232,6 +234,7 @@ class TargetFunction(DirectiveFunction):
         found: dict[int | str, Any] = {}
         texts: dict[int | str, list[str]] = {}
         whole: set[int | str] = set()
+        holders: dict[int | str, Any] = {}
         for item in string_items(self._clauses.get("map", ())):
             parsed = parse_item(item)
             slot = self._names.slot(parsed.name, kwargs)
@@ -243,6 +246,7 @@ class TargetFunction(DirectiveFunction):
             part = parsed.resolve(names)
             if parsed.reaches_into(names[parsed.name]):
                 check_held(parsed, names[parsed.name], part, (*args, *kwargs.values()))
+                holders[slot] = names[parsed.name]
                 continue
             if slot not in found:
                 found[slot] = part
@@ -257,7 +261,7 @@ class TargetFunction(DirectiveFunction):
                     f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
                     "receives one array; name one section, or all of the array as well"
                 )
-        return found
+        return {**holders, **found}
 
 
 def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:

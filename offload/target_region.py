@@ -98,7 +98,7 @@ class TargetWork:
                 if native is not value:
                     self._replace(slot, native)
             elif not (MAPPERS and self._add_object(slot, value, objects)) and parts_of(value) is not None:
-                self._look_into(slot, value)
+                self._look_into(slot, value, is_named=slot in sections)
 
     def _replace(self, slot: int | str, value: Any) -> None:
         """Replace an argument, in copies of what the caller has given."""
@@ -125,8 +125,11 @@ class TargetWork:
                 return number
         return None
 
-    def _look_into(self, slot: int | str, value: Any) -> None:
-        """Note the device arrays in a container, which the region follows and holds; warn of what is the host's."""
+    def _look_into(self, slot: int | str, value: Any, *, is_named: bool) -> None:
+        """Note the device arrays in a container, which the region follows and holds.
+
+        Warn of what is the host's, unless a clause names what the container holds.
+        """
         on_host = None
         for part in leaves_of(value, MOST_PARTS):
             if mapper_of(part) is None and (is_device_array(part) or is_foreign(part)):
@@ -134,7 +137,7 @@ class TargetWork:
                 self.takes_device_arrays = True
             elif on_host is None and (not isinstance(part, np.ndarray) or part.size):
                 on_host = part
-        if on_host is not None:
+        if on_host is not None and not is_named:
             warn(
                 f"argument {slot}, a {type(value).__name__}, holds {label(on_host):.60} of the host, which is not "
                 "mapped: the body gets it as it is, and would compute on the host; pass arrays as arguments, or give "

@@ -145,8 +145,8 @@ MUTANTS = {
     "a sweep loses locations": (depend, "space.keep(is_kept)", "space.keep(lambda cell: False)"),
     "pruning drops what is live": (
         depend,
-        "for handle in cell.members if not is_past(handle)]",
-        "for handle in cell.members if is_past(handle)]",
+        "for handle in cell.members if not self._may_forget(handle)]",
+        "for handle in cell.members if self._may_forget(handle)]",
     ),
     "the end of an epoch is not noticed": (depend, "if epoch is not self.epoch:", "if not cells:"),
     # locations
