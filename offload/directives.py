@@ -313,7 +313,7 @@ class TargetData(ContextDecorator):
         try:
             return error
         finally:
-            del self, error  # or the traceback would refer to this frame, and that to the failure
+            del error  # or the traceback would refer to this frame, and that to the failure
 
     async def finish(self, error: BaseException | None) -> BaseException | None:
         """Do what `leave` does, and let the loop run meanwhile."""
@@ -332,7 +332,7 @@ class TargetData(ContextDecorator):
         try:
             return error
         finally:
-            del self, error  # as in `leave`
+            del error  # as in `leave`
 
 
 def _joined(error: BaseException | None, later: BaseException) -> BaseException:
