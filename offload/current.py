@@ -140,7 +140,7 @@ def refuse_inside(what: str) -> None:
 def _put_off(construct: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     scope = current_scope.get()
     runtime = scope.runtime if scope is not None else _open[-1] if _open else None
-    put_off.add(functools.partial(_carry_out, runtime, construct, args, kwargs))
+    put_off.add(functools.partial(_carry_out, runtime, construct, args, kwargs), runtime)
 
 
 def _carry_out(
@@ -185,6 +185,8 @@ def _end() -> None:
         try:
             runtime.close_at_end(waits_for_bodies=runtime is _default)
         except BaseException as error:  # noqa: BLE001  # the interpreter is ending
+            if runtime is not _default:
+                error.add_note("a runtime that the program made and did not close: use it in a `with`, or close() it")
             sys.excepthook(type(error), error, error.__traceback__)
         note_closed(runtime)  # also one that could not be closed
     put_off.has_ended = True

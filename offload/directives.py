@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import as_tuple, check_clauses, check_device, check_map, symbolic
-from offload.current import current_scope_of, for_finalizers, here
+from offload.current import current_scope_of, for_finalizers, here, refuse_inside
 from offload.data.maptypes import Construct
 from offload.dependences import Dependence, check_depend_now, inout
 from offload.doubts import warn_of_no_copy
@@ -271,6 +271,7 @@ class TargetData(ContextDecorator):
 
     def _encounter(self) -> _DataConstruct:
         """Check the clauses and evaluate the list items."""
+        refuse_inside("target data")
         if self._construct is not None:
             raise UsageError("target data is entered once; call target_data() for each block")
         pointers, addresses = self._given

@@ -26,6 +26,7 @@ them alone.
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 from collections import deque
 from contextlib import suppress
@@ -33,12 +34,16 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from offload.errors import RuntimeClosedError
-from offload.frames import is_calling_program, is_own
+from offload.frames import calls_program, is_calling_program, is_own
 from offload.interrupts import is_at_work, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
+
+
+_MOMENT_S = 0.01
+"""Between two looks whether another thread has got further."""
 
 
 class Collector:
@@ -65,8 +70,8 @@ class PutOff:
 
     Attributes
     ----------
-    calls : deque of callable
-        The oldest first.
+    calls : deque of (callable, object)
+        The oldest first, each with the runtime that it is for, if it is for one.
     has_ended : bool
         Whether the process ends, so that there is no later.
     is_urgent : bool
@@ -75,10 +80,11 @@ class PutOff:
         Each wakes a thread of a runtime that has nothing to do.
     """
 
-    __slots__ = ("_is_taken", "calls", "has_ended", "is_urgent", "stirs")
+    __slots__ = ("_is_taken", "_running", "calls", "has_ended", "is_urgent", "stirs")
 
     def __init__(self) -> None:
-        self.calls: deque[Callable[[], object]] = deque()
+        self.calls: deque[tuple[Callable[[], object], object]] = deque()
+        self._running: tuple[int, object] = (0, None)  # the thread that is at it, and for which runtime
         self.has_ended = False
         self.is_urgent = False
         self.stirs: set[Callable[[], None]] = set()
@@ -89,7 +95,7 @@ class PutOff:
         """Whether the calling thread would find something to do in `carry_out`."""
         return bool(self.calls) and not self._is_taken.locked()
 
-    def add(self, call: Callable[[], object], *, is_urgent: bool = False) -> None:
+    def add(self, call: Callable[[], object], runtime: object = None, *, is_urgent: bool = False) -> None:
         """Put off a call; if it is urgent, wake a thread that carries it out.
 
         Raises
@@ -99,7 +105,7 @@ class PutOff:
         """
         if self.has_ended:
             raise RuntimeClosedError("the process ends: what a finalizer asks for now cannot be done any more")
-        self.calls.append(call)
+        self.calls.append((call, runtime))
         if is_urgent:
             self.is_urgent = True
             for stir in tuple(self.stirs):
@@ -111,9 +117,12 @@ class PutOff:
         while calls and collector.thread != get_ident() and taken.acquire(blocking=False):
             try:
                 while calls:
-                    _carry_out(calls.popleft())
+                    call, runtime = calls.popleft()
+                    self._running = get_ident(), runtime
+                    _carry_out(call)
                 self.is_urgent = False
             finally:
+                self._running = 0, None
                 taken.release()  # then again: who came meanwhile has left it to this thread
 
     def forget(self) -> None:
@@ -123,13 +132,18 @@ class PutOff:
         self.stirs.clear()
         self._is_taken = threading.Lock()
 
-    def wait(self) -> None:
-        """Carry out what there is, and wait until what another thread is at is done."""
+    def wait(self, runtime: object) -> None:
+        """Carry out what there is, and wait until what another thread is at for this runtime is done."""
         self.carry_out()
-        with self._is_taken:
-            pass
+        while True:
+            thread, other = self._running
+            if other is not runtime or thread == get_ident():
+                return
+            if self._is_taken.acquire(timeout=_MOMENT_S):  # what holds it up says so by itself
+                self._is_taken.release()
 
 
+@calls_program
 def _carry_out(call: Callable[[], object]) -> None:
     try:
         call()
@@ -151,26 +165,35 @@ def is_inside(caller: FrameType) -> bool:
 
 def _comes_from_steps(frame: FrameType | None) -> bool:
     """Tell whether the program's code that has called the library was itself called by the library's own steps."""
-    frame = _beyond(frame, is_ours=True)
-    frame = _beyond(frame, is_ours=False)
+    while frame is not None and is_own(frame.f_globals.get("__name__")):
+        if is_calling_program(frame):
+            return False  # the library's own call, of what has been put off
+        frame = frame.f_back
+    handlers = _codes_of_handlers()
+    while frame is not None and not is_own(frame.f_globals.get("__name__")):
+        if frame.f_code in handlers:
+            return False  # no finalizer, and the program's matter
+        frame = frame.f_back
     return frame is not None and not is_calling_program(frame)
+
+
+def _codes_of_handlers() -> set[object]:
+    """Return the code of the program's signal handlers, on the thread where they run."""
+    if threading.current_thread() is not threading.main_thread():
+        return set()
+    found = map(signal.getsignal, signal.valid_signals())
+    return {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in found if callable(handler)}
 
 
 def is_finalizing(frame: FrameType | None) -> bool:
     """Tell whether the program's code that has called the library is a finalizer's: a ``__del__``, or `weakref`'s."""
-    frame = _beyond(frame, is_ours=True)
+    while frame is not None and is_own(frame.f_globals.get("__name__")):
+        frame = frame.f_back
     while frame is not None and not is_own(frame.f_globals.get("__name__")):
         if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") == "weakref":
             return True
         frame = frame.f_back
     return False
-
-
-def _beyond(frame: FrameType | None, *, is_ours: bool) -> FrameType | None:
-    """Return the nearest frame that is not the library's, or is."""
-    while frame is not None and is_own(frame.f_globals.get("__name__")) is is_ours:
-        frame = frame.f_back
-    return frame
 
 
 def catch_up() -> None:

@@ -37,6 +37,7 @@ from offload.interrupts import Shield, lower_shield, raise_shield
 from offload.launch import DevicePlace
 from offload.notify import notifier
 from offload.queues import Queues
+from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import raise_failures, see
 from offload.tasks.region import Frame, Inherited
@@ -303,7 +304,7 @@ class Runtime:
         self.wait_for_all("the end of the runtime")
         if self._leftovers():
             gc.collect()  # a mapping of an object that nobody can reach is not left over
-        put_off.wait()
+        put_off.wait(self)
 
     def _with_unseen(self, error: BaseException) -> BaseException:
         """Return what gave up the wait for all, with the failures that the wait would have raised."""
@@ -375,6 +376,11 @@ class Runtime:
         deferred = deferred and not frame.inherited.is_final
         if self.engine.coroutines is not None and not deferred and dependences:
             self._refuse_to_block(scope, frame, dependences)
+        if not deferred:
+            for dependence in dependences:
+                for item in dependence.items:
+                    if isinstance(item, Followed) and isinstance(item.what, Task):
+                        self.check_wait(item.what)
         with Shield(scope):
             recorder = frame.recorder
             task = make(frame)
@@ -540,8 +546,10 @@ class Runtime:
         """Wait for the tasks that a region has generated, and raise what failed among them."""
         children = frame.children
         with Shield(scope):  # also for failures that nobody else will raise
-            if children.live:
-                self.engine.wait(scope, lambda: not children.live, (children,), where)
+            while children.live or put_off.is_due:
+                if children.live:
+                    self.engine.wait(scope, lambda: not children.live, (children,), where)
+                put_off.carry_out()  # what the last task held, and what that asked for
             raise_failures(self.engine.take_failures(children), where)
 
     def wait_for_all(self, where: str) -> None:
@@ -549,11 +557,12 @@ class Runtime:
         scope = self.scope()
         with Shield(scope):  # also for failures that nobody else will raise
             while True:
+                put_off.carry_out()
                 regions = self.regions()
                 busy = [frame.children for frame in regions if frame.children.live]
                 if busy:
                     self.engine.wait(scope, lambda: not any(tasks.live for tasks in busy), busy, where)  # noqa: B023  # used in this turn only
-                elif not set(self.regions()) - set(regions):
+                elif not (set(self.regions()) - set(regions) or put_off.is_due):
                     break  # no body that ended meanwhile has left a region with tasks
             self._raise_unseen(regions, where)
 

@@ -127,6 +127,7 @@ class Taskgroup:
         self._region: GroupRegion | None = None
 
     def __enter__(self) -> None:
+        refuse_inside(self._directive)
         if self._region is not None:
             raise UsageError("a taskgroup is entered once; call taskgroup() for each block")
         scope = here()

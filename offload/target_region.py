@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from offload.storage import Section
 
 
+_NUMBERS = "biufcV"
+"""Kinds of dtypes that devices compute with."""
+
+
 class TargetWork:
     """A target region: map, run the body on device arrays, unmap.
 
@@ -135,7 +139,7 @@ class TargetWork:
             if mapper_of(part) is None and (is_device_array(part) or is_foreign(part)):
                 self._held.append(part)
                 self.takes_device_arrays = True
-            elif on_host is None and (not isinstance(part, np.ndarray) or part.size):
+            elif on_host is None and (not isinstance(part, np.ndarray) or (part.size and part.dtype.kind in _NUMBERS)):
                 on_host = part
         if on_host is not None and not is_named:
             warn(

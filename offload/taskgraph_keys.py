@@ -9,7 +9,10 @@ other, to compare later calls with, and to see that the first is as it was.
 
 *By value* are containers, dataclasses with ``eq``, and any other object that a copy of it equals, each with what is in
 it. *By reference* are arrays, and objects that equal themselves alone: plain instances, functions, iterators, what
-cannot be copied, and what ``==`` gives no truth value for. Their state is theirs, as everywhere in Python.
+cannot be copied, what ``==`` gives no truth value for, and what has a finalizer, which its copies would run as well.
+Their state is theirs, as everywhere in Python.
+
+Whether the body's copy is as it was is a question of all attributes, also of those that ``==`` does not look at.
 
 Rejected: to give the body the caller's objects and compare those again at a replay (another thread, or the caller after
 ``nogroup``, could change them while tasks read them); to write changes back (a replay could not).
@@ -43,7 +46,7 @@ class Key:
         What the body is called with: the arguments, or where those may change a copy.
     """
 
-    __slots__ = ("_args", "_has_copies", "_layouts", "_runtime", "_signed", "given", "graph_id")
+    __slots__ = ("_args", "_has_copies", "_layouts", "_pairs", "_runtime", "_signed", "given", "graph_id")
 
     def __init__(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._runtime = runtime
@@ -51,6 +54,7 @@ class Key:
         self._args = self.given = args, kwargs
         self._signed = _signed(args), _signed(kwargs)
         self._layouts: list[Any] = []
+        self._pairs: list[tuple[Any, Any]] = []  # of each object that was copied, the body's copy and the kept one
         self._has_copies = False
 
     def __eq__(self, other: object) -> bool:
@@ -67,7 +71,9 @@ class Key:
         kept = copies.of((args, kwargs))
         self._has_copies = kept[0] is not args or any(kept[1][name] is not value for name, value in kwargs.items())
         if self._has_copies:
-            self.given = _Copies().of((args, kwargs))
+            given = _Copies()
+            self.given = given.of((args, kwargs))
+            self._pairs = [*given.beside(copies)]
             self._args = kept
         self._signed = _signed(kept[0], copies.alone), _signed(kept[1], copies.alone)
         self._layouts = [_layout(value) for value in args]
@@ -77,7 +83,8 @@ class Key:
         if not self._has_copies:
             return True
         args, kwargs = self.given
-        return bool(self._signed == (_signed(args), _signed(kwargs)))
+        is_equal = bool(self._signed == (_signed(args), _signed(kwargs)))
+        return is_equal and all(_have_one_state(*pair) for pair in self._pairs)
 
     def what_changed(self) -> str:
         """Return which argument is not as it was."""
@@ -222,6 +229,12 @@ class _Copies:
         self.alone: set[int] = set()
         self._made: dict[int, tuple[Any, Any]] = {}  # with the original, whose id stays its own
 
+    def beside(self, others: _Copies) -> Iterator[tuple[Any, Any]]:
+        """Yield the copies made here, each with that of the same original there."""
+        for number, (new, original) in self._made.items():
+            if new is not original:
+                yield new, others._made[number][0]
+
     def of(self, value: Any) -> Any:
         """Return a copy of what is by value and may change, else the value itself."""
         kind: Any = type(value)
@@ -229,6 +242,7 @@ class _Copies:
             kind in SCALARS
             or kind.__eq__ is object.__eq__
             or isinstance(value, (np.ndarray, *_CODE))
+            or hasattr(kind, "__del__")
             or is_device_array(value)
             or is_foreign(value)
         ):
@@ -268,6 +282,14 @@ class _Copies:
         for name, held in _attributes(value):
             if (copied := self.of(held)) is not held:
                 object.__setattr__(new, name, copied)
+
+
+def _have_one_state(one: Any, other: Any) -> bool:
+    """Tell whether two copies of one object have the same attributes still."""
+    held, kept = dict(_attributes(one)), dict(_attributes(other))
+    return held.keys() == kept.keys() and all(
+        value is kept[name] or _signed(value) == _signed(kept[name]) for name, value in held.items()
+    )
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:

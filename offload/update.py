@@ -75,12 +75,12 @@ def target_update(
     """
     items = _items(to, from_, present=bool(present))
     dependences = check_depend_now("target_update", depend)
-    if dependences:
-        warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
     scope = here()
     runtime = scope.runtime
     frame = scope.frame("target_update")
     place = runtime.place(frame, check_device(device), if_=bool(if_))
+    if dependences and place is not None:
+        warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
     site = call_site("target update", runtime)
     if place is None:
 

@@ -20,7 +20,7 @@ from offload.acc.clauses import (
 )
 from offload.acc.operations import Operation
 from offload.clauses import as_tuple, check_device, symbolic
-from offload.current import for_finalizers, here
+from offload.current import for_finalizers, here, refuse_inside
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.devices.retired import refuse_retired
@@ -87,6 +87,7 @@ def data(
     raises is left as one that ends. OpenACC 3.3, 2.6.5 "Data Construct" (section numbers of OpenACC are unchecked).
     """
     name = "acc data"
+    refuse_inside(name)
     items = _items(name, clauses, SPELLINGS)
     _check_device_arrays(name, deviceptr, device)
     if not items and not as_tuple(deviceptr):
@@ -124,6 +125,7 @@ def data(
             del failure  # or the traceback would refer to this frame, and that to the failure
 
 
+@for_finalizers  # of a generator that is suspended in the block
 def _leave(operation: Operation, entry: Task, items: list[MapItem], run: _Run) -> None:
     """Undo the entry of a region; one that failed has mapped nothing."""
     if entry.failure is None:

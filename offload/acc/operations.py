@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from offload.acc.clauses import check_async, check_wait, presence, queue_of, queues_of
 from offload.clauses import check_device
-from offload.current import here
+from offload.current import current_scope_of, here
 from offload.dependences import check_depend_now
 from offload.launch import device_maker
 from offload.queueing import enqueue, wait_for
@@ -99,6 +100,9 @@ class Operation:
     def end_run(self, work: Any, items: Iterable[MapItem]) -> Task:
         """Generate the task that ends a region: the wait clause was the entry's."""
         self._after = []
+        if self.scope.thread != get_ident():  # a generator is ended elsewhere than it was begun
+            self.scope = current_scope_of(self.runtime)
+            self.frame = self.scope.frame(self.name)
         return self.run(work, items, changes=True, ends=True)
 
 

@@ -199,7 +199,6 @@ class Engine:
             return True
         n = len(found)
         counters = task.counters = bytearray(_COUNTERS[n] if n < _FEW else b"\1" + bytes(n))
-        children = task.frame.children
         for reference in found:
             other = reference()
             if other is None or other.finished or other is task:
@@ -208,8 +207,8 @@ class Engine:
                 if other is not None and other.failure is not None:  # perhaps it is of another region
                     if not (other.past or _is_only_ordered(task, reference)):
                         poison(task, other, Trouble.of(other))
-                elif children.troubles:
-                    _heed(task, reference, children.troubles.get(id(reference)))
+                elif troubles := task.frame.children.troubles:
+                    _heed(task, reference, troubles.get(id(reference)))
                 continue
             if other.special or other.waits_in_stream_order:
                 self._follow_special(task, other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from offload.frames import calls_program
 from offload.tasks.failures import see
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def future_of(task: Task) -> Future[Any]:
     future = TaskFuture(task)
     future.set_running_or_notify_cancel()
 
+    @calls_program  # what has been added to the future
     def end(task: Task) -> None:
         if task.failure is None:
             future.set_result(task.value)

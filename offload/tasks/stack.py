@@ -43,7 +43,8 @@ While there is one, whoever generates a task has to look at the stack, on every 
 """
 
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
-_SUSPENDABLE = COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+_GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+_SUSPENDABLE = COROUTINE | _GENERATOR
 _CONTEXTLIB = vars(contextlib)
 
 
@@ -51,7 +52,8 @@ def owner_of(caller: FrameType | None) -> FrameType | None:
     """Return the frame of the coroutine or generator that a block belongs to; None where there is none.
 
     That is the innermost on the stack. The coroutines of this library and of contextlib are not meant, nor is a
-    generator that contextlib drives, as under ``@contextmanager``: whoever enters that context manager is.
+    generator that contextlib drives, as under ``@contextmanager``, or that such a generator advances: whoever enters
+    that context manager is. A generator expression has no blocks, it enters them for whoever advances it.
     """
     while caller is not None and not is_calling_program(caller):
         if caller.f_code.co_flags & _SUSPENDABLE and not _is_passed_over(caller):
@@ -63,7 +65,11 @@ def owner_of(caller: FrameType | None) -> FrameType | None:
 def _is_passed_over(frame: FrameType) -> bool:
     if frame.f_globals is _CONTEXTLIB or is_own(frame.f_globals.get("__name__")):
         return True
-    return frame.f_back is not None and frame.f_back.f_globals is _CONTEXTLIB
+    while frame.f_code.co_flags & _GENERATOR and frame.f_back is not None:
+        if frame.f_code.co_name == "<genexpr>" or frame.f_back.f_globals is _CONTEXTLIB:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def in_blocks(region: Frame, caller: FrameType | None) -> Frame:

@@ -617,3 +617,41 @@ def test_callbacks_are_called_on_whichever_thread(cancelling):
 
     asyncio.run(main())
     assert threads == ["fulfils_0"]
+
+
+# -- generators that only help ---------------------------------------------------------------------
+
+
+def _delegates(x):
+    with omp.target_data(map=[tofrom(x)]):
+        yield x
+
+
+@contextlib.contextmanager
+def by_yield_from(x):
+    yield from _delegates(x)
+
+
+@contextlib.contextmanager
+def by_a_loop(x):
+    for one in _delegates(x):  # noqa: UP028  # what is tested
+        yield one
+
+
+@contextlib.contextmanager
+def by_a_generator_expression(x):
+    with contextlib.ExitStack() as stack:
+        tuple(stack.enter_context(omp.target_data(map=[tofrom(one)])) for one in [x])
+        yield x
+
+
+@pytest.mark.parametrize("block", [by_yield_from, by_a_loop, by_a_generator_expression])
+def test_generators_that_help_enter_blocks_for_their_caller(each_kind, block):
+    """A generator that contextlib's generator drives, or an expression, enters a block for whoever enters that."""
+    x = np.zeros(4)
+    with block(x):
+        omp.task(threading.Event().wait, depend=[out(x)])(0.1)
+        task = add_one.options(depend=[inout(x)])(x)
+    assert task.done()
+    assert (x == 1).all()
+    stands_in_no_group()

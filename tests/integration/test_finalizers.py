@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -455,3 +456,89 @@ def test_a_suspended_generator_is_collected(runtime, where):
     assert (a == 1).all()
     with pytest.raises(omp.UsageError, match="no taskgroup"):
         omp.cancel("taskgroup")
+
+
+# -- what is no finalizer, and what comes in one ---------------------------------------------------
+
+
+def test_a_finalizer_that_generates_and_then_waits(runtime):
+    """What a finalizer in the library's own steps asks for runs after them, and a block there is refused."""
+    ran, errors = [], []
+    log = omp.task(lambda: ran.append("log"))
+    s = np.zeros(8)
+
+    class Buffer:
+        def __del__(self):
+            log()
+            try:
+                with omp.target_data(map=[tofrom(s)]):
+                    pass
+            except omp.UsageError as error:
+                errors.append(str(error))
+
+    omp.task(lambda buffer: None)(Buffer())
+    omp.taskwait()
+    omp.barrier()
+    assert ran == ["log"]
+    assert len(errors) <= 1
+    assert all("finalizer" in error for error in errors)
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_a_runtime_closed_by_what_a_put_off_call_helps_with(num_threads):
+    """A put-off call may wait, help with a task, and that may close another runtime."""
+    x = np.ones(10)
+
+    def other(x):
+        with omp.Runtime("sim", num_threads=0):
+            pass
+
+    class Leaves:
+        def __init__(self):
+            self.me = self
+            omp.target_enter_data(map=[to(x)])
+
+        def __del__(self):
+            omp.target_exit_data(map=[release(x)], depend=[inout(x)])
+
+    with omp.Runtime("sim", num_threads=num_threads, check=True):
+        Leaves()
+        omp.task(other, depend=[inout(x)])(x)
+        gc.collect()
+        omp.taskwait()
+        assert not omp.target_is_present(x)
+
+
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_callbacks_of_a_future_are_the_programs(num_threads):
+    """A callback of a task's future generates a task as any code does."""
+    event, made = omp.Event(), []
+    with omp.Runtime("sim", num_threads=num_threads):
+        task = omp.task(detach=event)(lambda: None)()
+        task.as_future().add_done_callback(lambda _: made.append(omp.task(lambda: 1)()))
+        event.fulfill()
+        task.result()
+        omp.barrier()
+        assert [one.result() for one in made] == [1]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+def test_a_signal_handler_is_no_finalizer(runtime):
+    """A handler that comes in a wait asks and maps as any code does."""
+    a, event, seen = np.zeros(3), omp.Event(), []
+
+    def handler(number, frame):
+        with omp.target_data(map=[tofrom(a)]):
+            seen.append(omp.target_is_present(a))
+            increment(a)
+        event.fulfill()
+
+    former = signal.signal(signal.SIGALRM, handler)
+    try:
+        task = omp.task(detach=event)(lambda: None)()
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        task.result()
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    assert seen == [True]
+    assert (a == 1).all()

@@ -399,3 +399,22 @@ def test_replays_keep_the_order(runtime, log):
     for _ in range(3):
         region()
     assert log == ["first", "second", "third"] * 3
+
+
+def test_an_undeferred_task_cannot_follow_its_ancestor(runtime):
+    """An undeferred construct that names the task that encounters it, or one around, would wait for ever: an error."""
+    found = []
+
+    @omp.task
+    def inner(outer):
+        for what in (outer, omp.current_task()):
+            with pytest.raises(omp.UsageError, match="waits for itself"):
+                omp.task(if_=False, depend=[in_(what)])(lambda: None)()
+        found.append(True)
+
+    @omp.task
+    def outer():
+        inner(omp.current_task()).result()
+
+    outer().result()
+    assert found == [True]

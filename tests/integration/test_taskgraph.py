@@ -1423,3 +1423,47 @@ def test_objects_with_a_mapper_are_known_by_their_arrays(sim):
     assert (first == 2).all()
     assert (second == 2).all()
     assert len(bodies) == 2
+
+
+def test_what_has_a_finalizer_is_not_copied(runtime):
+    """An object whose class has a finalizer is the body's own: a copy would run that as well."""
+    ended = []
+
+    @dataclasses.dataclass
+    class Ends:
+        number: int
+
+        def __del__(self):
+            ended.append(self.number)
+
+    seen = []
+    region = omp.taskgraph(seen.append)
+    one = Ends(1)
+    region(one)
+    assert seen == [one]
+    assert seen[0] is one
+    gc.collect()
+    assert not ended
+
+
+def test_a_change_that_equality_does_not_see(runtime):
+    """A change to the body's copy is an error also where ``==`` does not look at it."""
+
+    @dataclasses.dataclass
+    class Logs:
+        name: str
+        lines: list = dataclasses.field(default_factory=list, compare=False)
+
+    class Steps:
+        def __init__(self, name):
+            self.name, self.n = name, 0
+
+        def __eq__(self, other):
+            return self.name == other.name
+
+        __hash__ = None
+
+    with pytest.raises(omp.UsageError, match="was changed by the body"):
+        omp.taskgraph(lambda log: log.lines.append(1))(Logs("a"))
+    with pytest.raises(omp.UsageError, match="was changed by the body"):
+        omp.taskgraph(lambda steps: setattr(steps, "n", 1))(Steps("a"))
