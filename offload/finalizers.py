@@ -118,9 +118,8 @@ class PutOff:
         while calls and collector.thread != get_ident() and taken.acquire(blocking=False):
             try:
                 while calls:
-                    call, runtime = calls.popleft()
-                    self._running = get_ident(), runtime
-                    _carry_out(call)
+                    self._running = get_ident(), calls[0][1]  # first: nobody must see it nowhere
+                    _carry_out(calls.popleft()[0])
                 self.is_urgent = False
             finally:
                 self._running = 0, None
@@ -130,6 +129,7 @@ class PutOff:
         """Begin anew, in a forked child."""
         self.calls.clear()
         self.is_urgent = False
+        self._running = 0, None
         self.stirs.clear()
         self._is_taken = threading.Lock()
 

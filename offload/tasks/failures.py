@@ -154,8 +154,7 @@ def clear_own_frames(error: BaseException) -> None:
         frame: FrameType | None = trace.tb_frame
         while frame is not None and frame not in visited:
             visited.add(frame)
-            is_ours = str(frame.f_globals.get("__name__")).startswith("offload.")
-            if is_ours and not frame.f_code.co_flags & _SUSPENDS:
+            if is_own(frame.f_globals.get("__name__")) and not frame.f_code.co_flags & _SUSPENDS:
                 try:
                     frame.clear()
                 except RuntimeError:
