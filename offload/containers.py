@@ -74,3 +74,19 @@ def leaves_of(value: Any, most: int | None = None) -> Iterator[Any]:
         if n_left is not None:
             n_left -= len(found)
         todo += [inner for inner in reversed(found) if inner.__class__ not in SCALARS]
+
+
+def attributes_of(item: Any) -> dict[str, Any]:
+    """Return the attributes that an object has itself, in its dict and in slots."""
+    if isinstance(item, tuple) and hasattr(item, "_asdict"):
+        return dict(item._asdict())
+    found: dict[str, Any] = {}
+    for cls in type(item).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            private = slot.startswith("__") and not slot.endswith("__")
+            name = f"_{cls.__name__.lstrip('_')}{slot}" if private else slot
+            if name not in ("__dict__", "__weakref__") and hasattr(item, name):
+                found[name] = getattr(item, name)
+    found.update(getattr(item, "__dict__", {}))
+    return found

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from offload.clauses import MapClause
+from offload.containers import attributes_of
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.items import MAPPERS, array_section, is_device_array, label, mapper_of
@@ -245,7 +246,7 @@ class Expansion:
             Several sections of an attribute were mapped, so that there is no one array of it on the device; or an
             array that no attribute holds, so that the body could not reach it.
         """
-        attributes = _attributes(self.item)
+        attributes = attributes_of(self.item)
         finder = _Finder(self, attributes, corresponding)
         changed = {}
         for name, value in attributes.items():
@@ -359,22 +360,6 @@ class _Finder:
 
 def _holds(outer: Section, inner: Section) -> bool:
     return outer == inner or bool(inner.run_nbytes and covers(outer, inner))
-
-
-def _attributes(item: Any) -> dict[str, Any]:
-    """Return the attributes of an object, those in slots included."""
-    if isinstance(item, tuple) and hasattr(item, "_asdict"):
-        return dict(item._asdict())
-    found: dict[str, Any] = {}
-    for cls in type(item).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            private = slot.startswith("__") and not slot.endswith("__")
-            name = f"_{cls.__name__.lstrip('_')}{slot}" if private else slot
-            if name not in ("__dict__", "__weakref__") and hasattr(item, name):
-                found[name] = getattr(item, name)
-    found.update(getattr(item, "__dict__", {}))
-    return found
 
 
 def _arrays(values: list[Any], seen: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:

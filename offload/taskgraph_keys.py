@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.clauses import MapClause
+from offload.containers import attributes_of
 from offload.items import SCALARS, array_section, is_device_array, is_foreign, mapper_of
 
 if TYPE_CHECKING:
@@ -279,26 +280,14 @@ class _Copies:
         elif isinstance(value, dict):
             for key, item in value.items():
                 new[key] = self.of(item)
-        for name, held in _attributes(value):
+        for name, held in attributes_of(value).items():
             if (copied := self.of(held)) is not held:
                 object.__setattr__(new, name, copied)
 
 
 def _have_one_state(one: Any, other: Any) -> bool:
     """Tell whether two copies of one object have the same attributes still."""
-    held, kept = dict(_attributes(one)), dict(_attributes(other))
+    held, kept = attributes_of(one), attributes_of(other)
     return held.keys() == kept.keys() and all(
         value is kept[name] or _signed(value) == _signed(kept[name]) for name, value in held.items()
     )
-
-
-def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes that an object has itself, in its dict and in slots."""
-    yield from getattr(value, "__dict__", {}).items()
-    for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            is_private = name.startswith("__") and not name.endswith("__")
-            known = f"_{cls.__name__.lstrip('_')}{name}" if is_private else name
-            if known not in ("__dict__", "__weakref__") and hasattr(value, known):
-                yield known, getattr(value, known)
