@@ -3,10 +3,57 @@
 ``import offload as omp``: constructs and routines carry OpenMP's names without ``omp_``.
 """
 
-from offload.clauses import alloc, delete, from_, release, to, tofrom
-from offload.current import current_runtime
-from offload.dependences import all_memory, depobj, in_, inout, inoutset, mutexinoutset, out
-from offload.directives import target_data, target_enter_data, target_exit_data
+from offload.arrays.items import all_memory, section
+from offload.constructs.arraycopy import copy
+from offload.constructs.buffers import buffers
+from offload.constructs.cancelling import cancel, cancellation_point
+from offload.constructs.clauses.dependences import depobj, in_, inout, inoutset, mutexinoutset, out
+from offload.constructs.clauses.mappers import declare_mapper
+from offload.constructs.clauses.maps import alloc, delete, from_, release, to, tofrom
+from offload.constructs.clauses.operators import declare_reduction
+from offload.constructs.data import target_data, target_enter_data, target_exit_data
+from offload.constructs.functions import task
+from offload.constructs.groups import taskgroup
+from offload.constructs.hostmemory import empty_pinned
+from offload.constructs.interop import Interop, interop
+from offload.constructs.memory import (
+    get_mapped_ptr,
+    target_alloc,
+    target_free,
+    target_is_accessible,
+    target_is_present,
+    target_memcpy,
+    target_memcpy_async,
+    target_memcpy_rect,
+    target_memcpy_rect_async,
+    target_memset,
+    target_memset_async,
+)
+from offload.constructs.persistent import declare_target, target_associate_ptr, target_disassociate_ptr
+from offload.constructs.routines import (
+    array_namespace,
+    current_stream,
+    current_task,
+    device,
+    devices,
+    display_env,
+    get_default_device,
+    get_device_num,
+    get_initial_device,
+    get_max_task_priority,
+    get_num_devices,
+    in_explicit_task,
+    in_final,
+    is_initial_device,
+    set_default_device,
+    set_stream,
+    stream,
+)
+from offload.constructs.target import target
+from offload.constructs.taskgraph import taskgraph
+from offload.constructs.taskloop import taskloop
+from offload.constructs.update import target_update
+from offload.constructs.waiting import barrier, taskwait, taskyield
 from offload.errors import (
     ClauseError,
     CleanupWarning,
@@ -33,52 +80,12 @@ from offload.errors import (
     UsageError,
 )
 from offload.events.event import Event, fulfill_event
-from offload.functions import task
-from offload.graphs import TaskGraph, record
-from offload.interop import Interop, interop
-from offload.items import section
-from offload.mappers import declare_mapper
-from offload.memory import (
-    get_mapped_ptr,
-    target_alloc,
-    target_free,
-    target_is_accessible,
-    target_is_present,
-    target_memcpy,
-    target_memcpy_async,
-    target_memcpy_rect,
-    target_memcpy_rect_async,
-    target_memset,
-    target_memset_async,
-)
-from offload.operators import declare_reduction
-from offload.persistent import declare_target, target_associate_ptr, target_disassociate_ptr
-from offload.routines import (
-    array_namespace,
-    current_stream,
-    current_task,
-    device,
-    devices,
-    display_env,
-    get_default_device,
-    get_device_num,
-    get_initial_device,
-    get_max_task_priority,
-    get_num_devices,
-    in_explicit_task,
-    in_final,
-    is_initial_device,
-    set_default_device,
-    set_stream,
-    stream,
-)
-from offload.runtime import Runtime, initial_device, invalid_device
-from offload.synchronization import barrier, cancel, cancellation_point, taskgroup, taskwait, taskyield
-from offload.target import target
-from offload.taskgraph import taskgraph
-from offload.taskloop import taskloop
+from offload.graphs.recording import record
+from offload.graphs.taskgraph import TaskGraph
+from offload.runtime.current import current_runtime
+from offload.runtime.places import initial_device, invalid_device
+from offload.runtime.runtime import Runtime
 from offload.tasks.task import Task
-from offload.update import target_update
 
 __version__ = "0.1.0.dev0"
 
@@ -115,8 +122,10 @@ __all__ = [
     "alloc",
     "array_namespace",
     "barrier",
+    "buffers",
     "cancel",
     "cancellation_point",
+    "copy",
     "current_runtime",
     "current_stream",
     "current_task",
@@ -128,6 +137,7 @@ __all__ = [
     "device",
     "devices",
     "display_env",
+    "empty_pinned",
     "from_",
     "fulfill_event",
     "get_default_device",

@@ -2,7 +2,7 @@
 
 import sys
 
-from offload.cli import main
+from offload.cli.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

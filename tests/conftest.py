@@ -16,8 +16,10 @@ import pytest
 from hypothesis import settings
 
 import offload as omp
-from offload import current
-from offload.devices.sim import SimEvent
+from offload.devices.sim.device import SimDevice, SimEvent
+from offload.runtime import opened
+from offload.tasks.states import MAY_FOLLOW
+from offload.tasks.task import Task
 
 # `pytest --hypothesis-profile=soak` takes the other one.
 settings.register_profile("ci", deadline=None, print_blob=True)  # a deadline measures the machine, not the code
@@ -112,6 +114,7 @@ class GpuTests:
 def pytest_configure(config):
     """Have the GPU tests judged and counted, and the books kept of what they take from CUDA."""
     config.pluginmanager.register(GpuTests(), "offload-gpu-tests")
+    SimDevice.waits_look = bool(os.environ.get("OFFLOAD_TESTS_WAITS_LOOK"))
     if no_gpu() is None:
         from tests.gpu.ledger import open_ledger
 
@@ -123,6 +126,11 @@ def pytest_configure(config):
 
             cupy.cuda.set_allocator(None)
             memory._SMALL_NBYTES = -1  # blocks are of the size asked for, and none is kept
+
+
+def pytest_report_header():
+    """Say how threads of this run wait for simulated devices."""
+    return "waits for simulated devices: " + ("look, as on CUDA" if SimDevice.waits_look else "sleep")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -137,6 +145,37 @@ def pytest_runtest_setup(item):
     """Skip a GPU test where there is no GPU."""
     if item.get_closest_marker("gpu") and no_gpu():
         pytest.skip(no_gpu())
+
+
+class CheckedState:
+    """Stands in the place of `Task.state_` and holds each change of it against the table."""
+
+    def __init__(self, slot):
+        self.slot = slot
+        self.wrong = []
+
+    def __get__(self, task, owner=None):
+        return self if task is None else self.slot.__get__(task, owner)
+
+    def __set__(self, task, state):
+        try:
+            before = self.slot.__get__(task)
+        except AttributeError:
+            before = None
+        if state not in MAY_FOLLOW[before]:
+            self.wrong.append(f"{task.construct.directive}: {before} -> {state}")  # an engine's step must not raise
+        self.slot.__set__(task, state)
+
+
+Task.state_ = CheckedState(Task.__dict__["state_"])
+
+
+@pytest.fixture(autouse=True)
+def states_follow_the_table():
+    """Fail a test in which a task has changed its state as none may."""
+    yield
+    wrong, Task.state_.wrong = Task.state_.wrong, []
+    assert not wrong, wrong
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +193,7 @@ def nothing_leaks(request):
         return  # its traceback holds what the frames held
     request.node.funcargs.clear()  # what the fixtures gave, which have ended
     left = ledger.left_since(mark) if ledger is not None else []
-    if our_threads() - before and not current._open:
+    if our_threads() - before and not opened.runtimes:
         gc.collect()  # a stream's thread ends when nobody refers to the stream
         threads = our_threads() - before
         for thread in threads:
@@ -191,7 +230,11 @@ def checked(devices, **kwargs):
     check_nothing_left(runtime)
 
 
-@pytest.fixture(params=["sim:1", "sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
+DEVICES = ["sim:1", "sim:2", pytest.param("cuda", marks=pytest.mark.gpu)]
+"""The devices of the runtimes of `runtime`, `streams` and `alone`."""
+
+
+@pytest.fixture(params=DEVICES)
 def devices(request):
     """The devices of a runtime, as it takes them."""
     return request.param

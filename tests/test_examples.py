@@ -12,7 +12,7 @@ import pytest
 
 import offload as omp
 from offload import acc
-from offload.demo.examples import load_example
+from offload.cli.demo.examples import load_example
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]

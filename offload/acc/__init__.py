@@ -7,7 +7,7 @@ from offload.acc.addresses import deviceptr, host_data, hostptr, is_present, map
 from offload.acc.clauses import async_default, async_noval, async_sync, zero
 from offload.acc.compute import LaunchConfig, kernels, launch_config, parallel, serial
 from offload.acc.data import data, enter_data, exit_data, update
-from offload.acc.declaring import declare
+from offload.acc.declare import declare
 from offload.acc.devices import (
     DeviceProperty,
     DeviceType,
@@ -45,6 +45,19 @@ from offload.acc.memory import (
     memcpy_to_device,
     memcpy_to_device_async,
 )
+from offload.acc.queues import (
+    async_test,
+    async_test_all,
+    get_cuda_stream,
+    get_default_async,
+    set_cuda_stream,
+    set_default_async,
+    wait,
+    wait_all,
+    wait_all_async,
+    wait_any,
+    wait_async,
+)
 from offload.acc.routines import (
     copyin,
     copyin_async,
@@ -62,19 +75,6 @@ from offload.acc.routines import (
     update_device_async,
     update_self,
     update_self_async,
-)
-from offload.acc.waiting import (
-    async_test,
-    async_test_all,
-    get_cuda_stream,
-    get_default_async,
-    set_cuda_stream,
-    set_default_async,
-    wait,
-    wait_all,
-    wait_all_async,
-    wait_any,
-    wait_async,
 )
 
 __all__ = [

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.acc.clauses import host_arrays, names_of, presence
-from offload.clauses import as_tuple, check_device
-from offload.current import for_finalizers, here, refuse_inside
+from offload.arrays.items import Label, array_section, is_device_array, label
+from offload.constructs.clauses.mapping import map_items
+from offload.constructs.clauses.maps import as_tuple, check_device
+from offload.constructs.persistent import associate, target_disassociate_ptr
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError, NotPresentError
-from offload.finalizers import catch_up
-from offload.items import Label, array_section, is_device_array, label
-from offload.persistent import associate, target_disassociate_ptr
-from offload.regions import map_items
-from offload.tasks.task import TaskState
+from offload.interrupts.finalizers import catch_up, refuse_inside
+from offload.runtime.current import for_finalizers, here
+from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from offload.data.entries import Entry
-    from offload.launch import DevicePlace
-    from offload.tasks.region import Frame
+    from offload.runtime.place import DevicePlace
+    from offload.tasks.region import Region
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -77,7 +77,7 @@ def host_data(
 
 
 def _device_array(
-    scope: Scope, frame: Frame, place: DevicePlace | None, item: Any, name: str, *, if_present: bool
+    scope: Scope, frame: Region, place: DevicePlace | None, item: Any, name: str, *, if_present: bool
 ) -> Any:
     if is_device_array(item):
         return item
@@ -95,20 +95,20 @@ def _device_array(
     raise AssertionError  # one array has been given
 
 
-def corresponding(scope: Scope, frame: Frame, place: DevicePlace, array: Any) -> Any:
+def corresponding(scope: Scope, frame: Region, place: DevicePlace, array: Any) -> Any:
     """Return the device array of a host array, as the program has it by now; None unless all of it is present."""
     settle(scope, frame, place, array)
     return place.corresponding(array)
 
 
-def settle(scope: Scope, frame: Frame, place: DevicePlace, array: Any, *, uses: bool = False) -> None:
+def settle(scope: Scope, frame: Region, place: DevicePlace, array: Any, *, uses: bool = False) -> None:
     """Wait until what the calling region has generated to map or unmap an array has been put on its stream.
 
     With ``uses`` also what needs it there.
     """
     (item,) = map_items(Construct.TARGET_ENTER_DATA, (array,))
-    tracker = frame.tracker
-    before = [task for handle in tracker.latest(presence([item], place, changes=uses)) if (task := handle())]
+    needed = presence(scope.runtime.queues, [item], place, changes=uses)
+    before = [task for handle in frame.tracker.latest(needed) if (task := handle())]
     pending = [task for task in before if _is_pending(task)]
     if not pending:
         return
@@ -299,7 +299,7 @@ def _named(array: Any) -> str:
     return str(Label(array, names_of().of(array)))
 
 
-def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Frame, DevicePlace | None]:
+def here_for(what: str, a: Any, device: int | None) -> tuple[Scope, Region, DevicePlace | None]:
     """Return what the caller is doing, and the device that it means, for a host array."""
     if not isinstance(a, np.ndarray):
         raise ClauseError(f"{what}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array")

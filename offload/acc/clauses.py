@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.clauses import MapClause, as_tuple
-from offload.data.maptypes import MapType
-from offload.dependences import Dependence
+from offload.arrays.items import Label, array_section, is_device_array, label
+from offload.constructs.clauses.dependences import Dependence
+from offload.constructs.clauses.maps import MapClause, as_tuple
+from offload.data.maptypes import Construct, MapType, keeps_type
 from offload.errors import ClauseError
-from offload.frames import caller
-from offload.items import array_section, is_device_array, label
+from offload.interrupts.frames import caller
 from offload.tasks.depend import DependType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from offload.data.present import MapItem
-    from offload.launch import DevicePlace
-    from offload.queues import Queue, Queues
-    from offload.storage import Section
+    from offload.arrays.sections import Section
+    from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.queues import Queue, Queues
 
 # -- data clauses ------------------------------------------------------------------------------------
 
@@ -32,6 +32,16 @@ class _Meaning(NamedTuple):
     map_type: MapType
     present: bool = False
     if_present: bool = False
+
+    def is_of(self, construct: Construct) -> bool:
+        """Tell whether a clause of this meaning may stand on a construct; one that only looks belongs to regions."""
+        looks = self.present or self.if_present
+        return keeps_type(construct, self.map_type) and not (looks and construct is not Construct.TARGET_DATA)
+
+    @property
+    def may_zero(self) -> bool:
+        """Whether storage that such a clause makes on the device may begin with zeros: nothing else fills it."""
+        return not (self.map_type.copies_in or self.present or self.if_present)
 
 
 MEANINGS: Final = {
@@ -42,23 +52,34 @@ MEANINGS: Final = {
     "no_create": _Meaning(MapType.ALLOC, if_present=True),
     "present": _Meaning(MapType.ALLOC, present=True),
     "delete": _Meaning(MapType.RELEASE),
-    "update self": _Meaning(MapType.FROM, present=True),
-    "update device": _Meaning(MapType.TO, present=True),
 }
 """What each clause asks for. All count, and transfer only what is not present: "present or" is the standard's default.
 
-OpenACC 3.3, 2.7 "Data Clauses".
+OpenACC 3.3, 2.7 "Data Clauses". On which construct each may stand follows from its map type (`Construct`).
 """
 
-SPELLINGS: Final = {
-    spelling: word
-    for word in ("copy", "copyin", "copyout", "create")
-    for spelling in (word, f"p{word}", f"present_or_{word}")
-} | {"no_create": "no_create", "present": "present"}
+UPDATES: Final = {"update self": MapType.FROM, "update device": MapType.TO}
+"""What the clauses of an update move; OpenACC 3.3, 2.14.4 "Update Directive"."""
+
+
+def _spellings(construct: Construct) -> dict[str, str]:
+    """Return the data clauses of a construct, by what is written."""
+    return {
+        spelling: word
+        for word, meaning in MEANINGS.items()
+        if meaning.is_of(construct)
+        for spelling in ((word, f"p{word}", f"present_or_{word}") if word in _OR_PRESENT else (word,))
+    }
+
+
+_OR_PRESENT = ("copy", "copyin", "copyout", "create")
+"""The words with older spellings, which say "present or"."""
+
+SPELLINGS: Final = _spellings(Construct.TARGET_DATA)
 """The data clauses of data and compute constructs, by what is written."""
 
-ENTER_SPELLINGS: Final = {text: word for text, word in SPELLINGS.items() if word in ("copyin", "create")}
-EXIT_SPELLINGS: Final = {text: word for text, word in SPELLINGS.items() if word == "copyout"} | {"delete": "delete"}
+ENTER_SPELLINGS: Final = _spellings(Construct.TARGET_ENTER_DATA)
+EXIT_SPELLINGS: Final = _spellings(Construct.TARGET_EXIT_DATA)
 
 
 class Zero:
@@ -114,7 +135,7 @@ def data_clauses(construct: str, given: Mapping[str, Any], spellings: Mapping[st
         for item in as_tuple(value):
             if not isinstance(item, Zero):
                 plain.append(item)
-            elif word in ("create", "copyout") and spellings is not EXIT_SPELLINGS:
+            elif MEANINGS[word].may_zero and spellings is not EXIT_SPELLINGS:
                 zeroed += item.items
             else:
                 raise ClauseError(
@@ -129,7 +150,8 @@ def data_clauses(construct: str, given: Mapping[str, Any], spellings: Mapping[st
 
 def data_clause(word: str, items: Sequence[Any], names: Names, *, zeroes: bool = False) -> MapClause:
     """Return one data clause; raise as `data_clauses` does."""
-    map_type, present, if_present = MEANINGS[word]
+    meaning = MEANINGS.get(word)
+    map_type, present, if_present = meaning if meaning is not None else (UPDATES[word], True, False)
     clause = MapClause(map_type, tuple(items), present=present, word=word, if_present=if_present, zeroes=zeroes)
     clause.names = {id(item): name for item in items if (name := names.of(item))}
     return clause
@@ -159,16 +181,37 @@ def excuse_empty(items: Iterable[MapItem]) -> None:
 
 
 class Names:
-    """What the variables of a program are called, for messages."""
+    """What the variables of a program are called, for messages.
 
-    __slots__ = ("_frame",)
+    Parameters
+    ----------
+    frame : frame or None
+        Of the code that has called the package; it is kept until `settle`.
+    """
+
+    __slots__ = ("_labels", "frame")
 
     def __init__(self, frame: FrameType | None) -> None:
-        self._frame = frame
+        self.frame = frame
+        self._labels: list[_NamedLater] = []
+
+    def label(self, array: Any) -> Label:
+        """Return a label whose name is looked up when somebody reads it, or by `settle`."""
+        label = _NamedLater(array, self)
+        self._labels.append(label)
+        return label
+
+    def settle(self, *, are_read: bool) -> None:
+        """Let the frame go, as the construct's call ends; ``are_read``: labels may be read from now on."""
+        labels, self._labels = self._labels, []
+        if are_read:
+            for label in labels:
+                label.look_up()
+        self.frame = None
 
     def of(self, value: Any) -> str:
         """Return the name of the variable that holds an array; nothing where none does."""
-        frame = self._frame
+        frame = self.frame
         if frame is None or isinstance(value, str):
             return ""
         local = frame.f_locals
@@ -176,6 +219,28 @@ class Names:
         if _KEEPS_LOCALS and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             local.clear()  # a copy, which would keep what the function has there for as long as that runs
         return found or next((name for name, other in frame.f_globals.items() if other is value), "")
+
+
+class _NamedLater(Label):
+    """A label whose name is not looked up before it has to be: the locals of a function take longer than all else."""
+
+    __slots__ = ("_array", "_names")
+
+    def __init__(self, array: Any, names: Names) -> None:
+        super().__init__(array)
+        self._array = array
+        self._names: Names | None = names
+
+    def look_up(self) -> None:
+        """Look the name up, once."""
+        names, self._names = self._names, None
+        if names is not None:
+            self._name = names.of(self._array)
+        self._array = None
+
+    def __str__(self) -> str:
+        self.look_up()
+        return super().__str__()
 
 
 _KEEPS_LOCALS = sys.version_info < (3, 13)  # PEP 667: from there on they are not copied
@@ -203,16 +268,36 @@ class _Presence:
         return self._section
 
 
-def presence(items: Iterable[MapItem], place: DevicePlace | None, *, changes: bool) -> tuple[Dependence, ...]:
-    """Return the dependence of an operation on whether its items are present.
+def presence(
+    queues: Queues, items: Iterable[MapItem], place: DevicePlace | None, *, changes: bool
+) -> tuple[Dependence, ...]:
+    """Return the dependences of an operation on whether its items are present.
 
     What is present changes when an operation gets its turn in its queue. Who maps or unmaps an item follows whoever
     needs it there, and the other way round, so that all find what is there in the order of the program.
+
+    A dependence says nothing of an array but its section, and is used again for any array that has this one.
     """
     if place is None:
         return ()
-    named = tuple([_Presence(item, place.device.number) for item in items if item.section.run_nbytes])
-    return (Dependence(DependType.INOUT if changes else DependType.IN, named),) if named else ()
+    known, number = queues.presences, place.device.number
+    found = []
+    for item in items:
+        section = item.section
+        if section.run_nbytes:
+            key = section, number, changes
+            dependence = known.get(key)
+            if dependence is None:
+                if len(known) >= _MOST_PRESENCES:
+                    known.clear()
+                dependence = Dependence(DependType.INOUT if changes else DependType.IN, (_Presence(item, number),))
+                known[key] = dependence
+            found.append(dependence)
+    return tuple(found)
+
+
+_MOST_PRESENCES = 4096
+"""Dependences that are kept for later operations: some 4 MB."""
 
 
 # -- async and wait ----------------------------------------------------------------------------------
@@ -269,8 +354,9 @@ def default_number(queues: Queues) -> int:
 
 def queue_of(queues: Queues, place: DevicePlace | None, value: int | None) -> Queue | None:
     """Return the queue that a checked async-argument means; None: the operation is synchronous."""
-    number = number_of(queues, value)
-    return None if number is None else queues.of(place, number)
+    if value is None or value < 0:
+        value = number_of(queues, value)
+    return None if value is None else queues.of(place, value)
 
 
 def check_wait(value: Any, clause: str = "wait") -> tuple[int, ...] | None:
@@ -298,6 +384,8 @@ def queues_of(queues: Queues, place: DevicePlace | None, values: tuple[int, ...]
     """Return the queues that checked wait-arguments mean, each once; of all those that have been used."""
     if values is None:
         return queues.known(place)
+    if not values:
+        return []
     found = [queue_of(queues, place, value) for value in values]
     return list(dict.fromkeys([queue for queue in found if queue is not None]))
 

@@ -25,29 +25,37 @@ from offload.acc.clauses import (
     queue_of,
     queues_of,
 )
-from offload.acc.operations import generate
-from offload.arguments import ArgumentRules, check_defaultmap, check_sharing
-from offload.clauses import check_count, check_device, check_name
-from offload.current import here
+from offload.acc.operations import generate, put
+from offload.acc.parameters import WholeParameters
+from offload.arrays.items import array_section, is_device_array
+from offload.constructs.clauses.dependences import check_depend
+from offload.constructs.clauses.maps import check_clauses, check_count, check_device, check_name
+from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.operators import find_operator
+from offload.constructs.clauses.reductions import check_item, check_reduction
+from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing
+from offload.constructs.clauses.variadics import named_by
+from offload.constructs.functions import NOT_GIVEN, decorate
+from offload.constructs.receiving import check_known, refuse_host_arrays
+from offload.constructs.routines import array_namespace
+from offload.constructs.target import TargetFunction
+from offload.constructs.target_work import TargetWork
 from offload.data.entries import Counter
-from offload.dependences import check_depend
 from offload.errors import ClauseError, UsageError
-from offload.functions import decorate
-from offload.items import array_section, is_device_array, parse_item
-from offload.operators import find_operator
-from offload.reductions import check_item, check_reduction
-from offload.routines import array_namespace
-from offload.target import TargetFunction
+from offload.runtime.current import here, put_off_here
+from offload.runtime.launch import DeviceTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
-    from offload.data.present import MapItem
-    from offload.mappers import Expansion
-    from offload.operators import Operator
-    from offload.storage import Section
-    from offload.target_region import TargetWork
-    from offload.tasks.region import Frame
+    from offload.arrays.sections import Section
+    from offload.constructs.clauses.mappers import Expansion
+    from offload.constructs.clauses.operators import Operator
+    from offload.constructs.receiving import Late, ReceivingWork
+    from offload.data.items import MapItem
+    from offload.tasks.received import Values
+    from offload.tasks.region import Region
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -100,6 +108,7 @@ class ComputeFunction(TargetFunction):
 
     _counter = Counter.STRUCTURED
     _rules_of = _Rules
+    _may_be_direct = False
     _checks = {  # noqa: RUF012  # a table, never changed
         **dict.fromkeys(SPELLINGS, _unchecked),
         "deviceptr": check_sharing,
@@ -119,7 +128,7 @@ class ComputeFunction(TargetFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_acc", "_async", "_config", "_reduced", "_wait")
+    __slots__ = ("_acc", "_async", "_config", "_reduced", "_wait", "_whole")
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         """Take over the clauses, those that `target` has under its names."""
@@ -143,17 +152,64 @@ class ComputeFunction(TargetFunction):
         if "defaultmap" in target:
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
         super()._apply(target)
+        is_plain = self._rules is None and not (self._is_late or self._defaults or self._reduced or self._config)
+        self._whole = WholeParameters.of(maps, self._names) if is_plain and self._is_offloaded() else None
+
+    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
+        """Return a copy with these clauses replaced. Raises as for every construct."""
+        if depend is not NOT_GIVEN:
+            return super().options(depend=depend, **clauses)
+        if not clauses.keys() <= _OF_QUEUES:
+            return super().options(**clauses)
+        checked = check_clauses(self._directive, clauses, self._checks)
+        copy = object.__new__(type(self))
+        copy.__dict__ = self.__dict__
+        for name in _SLOTS:
+            setattr(copy, name, getattr(self, name))
+        copy._acc = {**self._acc, **checked}
+        copy._async = copy._acc.get("async_")
+        copy._wait = copy._acc.get("wait", ())
+        return copy
+
+    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Encounter the region: in a queue, with whole parameters in its clauses, or as any target region."""
+        whole = self._whole
+        if whole is None or self._async is None or kwargs or put_off_here(scope, self, args, kwargs):
+            return super()._encounter(scope, args, kwargs)
+        runtime = scope.runtime
+        frame = scope.frame(self._directive)
+        device = self._clauses.get("device")
+        place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
+        queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
+        items = whole.items(self._directive, args) if queue is not None else None
+        if items is None or queue is None or place is None:
+            return super()._encounter(scope, args, kwargs)
+        work = TargetWork(self._function, args, {}, items, {}, place, {}, {}, self._counter)
+        task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
+        after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
+        orderings = presence(runtime.queues, items, place, changes=False)
+        return put(scope, frame, queue, task, self._depend, after, orderings)
 
     def _given(self) -> dict[str, Any]:
         """Return all clauses, as OpenACC has them."""
         return {**self._acc}
 
-    def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion]) -> list[MapItem]:
+    def _divided(
+        self, values: Values, names: Mapping[str, Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], list[Late]]:
+        for clause in self._clauses.get("map", ()):
+            check_known({clause.word: clause.items}, values, self._names, names, kwargs)
+        return super()._divided(values, names, kwargs)
+
+    def _check_values(self, values: Values, found: Sequence[Any]) -> None:
+        refuse_host_arrays(self._directive, values, found)
+
+    def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
         for item in self._reduced:
             name = item.item
             if isinstance(name, str) and is_device_array(names.get(name)) and not self._is_in_deviceptr(name):
                 raise ClauseError(f"reduction: {name!r} is a device array; put it into deviceptr as well")
-        items = super()._items(names, objects)
+        items = super()._items(names, objects, given)
         check_distinct(self._directive, items, of_function=True)
         excuse_empty(items)
         return items
@@ -164,49 +220,61 @@ class ComputeFunction(TargetFunction):
     def _is_offloaded(self) -> bool:
         return bool(self._acc.get("if_", True)) and not self._acc.get("self_", False)
 
-    def _listed_around(self, frame: Frame) -> tuple[Section, ...]:
+    def _listed_around(self, frame: Region) -> tuple[Section, ...]:
         return frame.listed
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the function, with what the clauses put around a call of it."""
         if not self._reduced and self._config is None:
             return self._function
-        reduced = [self._slot(item, args, kwargs) for item in self._reduced]
+        reduced = [found for item in self._reduced for found in self._slots(item, names, args, kwargs)]
         if len({slot for _, slot in reduced}) < len(reduced):
             raise ClauseError(f"{self._directive} reduction: one argument is named twice; name it under one operator")
         return _Body(self._function, self._config, reduced)
 
-    def _slot(self, item: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Operator, int | str]:
-        """Return the operator of a reduction, and which argument is its variable."""
+    def _slots(
+        self, item: Any, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> list[tuple[Operator, int | str]]:
+        """Return the operator of a reduction, and which argument is its variable; of ``*`` and ``**`` each array."""
         operator = find_operator("reduction", item.operator)
+        slots: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
         if isinstance(item.item, str):
-            names: Any = self._names  # there, as it names list items
-            found: Any = names.slot(parse_item(item.item).name, kwargs)
-            values: Any = kwargs if isinstance(found, str) else args
-            if isinstance(found, str) and found not in kwargs:
+            visible: Any = self._names  # there, as it names list items
+            found = [one.slot for one in named_by(parse_item(item.item), visible, names, kwargs)]
+            if any(slot not in slots for slot in found):
                 raise ClauseError(f"reduction: {item.item!r} is no argument of this call; pass the array")
-            value = values[found]
         else:
-            value = item.item
-            slots = [*enumerate(args), *kwargs.items()]
-            found = next((slot for slot, other in slots if _is_storage(other, value)), None)
-            if found is None:
+            found = [slot for slot, other in slots.items() if _is_storage(other, item.item)][:1]
+            if not found:
                 raise ClauseError("reduction: the array is no argument of this call; pass it, or name a parameter")
-        if not is_device_array(value):
-            check_item("reduction", operator, value)
-        return operator, found
+        for slot in found:
+            if not is_device_array(slots[slot]):
+                check_item("reduction", operator, slots[slot])
+        return [(operator, slot) for slot in found]
 
     def _generate(
-        self, scope: Scope, frame: Frame, make: Callable[[Frame], Task], depend: Any, work: TargetWork | None
+        self,
+        scope: Scope,
+        frame: Region,
+        make: Callable[[Region], Task],
+        depend: Any,
+        work: TargetWork | ReceivingWork | None,
+        device: int | None,
     ) -> Any:
         """Generate the task in its queue, or run it."""
         runtime = scope.runtime
-        at = runtime.place(frame, self._clauses.get("device"))
+        at = runtime.place(frame, device)
         queue = queue_of(runtime.queues, at, self._async)
         after = queues_of(runtime.queues, at, self._wait)
-        orderings = presence(work.items, at, changes=False) if work is not None else ()
+        orderings = presence(runtime.queues, work.items, at, changes=False) if work is not None else ()
         task = generate(scope, frame, make, depend, queue, after, orderings)
         return task if queue is not None else task.value
+
+
+_OF_QUEUES = {"async_", "wait"}
+"""The clauses that say in which queue a region is, and nothing of what it does."""
+
+_SLOTS = [name for kind in ComputeFunction.__mro__ for name in getattr(kind, "__slots__", ()) if name != "__dict__"]
 
 
 class Parallel(ComputeFunction):
@@ -296,7 +364,8 @@ def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> A
     Returns
     -------
     ComputeFunction
-        Calling it returns what the body returns, or a `Task`; ``.options(…)`` replaces clauses.
+        Calling it returns what the body returns, or a `Task`; ``.options(…)`` replaces clauses. An argument that is a
+        `Task` is followed, and the body gets its value, which has to be a scalar or a device array.
 
     Raises
     ------

@@ -11,6 +11,8 @@ from offload.acc.clauses import (
     ENTER_SPELLINGS,
     EXIT_SPELLINGS,
     SPELLINGS,
+    UPDATES,
+    Names,
     check_distinct,
     data_clause,
     data_clauses,
@@ -19,23 +21,25 @@ from offload.acc.clauses import (
     names_of,
 )
 from offload.acc.operations import Operation
-from offload.clauses import as_tuple, check_device, symbolic
-from offload.current import for_finalizers, here, refuse_inside
+from offload.arrays.items import label
+from offload.arrays.sections import overlaps
+from offload.constructs.clauses.mapping import map_item, map_items
+from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
-from offload.items import label
-from offload.regions import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, map_items, present_items
-from offload.storage import overlaps
+from offload.interrupts.finalizers import refuse_inside
+from offload.runtime.current import for_finalizers, here
+from offload.runtime.works import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, present_items
 from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from offload.data.present import MapItem
+    from offload.data.items import MapItem
     from offload.devices.streams import Lane
-    from offload.launch import DevicePlace
+    from offload.runtime.place import DevicePlace
     from offload.tasks.task import Task
 
 
@@ -163,8 +167,8 @@ class _EnterRegion(EnterDataWork):
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         super().begin(place, lane, staged)
-        if self._plan is not None:
-            self._entered[:] = present_items(self._plan)
+        if self.plan is not None:
+            self._entered[:] = present_items(self.plan)
 
 
 class _EndRegion(EndDataWork):
@@ -312,35 +316,58 @@ def update(
     """
     if isinstance(device, (int, np.integer)):
         raise ClauseError(f"acc update device: {device!r} is not an array; the number of a device is device_num=")
-    outgoing = _moved("update self", (*as_tuple(self_), *as_tuple(host)), if_present=if_present)
-    incoming = _moved("update device", as_tuple(device), if_present=if_present)
-    if not outgoing and not incoming and not (as_tuple(self_) or as_tuple(host) or as_tuple(device)):
+    to_host, to_device = (*as_tuple(self_), *as_tuple(host)), as_tuple(device)
+    if not to_host and not to_device:
         raise ClauseError("acc update names no list item; give self_=[…], device=[…] or both")
-    for one in incoming:
-        for other in outgoing:
-            if overlaps(one.section, other.section):
-                raise ClauseError(
-                    f"acc update: {one.label} in `device` and {other.label} in `self_` share storage; "
-                    "a variable is copied one way; use two updates"
-                )
-    items = incoming + outgoing
-    operation = Operation("acc update", async_=async_, wait=wait, if_=if_, device=device_num, depend=depend)
-    task = operation.run(UpdateWork(items), items, changes=False)
+    names = names_of()
+    are_read = False
+    try:
+        incoming = _moved("update device", to_device, names, if_present=if_present) if to_device else []
+        outgoing = _moved("update self", to_host, names, if_present=if_present) if to_host else []
+        for one in incoming:
+            for other in outgoing:
+                if overlaps(one.section, other.section):
+                    raise ClauseError(
+                        f"acc update: {one.label} in `device` and {other.label} in `self_` share storage; "
+                        "a variable is copied one way; use two updates"
+                    )
+        items = incoming + outgoing
+        operation = Operation(
+            "acc update", async_=async_, wait=wait, if_=if_, device=device_num, depend=depend, code=names.frame
+        )
+        task = operation.run(UpdateWork(items), items, changes=False)
+        are_read = not (operation.frame.is_plain and (task.launched or task.finished))
+    finally:
+        names.settle(are_read=are_read)
     return task if operation.queue is not None else None
 
 
-def _moved(word: str, given: tuple[Any, ...], *, if_present: bool) -> list[MapItem]:
+def _moved(word: str, given: tuple[Any, ...], names: Names, *, if_present: bool) -> list[MapItem]:
     """Return the items of one clause of an update; of an object with a mapper, those that move this way."""
-    if not given:
-        return []
-    clause = data_clause(word, given, names_of())
+    found: list[MapItem] = []
+    prototype = _CLAUSES[word]
+    map_type = prototype.map_type
+    for value in given:
+        if value.__class__ is np.ndarray and not value.dtype.hasobject:
+            items = [map_item(value, map_type, names.label(value), clause=prototype)]
+        else:
+            items = _moved_otherwise(word, value, names)
+        for item in items:
+            item.present = not if_present and bool(item.section.run_nbytes)
+        found += items
+    return found
+
+
+def _moved_otherwise(word: str, value: Any, names: Names) -> list[MapItem]:
+    """Return the items of what is no plain array: of an object with a mapper, those that move this way."""
+    clause = data_clause(word, (value,), names)
     if clause.is_symbolic:
         raise ClauseError(f"acc {word}: list items written as strings belong to decorators; name the array itself")
-    items = map_items(Construct.TARGET_DATA, (clause,))
-    for item in items:
-        item.present = not if_present
-    excuse_empty(items)
-    return [item for item in items if item.map_type is clause.map_type]
+    return [item for item in map_items(Construct.TARGET_UPDATE, (clause,)) if item.map_type is clause.map_type]
+
+
+_CLAUSES = {word: MapClause(map_type, (np.empty(1),), word=word) for word, map_type in UPDATES.items()}
+"""What the items of plain arrays have of a clause, which need none of their own."""
 
 
 # -- list items --------------------------------------------------------------------------------------

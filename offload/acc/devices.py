@@ -9,22 +9,23 @@ Section numbers of OpenACC are unchecked.
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 import numpy as np
 
-from offload.current import current_runtime, here
+from offload.constructs.queueing import wait_for
+from offload.constructs.routines import get_default_device, set_default_device
+from offload.devices import kinds
 from offload.devices.host import Host
+from offload.devices.kind import Kind
 from offload.errors import ClauseError, DeviceUnavailableError
-from offload.queueing import wait_for
-from offload.routines import get_default_device, set_default_device
+from offload.runtime.current import current_runtime, here
 
 if TYPE_CHECKING:
-    from offload.launch import DevicePlace
-    from offload.runtime import Runtime
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
 
     _Place = DevicePlace | None  # None is the host
 
@@ -65,8 +66,7 @@ property_name: Final = DeviceProperty.NAME
 property_vendor: Final = DeviceProperty.VENDOR
 property_driver: Final = DeviceProperty.DRIVER
 
-_TYPES: Final = {"cuda": DeviceType.NVIDIA, "sim": DeviceType.SIM}
-"""The type of each kind of device."""
+_OWN_TYPES: Final = frozenset(DeviceType)
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -111,7 +111,7 @@ def set_device_type(device_type: DeviceType | str) -> None:
     _select(_type_of(device_type, what), what)
 
 
-def get_device_type() -> DeviceType:
+def get_device_type() -> DeviceType | str:
     """Return the type of the current task's default device; ``none`` if that does not exist.
 
     Notes
@@ -217,6 +217,7 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
     asked = _word(DeviceProperty, what, "get_property: {} is not a property")
     place = _place(runtime, n, _type_of(device_type, "get_property"), "get_property")
     device: Any = Host(runtime.initial_device) if place is None else place.device
+    kind = kinds.known_as(device.kind)  # None for the host
     match asked:
         case DeviceProperty.MEMORY:
             return int(device.memory_info()[1])
@@ -227,9 +228,9 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
         case DeviceProperty.NAME:
             return str(device.name)
         case DeviceProperty.VENDOR:
-            return "NVIDIA" if device.kind == "cuda" else "offload"
+            return Kind.vendor if kind is None else kind.vendor
         case DeviceProperty.DRIVER:
-            return _driver_version(device.kind)
+            return platform.python_version() if kind is None else kind.driver_version()
         case _:
             assert_never(asked)
 
@@ -302,14 +303,27 @@ def on_device(device_type: DeviceType | str) -> bool:
         wanted = _default_type(scope.runtime)
     if scope.device is None:
         return wanted in (DeviceType.HOST, DeviceType.NONE)
-    return wanted in (DeviceType.NOT_HOST, _TYPES.get(scope.device.kind))
+    return wanted in (DeviceType.NOT_HOST, _type_of_kind(scope.device.kind))
 
 
 # -- types and numbers -------------------------------------------------------------------------------
 
 
-def _type_of(given: Any, what: str) -> DeviceType:
+def _type_of(given: Any, what: str) -> DeviceType | str:
+    """Return a type of device: one of `DeviceType`, or the word of another kind that is known."""
+    if isinstance(given, str) and not isinstance(given, DeviceType):
+        for kind in kinds.known():
+            if kind.acc_type == given:
+                return _type_of_kind(kind.name)
     return _word(DeviceType, given, what + ": {} is not a type of device")
+
+
+def _type_of_kind(name: str) -> DeviceType | str:
+    """Return the type of the devices of a kind."""
+    kind = kinds.known_as(name)
+    if kind is None or kind.acc_type is None:
+        return DeviceType.NOT_HOST
+    return DeviceType(kind.acc_type) if kind.acc_type in _OWN_TYPES else kind.acc_type
 
 
 def _word(words: type[_Word], given: Any, message: str) -> _Word:
@@ -319,16 +333,16 @@ def _word(words: type[_Word], given: Any, message: str) -> _Word:
         raise ClauseError(f"{message.format(f'{given!r:.40}')}; use {', '.join(map(repr, map(str, words)))}") from None
 
 
-def _type_at(runtime: Runtime, number: int) -> DeviceType:
+def _type_at(runtime: Runtime, number: int) -> DeviceType | str:
     """Return the type of a device by OpenMP's number."""
     if number == runtime.initial_device:
         return DeviceType.HOST
     if 0 <= number < len(runtime.places):
-        return _TYPES.get(runtime.places[number].device.kind, DeviceType.NOT_HOST)
+        return _type_of_kind(runtime.places[number].device.kind)
     return DeviceType.NONE
 
 
-def _default_type(runtime: Runtime) -> DeviceType:
+def _default_type(runtime: Runtime) -> DeviceType | str:
     """Return what `device_default` stands for."""
     found = _type_at(runtime, runtime.default_device)
     if found is DeviceType.NONE and runtime.places:  # the variables name no device
@@ -336,7 +350,7 @@ def _default_type(runtime: Runtime) -> DeviceType:
     return found
 
 
-def _places(runtime: Runtime, wanted: DeviceType) -> list[_Place]:
+def _places(runtime: Runtime, wanted: DeviceType | str) -> list[_Place]:
     """Return the devices of a type, in the order of their numbers."""
     if wanted is DeviceType.DEFAULT:
         wanted = _default_type(runtime)
@@ -344,12 +358,10 @@ def _places(runtime: Runtime, wanted: DeviceType) -> list[_Place]:
         return []
     if wanted is DeviceType.HOST:
         return [None]
-    return [
-        place for place in runtime.places if wanted is DeviceType.NOT_HOST or _TYPES.get(place.device.kind) is wanted
-    ]
+    return [place for place in runtime.places if wanted in (DeviceType.NOT_HOST, _type_of_kind(place.device.kind))]
 
 
-def _available(runtime: Runtime, wanted: DeviceType, what: str) -> list[_Place]:
+def _available(runtime: Runtime, wanted: DeviceType | str, what: str) -> list[_Place]:
     """Return the devices of a type, which has some."""
     places = _places(runtime, wanted)
     if not places:
@@ -359,7 +371,7 @@ def _available(runtime: Runtime, wanted: DeviceType, what: str) -> list[_Place]:
     return places
 
 
-def _place(runtime: Runtime, n: Any, wanted: DeviceType, what: str) -> _Place:
+def _place(runtime: Runtime, n: Any, wanted: DeviceType | str, what: str) -> _Place:
     """Return a device by its number within its type."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
         raise ClauseError(f"{what}: {n!r:.40} is not a device number; use an int of at least 0")
@@ -376,7 +388,7 @@ def _number_of(runtime: Runtime, place: _Place) -> int:
     return runtime.initial_device if place is None else place.device.number
 
 
-def _select(wanted: DeviceType, what: str) -> None:
+def _select(wanted: DeviceType | str, what: str) -> None:
     """Make a device of a type the default device."""
     runtime = current_runtime()
     if wanted is DeviceType.NONE:
@@ -384,15 +396,3 @@ def _select(wanted: DeviceType, what: str) -> None:
     numbers = [_number_of(runtime, place) for place in _available(runtime, wanted, what)]
     current = runtime.default_device if wanted is DeviceType.DEFAULT else get_default_device()
     set_default_device(current if current in numbers else numbers[0])
-
-
-# -- properties --------------------------------------------------------------------------------------
-
-
-def _driver_version(kind: str) -> str:
-    """Return the version of CUDA that the driver has; of the host and simulated devices, Python is the driver."""
-    if kind != "cuda":
-        return platform.python_version()
-    version = ctypes.c_int()
-    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"

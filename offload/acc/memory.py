@@ -8,15 +8,14 @@ import numpy as np
 
 from offload.acc.addresses import corresponding, here_for
 from offload.acc.operations import Operation
-from offload.copying import byte_ranges, copy_maker, number_of_bytes
-from offload.current import for_finalizers, here
+from offload.arrays.items import label
+from offload.constructs.copying import byte_ranges, copy_maker, number_of_bytes
+from offload.constructs.memory import release, target_alloc
 from offload.errors import ClauseError, MapError, NotPresentError
-from offload.items import label
-from offload.memory import release, target_alloc
-from offload.sites import call_site
+from offload.runtime.current import for_finalizers, here
 
 if TYPE_CHECKING:
-    from offload.launch import DevicePlace
+    from offload.runtime.place import DevicePlace
     from offload.tasks.task import Task
 
 
@@ -197,9 +196,8 @@ def _memcpy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any) -> Task | N
 @for_finalizers
 def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int | None) -> Task | None:
     name = f"acc {what}"
-    to, at = byte_ranges(dst, src, nbytes, what=name, cuts=True)
+    to, at, places = byte_ranges(dst, src, nbytes, what=name, cuts=True)
     operation = Operation(name, async_=async_, device=device)
-    make = copy_maker(name, to, at)
-    site = call_site(name, operation.runtime)
-    task = operation.run_made(lambda frame: make(site, frame))
+    make = copy_maker(name, to, at, places)
+    task = operation.run_made(lambda frame: make(operation.site, frame))
     return task if operation.queue is not None else None

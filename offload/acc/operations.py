@@ -6,23 +6,30 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from offload.acc.clauses import check_async, check_wait, presence, queue_of, queues_of
-from offload.clauses import check_device
-from offload.current import current_scope_of, here
-from offload.dependences import check_depend_now
-from offload.launch import device_maker
-from offload.queueing import enqueue, wait_for
-from offload.sites import call_site
+from offload.constructs.clauses.dependences import check_depend_now
+from offload.constructs.clauses.maps import check_device
+from offload.constructs.queueing import enqueue, wait_for
+from offload.interrupts.frames import caller
+from offload.runtime.current import here
+from offload.runtime.generate import encounter
+from offload.runtime.launch import DeviceTask, device_maker
+from offload.tasks.region import Site
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import FrameType
 
-    from offload.data.present import MapItem
-    from offload.launch import DevicePlace
-    from offload.queues import Queue
-    from offload.runtime import Runtime
-    from offload.tasks.region import Frame
+    from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.queues import Queue
+    from offload.runtime.runtime import Runtime
+    from offload.runtime.works import Work
+    from offload.tasks.region import Region
     from offload.tasks.scope import Scope
+
+
+_NONE: tuple[Any, ...] = ()
 
 
 class Operation:
@@ -34,9 +41,11 @@ class Operation:
         The device; None with ``if_=False``, and on the host.
     queue : Queue or None
         None: the calling thread waits.
+    site : Site
+        Where the program has called; ``code`` is that frame, where it is known.
     """
 
-    __slots__ = ("_after", "_depend", "frame", "name", "place", "queue", "runtime", "scope", "task")
+    __slots__ = ("_after", "_depend", "frame", "name", "place", "queue", "runtime", "scope", "site", "task")
 
     def __init__(
         self,
@@ -46,45 +55,67 @@ class Operation:
         wait: Any = None,
         if_: Any = True,
         device: Any = None,
-        depend: Any = (),
+        depend: Any = _NONE,
+        code: FrameType | None = None,
     ) -> None:
         number = check_async(async_)
-        values = check_wait(wait)
-        self._depend: Sequence[Any] = check_depend_now(name, depend)
+        values = check_wait(wait) if wait is not None else ()
+        self._depend: Sequence[Any] = () if depend is _NONE else check_depend_now(name, depend)
         self.name = name
         self.scope: Scope = here()
-        self.runtime: Runtime = self.scope.runtime
-        self.frame: Frame = self.scope.frame(name)
-        at: DevicePlace | None = self.runtime.place(self.frame, check_device(device))
-        queues = self.runtime.queues
+        runtime: Runtime = self.scope.runtime
+        self.runtime = runtime
+        self.frame: Region = self.scope.frame(name)
+        at: DevicePlace | None = runtime.default_place(self.frame) if device is None else None
+        if at is None:
+            at = runtime.place(self.frame, check_device(device))
+        queues = runtime.queues
         self.place = at if if_ else None
+        code = code or caller()
+        self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
         self.queue: Queue | None = queue_of(queues, at, number)
         self._after: list[Queue] = queues_of(queues, at, values)
         self.task: Task | None = None  # what `run` had generated when it was interrupted
 
-    def run(self, work: Any, items: Iterable[MapItem], *, changes: bool, ends: bool = False) -> Task:
+    def run(self, work: Work, items: Iterable[MapItem], *, changes: bool, ends: bool = False) -> Task:
         """Generate the task of a work, which needs its items present, or ``changes`` that; on the host it does nothing.
 
         Without a queue it is complete on return, and what it waits for before it is generated. One that ``ends`` a
         region runs though an operation before it has failed.
         """
-        site = call_site(self.name, self.runtime)
+        site, place = self.site, self.place
+        orderings = presence(self.runtime.queues, items, place, changes=changes)
+        if self.queue is not None and place is not None and self.frame.is_plain:
+            task = self.task = DeviceTask.of(site, self.frame, place, work)
+            if ends:
+                task.survives = True
+            try:
+                put(self.scope, self.frame, self.queue, task, self._depend, self._after, orderings)
+            except Exception:
+                self.task = None  # as below
+                raise
+            self.task = None
+            return task
+        return self._run(work, orderings, ends=ends)
+
+    def _run(self, work: Any, orderings: Sequence[Any], *, ends: bool) -> Task:
+        """Generate the task of a work where more than the queue matters."""
+        site = self.site
         make: Any
         if self.place is None:
 
-            def make(frame: Frame) -> Task:
+            def make(frame: Region) -> Task:
                 return Task(site, _nothing, (), None, frame)
         else:
             make = device_maker(site, None, self.place, work)
 
-        def kept(frame: Frame) -> Task:
+        def kept(frame: Region) -> Task:
             task: Task = make(frame)
             if ends:
                 task.survives = True
             self.task = task
             return task
 
-        orderings = presence(items, self.place, changes=changes)
         try:
             task = generate(self.scope, self.frame, kept, self._depend, self.queue, self._after, orderings)
         except Exception:
@@ -93,23 +124,25 @@ class Operation:
         self.task = None
         return task
 
-    def run_made(self, make: Callable[[Frame], Task]) -> Task:
+    def run_made(self, make: Callable[[Region], Task]) -> Task:
         """Generate a task that is made elsewhere."""
         return generate(self.scope, self.frame, make, self._depend, self.queue, self._after)
 
-    def end_run(self, work: Any, items: Iterable[MapItem]) -> Task:
+    def end_run(self, work: Work, items: Iterable[MapItem]) -> Task:
         """Generate the task that ends a region: the wait clause was the entry's."""
         self._after = []
+        code = caller()
+        self.site = Site(self.name, self.name, (code.f_code, code.f_lasti), self.runtime)
         if self.scope.thread != get_ident():  # a generator is ended elsewhere than it was begun
-            self.scope = current_scope_of(self.runtime)
+            self.scope = self.runtime.here()
             self.frame = self.scope.frame(self.name)
         return self.run(work, items, changes=True, ends=True)
 
 
 def generate(
     scope: Scope,
-    frame: Frame,
-    make: Callable[[Frame], Task],
+    frame: Region,
+    make: Callable[[Region], Task],
     depend: Sequence[Any],
     queue: Queue | None,
     after: list[Queue],
@@ -120,17 +153,33 @@ def generate(
     Along ``orderings``, dependences too, no failure goes.
     """
 
-    def ordered(frame: Frame) -> Task:
+    def ordered(frame: Region) -> Task:
         task = make(frame)
         task.orderings = orderings
         return task
 
+    if queue is not None and frame.is_plain:
+        return put(scope, frame, queue, make(frame), depend, after, orderings)
     if queue is not None:
         return enqueue(scope, frame, queue, ordered, depend, after)
     if after:
         wait_for(scope, frame, after, "the wait clause")
-    task: Task = scope.runtime.encounter(scope, frame, ordered, depend, deferred=False)
+    task: Task = encounter(scope, frame, ordered, depend, deferred=False)
     return task
+
+
+def put(
+    scope: Scope,
+    frame: Region,
+    queue: Queue,
+    task: Task,
+    depend: Sequence[Any],
+    after: list[Queue],
+    orderings: Sequence[Any],
+) -> Task:
+    """Generate a task in a queue, as `generate` does, in a region where nothing but its own clauses matters."""
+    task.orderings = orderings
+    return enqueue(scope, frame, queue, task, depend, after)
 
 
 def _nothing() -> None:

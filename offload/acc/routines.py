@@ -12,14 +12,15 @@ import numpy as np
 from offload.acc.addresses import deviceptr
 from offload.acc.clauses import data_clause, excuse_empty, names_of
 from offload.acc.operations import Operation
-from offload.current import for_finalizers
+from offload.arrays.items import mapper_of
+from offload.constructs.clauses.mapping import map_items
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
-from offload.items import mapper_of
-from offload.regions import EnterDataWork, ExitDataWork, UpdateWork, map_items
+from offload.runtime.current import for_finalizers
+from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork
 
 if TYPE_CHECKING:
-    from offload.data.present import MapItem
+    from offload.data.items import MapItem
     from offload.tasks.task import Task
 
 
@@ -184,10 +185,17 @@ def _move(
             f"{name}: {type(a).__name__} {a!r:.60} is not a host array; give a NumPy array, or an object with a mapper"
         )
     clause = data_clause(word, (a,), names_of())
-    construct = Construct.TARGET_EXIT_DATA if kind is ExitDataWork else Construct.TARGET_DATA
-    items: list[MapItem] = map_items(construct, (clause,))
+    items: list[MapItem] = map_items(_CONSTRUCTS[kind], (clause,))
     excuse_empty(items)
     operation = Operation(name, async_=async_, device=device)
     work = kind(items, finalizes=True) if finalizes else kind(items)
     task = operation.run(work, items, changes=kind is not UpdateWork)
     return task if operation.queue is not None else None
+
+
+_CONSTRUCTS = {
+    EnterDataWork: Construct.TARGET_ENTER_DATA,
+    ExitDataWork: Construct.TARGET_EXIT_DATA,
+    UpdateWork: Construct.TARGET_UPDATE,
+}
+"""The construct that a kind of work with one list item is."""

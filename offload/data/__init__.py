@@ -1,1 +1,1 @@
-"""The device data environment: pure rules of mapping and copying."""
+"""The device data environment: rules of mapping, and what carries them out."""

@@ -18,14 +18,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from offload.storage import Section, covers, locate_nbytes, overlaps
+from offload.arrays.sections import Section, c_strides, covers, locate_nbytes, overlaps, section_of
+from offload.errors import InternalError, MapError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from offload.data.present import MapItem
+    from offload.data.items import MapItem
 
 
 _MANY_ACCESSES = 32
@@ -47,8 +48,13 @@ class Origin(Enum):
     DECLARED = "declared"
 
 
-class Accesses(dict[tuple[object, Section], object]):
-    """Accesses of parts of a buffer: by who makes them and which section, what has to be waited for.
+class Accesses(dict[tuple[object, Section], Any]):
+    """Accesses of parts of a buffer: by the lane and the section, the place on the lane where the access ends.
+
+    The ``event`` of a place is None when the lane is known to have passed it.
+
+    They are kept in the order of their addresses as well: a matrix that is worked on by blocks has one access or more
+    of each, and an access of a block looks at its neighbours only.
 
     Attributes
     ----------
@@ -56,28 +62,77 @@ class Accesses(dict[tuple[object, Section], object]):
         Accesses from which on it is worth looking which are over; `prune` keeps it at twice what is not.
     """
 
-    __slots__ = ("limit",)
+    __slots__ = ("_ends", "_keys", "_starts", "_widest", "limit")
 
     def __init__(self) -> None:
         super().__init__()
         self.limit = _MANY_ACCESSES
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._keys: list[tuple[object, Section]] = []
+        self._widest = 0
 
-    def overlapping(self, section: Section) -> list[object]:
-        """Return the accesses of bytes of a section."""
-        low, high = section.address, section.end
-        return [
-            access
-            for (_, other), access in self.items()
-            if other[1] < high
-            and (other[2] or other[1] + other[3] > low)
-            and (other == section or overlaps(other, section))
-        ]
+    def __setitem__(self, key: tuple[object, Section], access: object) -> None:
+        if key not in self:
+            section = key[1]
+            low = section[1]
+            high = section.end if section[2] else low + section[3]
+            at = bisect_right(self._starts, low)
+            self._starts.insert(at, low)
+            self._ends.insert(at, high)
+            self._keys.insert(at, key)
+            self._widest = max(self._widest, high - low)
+        super().__setitem__(key, access)
+
+    def __delitem__(self, key: tuple[object, Section]) -> None:
+        super().__delitem__(key)
+        at = bisect_left(self._starts, key[1][1])
+        while self._keys[at] != key:
+            at += 1
+        del self._starts[at], self._ends[at], self._keys[at]
+
+    def pop(self, key: tuple[object, Section], default: object = None) -> object:
+        if key not in self:
+            return default
+        access = self[key]
+        del self[key]
+        return access
+
+    def overlapping(self, section: Section) -> list[Any]:
+        """Return the accesses of bytes of a section that are not known to be over; forget all if all are."""
+        low = section[1]
+        high = section.end if section[2] else low + section[3]
+        found: list[Any] = []
+        n_over = 0
+        first = bisect_right(self._starts, low - self._widest) if len(self) > 1 else 0
+        for at in range(first, len(self._starts)):
+            if self._starts[at] >= high:
+                break
+            if self._ends[at] > low:
+                key = self._keys[at]
+                access = self[key]
+                if access.event is None:
+                    n_over += 1
+                elif key[1] == section or overlaps(key[1], section):
+                    found.append(access)
+        if n_over == len(self):
+            self.clear()
+        return found
 
     def prune(self, is_over: Callable[[object], bool]) -> None:
         """Forget what is over."""
-        for key in [key for key, access in self.items() if is_over(access)]:
-            del self[key]
+        kept = [(key, access) for key, access in self.items() if not is_over(access)]
+        self.clear()
+        for key, access in kept:
+            self[key] = access
         self.limit = max(_MANY_ACCESSES, 2 * len(self))
+
+    def clear(self) -> None:
+        super().clear()
+        self._starts.clear()
+        self._ends.clear()
+        self._keys.clear()
+        self._widest = 0
 
 
 class Entry:
@@ -96,19 +151,17 @@ class Entry:
     origin : Origin
         What made it; the count is infinite unless that is a mapping.
     buffer : object
-        The device buffer of ``nbytes`` bytes; None until the commit. Opaque here, as are the next three.
+        The device buffer of ``nbytes`` bytes; None until the commit. Opaque here.
     host : object
         Keeps the host memory alive.
-    last_write : object
-        What wrote the buffer last, as a whole; None if nothing has to be waited for.
-    parts : Accesses
-        What has written parts of it, by writer and section.
-    users : Accesses
-        Who uses it, by user and section.
+    writes, uses : Accesses
+        The copies to the buffer, and all else that uses it; of the ledger (`offload.data.ledger`).
     generation : int
         Differs between any two entries of a table, also of the same section; 0 before the commit.
-    label : str
+    label : object
         The item that made it.
+    seen : tuple or None
+        The layout of the host array that was last asked for on the device, and the device array that it gave.
     """
 
     __slots__ = (
@@ -119,25 +172,25 @@ class Entry:
         "generation",
         "host",
         "label",
-        "last_write",
         "origin",
-        "parts",
         "section",
+        "seen",
         "structured",
-        "users",
+        "uses",
+        "writes",
     )
 
-    def __init__(self, section: Section, host: object, label: str, origin: Origin = Origin.MAPPED) -> None:
+    def __init__(self, section: Section, host: object, label: object, origin: Origin = Origin.MAPPED) -> None:
         self.section = section
+        self.seen: tuple[tuple[object, ...], Any] | None = None
         self.end = section.end
         self.dynamic: float = 0 if origin is Origin.MAPPED else inf
         self.structured = 0
         self.origin = origin
         self.buffer: object = None
         self.host = host
-        self.last_write: object = None
-        self.parts = Accesses()
-        self.users = Accesses()
+        self.writes = Accesses()
+        self.uses = Accesses()
         self.generation = 0
         self.label = label
 
@@ -158,15 +211,6 @@ class Entry:
     def is_packed(self) -> bool:
         """Tell whether the host section has gaps, which the buffer has not."""
         return bool(self.section.dims)
-
-    def before_use(self, section: Section) -> list[object]:
-        """Return what has written bytes of a section of it."""
-        found = [] if self.last_write is None else [self.last_write]
-        return found + self.parts.overlapping(section) if self.parts else found
-
-    def users_of(self, section: Section) -> list[object]:
-        """Return what uses bytes of a section of it."""
-        return self.users.overlapping(section)
 
     def increment(self, counter: Counter) -> None:
         """Count a construct that maps the storage."""
@@ -273,3 +317,44 @@ class Index:
 
 def _has_place(entry: Entry, item: MapItem) -> bool:
     return locate_nbytes(entry.section, item.address, item.shape, item.strides, item.itemsize) is not None
+
+
+def correspond(
+    entry: Entry, address: int, shape: Sequence[int], strides: Sequence[int] | None, itemsize: int
+) -> tuple[int, tuple[int, ...]]:
+    """Return where a view of the host storage lies in the entry's buffer: offset and strides, both in bytes.
+
+    Parameters
+    ----------
+    entry : Entry
+        The entry that holds all of the view, as `PresentTable.find` says.
+    address, shape, strides, itemsize
+        The host view; ``strides`` in bytes, None for a C-contiguous one.
+
+    Raises
+    ------
+    MapError
+        The entry holds the bytes of the view, but no strides lead through them there, since some steps of an axis
+        cross a gap and others do not: ``a.ravel()[::2]`` in ``a[:, :3]``, if a row of ``a`` has 4 elements.
+    InternalError
+        The entry does not hold the view.
+    """
+    if strides is None:
+        strides = c_strides(shape, itemsize)
+    if not entry.section.dims:
+        return address - entry.section.address, tuple(strides)
+    place = locate_nbytes(entry.section, address, shape, strides, itemsize)
+    if place is None:
+        if covers(entry.section, section_of(entry.section.space, address, shape, strides, itemsize)):
+            raise MapError(has_no_place(f"a view of shape {tuple(shape)}, strides {tuple(strides)}", entry))
+        msg = f"a view of shape {tuple(shape)} at {address:#x} is not in {entry!r}; ask `find` before"
+        raise InternalError(msg)
+    return place
+
+
+def has_no_place(what: str, entry: Entry) -> str:
+    """Return the message for elements that an entry holds, but to which no strides lead there."""
+    return (
+        f"{what} lies in {entry.label}, whose gaps are not stored on the device, so that no strides lead through its "
+        "elements there; name them by slices along the axes of that array, or map the array with its gaps"
+    )

@@ -1,11 +1,15 @@
-"""The map types, and what each may be on each construct.
+"""The map types: each rule that names one is here, or is taken from here.
 
 Theory of operation
 -------------------
-Three rules of the standard are one table: which types a construct allows, what the composite type ``tofrom`` decays to
-where only half of it has a meaning, and what holds when no type is given. `resolve` reads it.
+`RULES` is the one table: a row for each type, a column for each construct that takes types, and in it the type that the
+written one has there. An empty place is a type that the construct does not take. `resolve` reads it for the clauses of
+a construct. Four more rules follow from the table and from the directions in which a type copies, so that they are
+computed: the types of a mapper's items (`DECAY`), the behaviours of ``defaultmap`` (`BEHAVIOURS`), the constructs on
+which an OpenACC clause may stand (`keeps_type`), and the types that tests go through (`types_of`).
 
-OpenMP 5.2, 5.8.3 "map Clause"; the defaults on enter and exit are there since 5.2.
+OpenMP 5.2, 5.8.3 "map Clause"; the defaults on enter and exit are there since 5.2. 5.8.7 "defaultmap Clause", 5.8.8
+"declare mapper Directive", 5.9 "Data-Motion Clauses".
 """
 
 from __future__ import annotations
@@ -45,40 +49,72 @@ class MapType(Enum):
 
 
 class Construct(Enum):
-    """A construct with a ``map`` clause; the value is its name."""
+    """A construct whose clauses map or move data; the value is its name."""
 
     TARGET = "target"
     TARGET_DATA = "target_data"
     TARGET_ENTER_DATA = "target_enter_data"
     TARGET_EXIT_DATA = "target_exit_data"
+    TARGET_UPDATE = "target_update"
+    DECLARE_MAPPER = "declare_mapper"
 
 
-_REGION: Final = {
-    None: MapType.TOFROM,
-    MapType.ALLOC: MapType.ALLOC,
-    MapType.TO: MapType.TO,
-    MapType.FROM: MapType.FROM,
-    MapType.TOFROM: MapType.TOFROM,
+_ALLOC, _TO, _FROM, _TOFROM, _RELEASE, _DELETE = MapType
+
+# fmt: off
+RULES: Final[dict[MapType | None, tuple[MapType | None, ...]]] = {
+    #          target    target_data  enter_data  exit_data  update  declare_mapper
+    None:     (_TOFROM,  _TOFROM,     _TO,        _FROM,     None,   _TOFROM),
+    _ALLOC:   (_ALLOC,   _ALLOC,      _ALLOC,     None,      None,   _ALLOC),
+    _TO:      (_TO,      _TO,         _TO,        None,      _TO,    _TO),
+    _FROM:    (_FROM,    _FROM,       None,       _FROM,     _FROM,  _FROM),
+    _TOFROM:  (_TOFROM,  _TOFROM,     _TO,        _FROM,     None,   _TOFROM),
+    _RELEASE: (None,     None,        None,       _RELEASE,  None,   None),
+    _DELETE:  (None,     None,        None,       _DELETE,   None,   None),
 }
+# fmt: on
+"""What is written (first: no type given), and the type that it has on each `Construct`, in their order."""
 
 EFFECTIVE: Final[dict[Construct, dict[MapType | None, MapType]]] = {
-    Construct.TARGET: _REGION,
-    Construct.TARGET_DATA: _REGION,
-    Construct.TARGET_ENTER_DATA: {
-        None: MapType.TO,
-        MapType.ALLOC: MapType.ALLOC,
-        MapType.TO: MapType.TO,
-        MapType.TOFROM: MapType.TO,
-    },
-    Construct.TARGET_EXIT_DATA: {
-        None: MapType.FROM,
-        MapType.FROM: MapType.FROM,
-        MapType.TOFROM: MapType.FROM,
-        MapType.RELEASE: MapType.RELEASE,
-        MapType.DELETE: MapType.DELETE,
-    },
+    construct: {written: effective for written, row in RULES.items() if (effective := row[column]) is not None}
+    for column, construct in enumerate(Construct)
 }
-"""For each construct, what is written (None: no type given) and what it means there. What is missing is not allowed."""
+"""`RULES` by construct; a type that is missing is not allowed."""
+
+
+def types_of(construct: Construct) -> tuple[MapType, ...]:
+    """Return the types that may be written on a construct, in the order of `MapType`."""
+    return tuple([written for written in EFFECTIVE[construct] if written is not None])
+
+
+def keeps_type(construct: Construct, map_type: MapType) -> bool:
+    """Tell whether a type may be written on a construct and means there what it says."""
+    return EFFECTIVE[construct].get(map_type) is map_type
+
+
+_BY_COPIES: Final = {(one.copies_in, one.copies_out): one for one in types_of(Construct.DECLARE_MAPPER)}
+
+
+def _decayed(outer: MapType, inner: MapType) -> MapType:
+    """Return the type that copies where both do; one that only ends a mapping holds for all."""
+    if outer not in EFFECTIVE[Construct.DECLARE_MAPPER]:
+        return outer
+    return _BY_COPIES[outer.copies_in and inner.copies_in, outer.copies_out and inner.copies_out]
+
+
+DECAY: Final[dict[MapType, dict[MapType, MapType]]] = {
+    outer: {inner: _decayed(outer, inner) for inner in types_of(Construct.DECLARE_MAPPER)} for outer in MapType
+}
+"""The type that an item of a mapper has, by the type that the object is mapped with and the one in the mapper."""
+
+BEHAVIOURS: Final[dict[str, MapType | None]] = {
+    **{one.word: one for one in types_of(Construct.TARGET)},
+    "present": MapType.ALLOC,  # with the modifier
+    "firstprivate": None,
+    "none": None,
+    "default": None,
+}
+"""The behaviours of ``defaultmap`` and the type that each maps with; None: none, or the one without the clause."""
 
 
 def resolve(construct: Construct, map_type: MapType | None, label: object = "…") -> MapType:
@@ -89,12 +125,15 @@ def resolve(construct: Construct, map_type: MapType | None, label: object = "…
     ClauseError
         The construct does not allow the type.
     """
-    row = EFFECTIVE[construct]
-    effective = row.get(map_type)
+    effective = EFFECTIVE[construct].get(map_type)
     if effective is None:
         wrong = map_type.word if map_type else None
-        allowed = ", ".join([key.word for key in row if key is not None])
-        others = " or ".join([other.value for other in Construct if map_type in EFFECTIVE[other]])
+        allowed = ", ".join([one.word for one in types_of(construct)])
+        others = " or ".join([other.value for other in _WITH_MAP if map_type in EFFECTIVE[other]])
         msg = f"map({wrong}: {label}) is not allowed on {construct.value}; allowed are {allowed}; use it on {others}"
         raise ClauseError(msg)
     return effective
+
+
+_WITH_MAP: Final = [one for one in Construct if one.value.startswith("target") and one is not Construct.TARGET_UPDATE]
+"""The constructs with a ``map`` clause, which an error recommends."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.arrays.sections import Section
     from offload.data.entries import Counter, Entry
-    from offload.data.present import MapItem
+    from offload.data.items import MapItem
 
 
 @dataclass(slots=True, eq=False)
@@ -32,8 +35,8 @@ class EnterPlan:
         Copies host to device of the items' own bytes, each once.
     zeroed : list of Entry
         Those of ``created`` that begin with zeros.
-    only_counts : bool
-        Everything was present, and nothing is copied.
+    point : object
+        Where the copies end, for those who carry the plan out; opaque here.
     """
 
     items: tuple[MapItem, ...]
@@ -44,8 +47,42 @@ class EnterPlan:
     counted: list[Entry] = field(default_factory=list)
     copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
     is_committed: bool = False
-    only_counts: bool = False
+    only_counts: ClassVar[bool] = False
     zeroed: list[Entry] = field(default_factory=list)
+    point: Any = None
+
+    def parts(self) -> list[tuple[Entry, Section]]:
+        """Return what is used: entries, and the sections that the items have in them."""
+        return _parts(self.items, self.entries)
+
+
+class CountedEnter:
+    """The entry of a construct that has found everything present, and has only counted: an `EnterPlan` carried out.
+
+    Most constructs around storage that is present are such; that is why it has no more than they need.
+    """
+
+    __slots__ = ("_parts", "counted", "counter", "entries", "items")
+
+    created: ClassVar[tuple[Entry, ...]] = ()
+    is_committed: ClassVar[bool] = True
+    only_counts: ClassVar[bool] = True
+    point: ClassVar[None] = None
+
+    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry]) -> None:
+        self.items = items
+        self.counter = counter
+        self.entries = entries
+        self.counted = entries if len(entries) == 1 else list(dict.fromkeys(entries))
+        self._parts = [(entry, item.section) for item, entry in zip(items, entries, strict=True)]
+
+    def parts(self) -> list[tuple[Entry, Section]]:
+        """Return what is used: entries, and the sections that the items have in them."""
+        return self._parts
+
+
+Entered: TypeAlias = EnterPlan | CountedEnter
+"""The entry of a construct, as it was carried out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,3 +109,11 @@ class ExitPlan:
     copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
     removed: list[Entry] = field(default_factory=list)
     is_committed: bool = False
+
+    def parts(self) -> list[tuple[Entry, Section]]:
+        """Return what was used: entries, and the sections that the items have in them."""
+        return _parts(self.items, self.entries)
+
+
+def _parts(items: Sequence[MapItem], entries: Sequence[Entry | None]) -> list[tuple[Entry, Section]]:
+    return [(entry, item.section) for item, entry in zip(items, entries, strict=True) if entry is not None]

@@ -28,19 +28,20 @@ before removal. 13.9 "target update Construct": counts do not change, absent ite
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from offload.data.entries import Counter, Entry, Index, Origin
+from offload.arrays.sections import covers
+from offload.data.entries import Counter, Entry, Index, Origin, has_no_place
 from offload.data.maptypes import MapType
-from offload.data.plans import EnterPlan, ExitPlan
+from offload.data.plans import CountedEnter, EnterPlan, ExitPlan
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
-from offload.storage import c_strides, covers, locate_nbytes, section_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from offload.storage import Section
+    from offload.arrays.sections import Section
+    from offload.data.items import MapItem
+    from offload.data.plans import Entered
 
 
 class PresentTable:
@@ -50,14 +51,19 @@ class PresentTable:
     ----------
     device_num : int
         For messages.
+
+    Attributes
+    ----------
+    version : int
+        Differs after each change.
     """
 
-    __slots__ = ("_generation", "_index", "_version", "device_num")
+    __slots__ = ("_generation", "_index", "device_num", "version")
 
     def __init__(self, device_num: int = 0) -> None:
         self.device_num = device_num
         self._index = Index()
-        self._version = 0
+        self.version = 0
         self._generation = 0
 
     def find(self, section: Section, label: str = "the item") -> Entry | None:
@@ -96,7 +102,7 @@ class PresentTable:
             Two items that are not present overlap in part, an item's rows interleave, or an item is present but its
             elements have no strides there (`correspond`).
         """
-        plan = EnterPlan(tuple(items), self._version, counter)
+        plan = EnterPlan(tuple(items), self.version, counter)
         search = self._index.search
         entries = plan.entries
         absent: list[int] = []
@@ -118,36 +124,36 @@ class PresentTable:
                 plan.copies.append((item, entry))
             entries.append(entry)
         if extending:
-            raise ExtensionError(self._extends(_clause(extending[0]), extending[1], is_implicit=extending[0].implicit))
+            raise ExtensionError(self._extends(extending[0].text(), extending[1], is_implicit=extending[0].implicit))
         if absent:
             self._plan_new(plan, absent)
         plan.counted = _distinct(entries)
         plan.copies = _distinct_copies(plan.copies)
         return plan
 
-    def reenter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan | None:
+    def reenter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> CountedEnter | None:
         """Carry out the entry of a construct that finds everything present and copies nothing: it only counts.
 
         Returns
         -------
-        EnterPlan or None
+        CountedEnter or None
             As committed; None where there is more to do, and nothing has changed.
         """
         index = self._index
-        entries: list[Any] = []
+        entries: list[Entry] = []
         for item in items:
             section = item.section
             entry = index.exact.get(section) or index.search(section, item)[0]
             if entry is None or item.always or item.map_type is MapType.DELETE or not section.run_nbytes:
                 return None
             entries.append(entry)
-        counted: list[Entry] = list(dict.fromkeys(entries))
-        self._version += 1
-        for entry in counted:
+        plan = CountedEnter(items, counter, entries)
+        self.version += 1
+        for entry in plan.counted:
             entry.increment(counter)
-        return EnterPlan(tuple(items), self._version, counter, entries, [], counted, [], True, only_counts=True)
+        return plan
 
-    def leave(self, plan: EnterPlan) -> bool:
+    def leave(self, plan: Entered) -> bool:
         """Carry out the exit of the construct whose entry `reenter` was, if that only counts as well.
 
         Returns
@@ -163,7 +169,7 @@ class PresentTable:
             if not any(count):
                 return False
             counts.append(count)
-        self._version += 1
+        self.version += 1
         for entry, (dynamic, structured) in zip(plan.counted, counts, strict=True):
             entry.dynamic, entry.structured = dynamic, structured
         return True
@@ -208,7 +214,7 @@ class PresentTable:
         MapError
             An item is present, but its elements have no strides there. The end of a region ignores it.
         """
-        plan = ExitPlan(tuple(items), self._version, counter)
+        plan = ExitPlan(tuple(items), self.version, counter)
         entries = plan.entries
         deleted: set[Entry] = set()
         for item in plan.items:
@@ -284,18 +290,18 @@ class PresentTable:
             )
         if not item.section.is_nested:
             raise MapError(_interleaves(str(item.label), item))
-        self._version += 1
-        entry = Entry(item.section, item.host, str(item.label), origin)
+        self.version += 1
+        entry = Entry(item.section, item.host, item.label, origin)
         self._add(entry, buffer)
         return entry
 
     def discard(self, entry: Entry) -> None:
         """Take out an entry that `insert` made."""
-        self._version += 1
+        self.version += 1
         entry.dynamic = 0
         self._index.remove(entry)
 
-    def undo(self, plan: EnterPlan) -> list[Entry]:
+    def undo(self, plan: Entered) -> list[Entry]:
         """Take back a committed `enter` without copying anything; return the entries that it removed.
 
         Entries that were removed since then are left alone, also where the same storage was mapped anew.
@@ -324,14 +330,14 @@ class PresentTable:
             if other is not None:
                 _check_place(item, other)
                 msg = (
-                    f"{_clause(item)} overlaps {other.label} of the same construct in part; the items of a construct "
+                    f"{item.text()} overlaps {other.label} of the same construct in part; the items of a construct "
                     "are disjoint, or one holds the other; map the smallest section that holds both"
                 )
                 raise MapError(msg)
             if entry is None:
                 if not item.section.is_nested:
-                    raise MapError(_interleaves(_clause(item), item))
-                entry = Entry(item.section, item.host, str(item.label))
+                    raise MapError(_interleaves(item.text(), item))
+                entry = Entry(item.section, item.host, item.label)
                 fresh.add(entry)
                 plan.created.append(entry)
                 if item.zeroes:
@@ -342,11 +348,11 @@ class PresentTable:
 
     def _check(self, plan: EnterPlan | ExitPlan) -> None:
         """Refuse a plan made for another state of the table, and outdate the others."""
-        if plan.is_committed or plan.version != self._version:
-            msg = f"a plan for state {plan.version} of the table is committed in state {self._version}; plan anew"
+        if plan.is_committed or plan.version != self.version:
+            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
             raise InternalError(msg)
         plan.is_committed = True
-        self._version += 1
+        self.version += 1
 
     def _add(self, entry: Entry, buffer: object) -> None:
         self._generation += 1
@@ -355,7 +361,7 @@ class PresentTable:
         self._index.add(entry)
 
     def _decrement(self, entries: list[Entry], counter: Counter) -> list[Entry]:
-        self._version += 1
+        self.version += 1
         removed = []
         for entry in entries:
             entry.dynamic, entry.structured = entry.counts_after(counter)
@@ -372,87 +378,10 @@ class PresentTable:
 
     def _absent(self, item: MapItem, other: Entry | None, name: str = "map") -> str:
         state = "not present" if other is None else f"present in part only ({other.label})"
-        what = f"{_clause(item, name)} is {state} on device {self.device_num}"
+        what = f"{item.text(name)} is {state} on device {self.device_num}"
         if item.clause:
             return f"{what}; it must be there as a whole; put it into a data region or enter_data before"
         return f"{what}; an item with `present` must be mapped there as a whole; map it before, or leave `present` out"
-
-
-@dataclass(slots=True, eq=False)
-class MapItem:
-    """One list item of a ``map`` clause, evaluated.
-
-    Attributes
-    ----------
-    section : Section
-        The host bytes it covers.
-    address, shape, strides, itemsize
-        The host view: address of element ``(0, …, 0)``, elements, **bytes**, bytes.
-    map_type : MapType
-        The effective type, from `offload.data.maptypes.resolve`.
-    always, present : bool
-        The modifiers.
-    host : object
-        What keeps the host memory alive; opaque here.
-    label : object
-        For messages; as a string ``"x[0:50]"``.
-    implicit : bool
-        The item is in no clause.
-    clause : str
-        What messages call the clause; empty: ``map``, with the map type.
-    if_present : bool
-        Where it is not wholly present the item is ignored.
-    zeroes : bool
-        Storage that it makes begins with zeros.
-    """
-
-    section: Section
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    itemsize: int
-    map_type: MapType
-    always: bool = False
-    present: bool = False
-    host: object = None
-    label: object = "the item"
-    implicit: bool = False
-    clause: str = ""
-    if_present: bool = False
-    zeroes: bool = False
-
-
-def correspond(
-    entry: Entry, address: int, shape: Sequence[int], strides: Sequence[int] | None, itemsize: int
-) -> tuple[int, tuple[int, ...]]:
-    """Return where a view of the host storage lies in the entry's buffer: offset and strides, both in bytes.
-
-    Parameters
-    ----------
-    entry : Entry
-        The entry that holds all of the view, as `PresentTable.find` says.
-    address, shape, strides, itemsize
-        The host view; ``strides`` in bytes, None for a C-contiguous one.
-
-    Raises
-    ------
-    MapError
-        The entry holds the bytes of the view, but no strides lead through them there, since some steps of an axis
-        cross a gap and others do not: ``a.ravel()[::2]`` in ``a[:, :3]``, if a row of ``a`` has 4 elements.
-    InternalError
-        The entry does not hold the view.
-    """
-    if strides is None:
-        strides = c_strides(shape, itemsize)
-    if not entry.section.dims:
-        return address - entry.section.address, tuple(strides)
-    place = locate_nbytes(entry.section, address, shape, strides, itemsize)
-    if place is None:
-        if covers(entry.section, section_of(entry.section.space, address, shape, strides, itemsize)):
-            raise MapError(_has_no_place(f"a view of shape {tuple(shape)}, strides {tuple(strides)}", entry))
-        msg = f"a view of shape {tuple(shape)} at {address:#x} is not in {entry!r}; ask `find` before"
-        raise InternalError(msg)
-    return place
 
 
 def _distinct(entries: list[Entry | None]) -> list[Entry]:
@@ -469,21 +398,10 @@ def _distinct_copies(copies: list[tuple[MapItem, Entry]]) -> list[tuple[MapItem,
     return [copy for section, copy in first.items() if section == copy[1].section or copy[1].section not in first]
 
 
-def _clause(item: MapItem, name: str = "map") -> str:
-    return f"{item.clause}({item.label})" if item.clause else f"{name}({item.map_type.word}: {item.label})"
-
-
 def _check_place(item: MapItem, other: Entry | None, name: str = "map") -> None:
     """Refuse an item that an entry holds without a place for it; else the part that is absent is the matter."""
     if other is not None and covers(other.section, item.section):
-        raise MapError(_has_no_place(_clause(item, name), other))
-
-
-def _has_no_place(what: str, entry: Entry) -> str:
-    return (
-        f"{what} lies in {entry.label}, whose gaps are not stored on the device, so that no strides lead through its "
-        "elements there; name them by slices along the axes of that array, or map the array with its gaps"
-    )
+        raise MapError(has_no_place(item.text(name), other))
 
 
 def _interleaves(what: str, item: MapItem) -> str:

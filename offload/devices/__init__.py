@@ -1,1 +1,1 @@
-"""Devices, one file each, against the contract in `base`."""
+"""Devices, one room a kind, against the contract in `base`."""

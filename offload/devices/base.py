@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from offload.arrays.sections import Section
     from offload.devices.retired import Retired
     from offload.events.wakeup import Wakeup
-    from offload.storage import Section
 
 
 @runtime_checkable
@@ -112,7 +112,8 @@ class Device(Protocol):
     number : int
         Device number within its runtime, ``0 … n-1``.
     kind : str
-        ``"cuda"``, ``"sim"`` or ``"null"``.
+        The name of its kind (`offload.devices.kind.Kind`). Devices of one kind wait for each other's events, and copy
+        to each other.
     name : str
         For people: ``"sim:0"``, ``"NVIDIA H200"``.
     space : object
@@ -120,6 +121,13 @@ class Device(Protocol):
     bodies_block : bool
         True where array operations in a body run on the thread of the body (the simulated device): a body
         must then start only when its stream has reached it, and never inside a ``nowait`` call.
+    waits_look : bool
+        True where a thread that waits learns by ``passed`` sooner than by being woken (CUDA).
+    wakes_by_driver : bool
+        True where `wake` has C code post the wake-up, which then is a `SemaphoreWakeup` (CUDA).
+    poisons : bool
+        True where uninitialised memory is filled with what shows (the simulated device, on demand): `alloc` does, and
+        what is allocated as bytes for elements of another dtype is given to `poison` before anything else.
     """
 
     number: int
@@ -127,6 +135,9 @@ class Device(Protocol):
     name: str
     space: object
     bodies_block: bool
+    waits_look: bool
+    wakes_by_driver: bool
+    poisons: bool
 
     # -- streams ---------------------------------------------------------------------------------
     def new_stream(self) -> Any:
@@ -190,6 +201,9 @@ class Device(Protocol):
             There is not enough memory.
         """
 
+    def poison(self, buffer: Any, dtype: np.dtype[Any]) -> None:
+        """Fill a buffer that `alloc` has just returned as bytes, for elements of ``dtype``, if the device poisons."""
+
     def view(
         self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Any:
@@ -218,6 +232,18 @@ class Device(Protocol):
 
     def can_access(self, host: np.ndarray[Any, Any]) -> bool:
         """Tell whether code on this device may read and write the memory of a host array, which has elements."""
+
+    def host_memory(self, nbytes: int) -> Any | None:
+        """Return new memory of the host that copies of this device take as it is; None where all memory is such.
+
+        It has ``nbytes`` > 0 bytes, uninitialised and aligned for every dtype, and the buffer protocol; it lives while
+        somebody refers to it.
+
+        Raises
+        ------
+        MemoryError
+            There is not so much, or it cannot be locked.
+        """
 
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a device array of this very device."""

@@ -8,12 +8,9 @@ cannot see, such as an operation of CuPy's, is not refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from offload.errors import RegionClosedError
-
-if TYPE_CHECKING:
-    from offload.devices.base import Device
 
 
 class Retired(NamedTuple):
@@ -21,13 +18,13 @@ class Retired(NamedTuple):
 
     Attributes
     ----------
-    what : str
-        The list item that was mapped, or the block that was allocated.
+    what : object
+        What messages call it: the list item that was mapped, or the block that was allocated.
     routine : str
         The routine that freed it; empty where its mapping has ended.
     """
 
-    what: str
+    what: object
     routine: str = ""
 
     def error(self, array: Any) -> RegionClosedError:
@@ -44,7 +41,11 @@ class Retired(NamedTuple):
         )
 
 
-def refuse_retired(device: Device, array: Any) -> None:
+class _Device(Protocol):
+    def retired(self, array: Any) -> Retired | None: ...
+
+
+def refuse_retired(device: _Device, array: Any) -> None:
     """Raise `RegionClosedError` if the storage of a device array of ``device`` has gone back."""
     retired = device.retired(array)
     if retired is not None:

@@ -3,8 +3,9 @@
 A `Lane` is a stream with what the runtime knows of it: how many pieces of work have been put there, and up to where it
 has waited for other lanes. A task is launched on the lane of a predecessor that nobody has followed there yet: then
 nothing has to be waited for. So a chain stays on its lane, also where it shares that with others, and what fans out is
-spread. Any other task takes the lane that has been idle longest. While a task is being launched its lane is its own,
-so that two launches never mix on one stream.
+spread. Any other task takes the lane that has been idle longest; a new one is opened only while that is not known to
+have done its work, so that a program that waits for each of its tasks has one stream. While a task is being launched
+its lane is its own, so that two launches never mix on one stream.
 
 Copies in, kernels and copies out of one task are in order anyway, so that they share a lane; those of different tasks
 overlap as the hardware has engines for them. Rejected: streams for copies of their own, with two more events and two
@@ -16,7 +17,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from offload.errors import DeviceLostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,7 +71,9 @@ class Lane:
     """One stream of a device.
 
     ``pool`` is what it belongs to; a stream of a user's own belongs to none, and ``of_queue`` says that launches come
-    here because of an async queue.
+    here because of an async queue. ``end`` is where the last launch on a pool's lane ended, None if that is not known.
+    ``passed`` is the sequence of the last launch that was noticed to be complete, and when that was, in seconds of
+    `time.perf_counter`.
     """
 
     __slots__ = (
@@ -75,9 +81,11 @@ class Lane:
         "_free",
         "_waited",
         "device",
+        "end",
         "lock",
         "number",
         "of_queue",
+        "passed",
         "pool",
         "sequence",
         "stream",
@@ -93,6 +101,8 @@ class Lane:
         self.stream = stream
         self.number = number
         self.sequence = 0
+        self.end: Point | None = None
+        self.passed = (0, 0.0)
         self.lock = threading.RLock()  # a user's lane may be marked by several threads
         self._waited: dict[Lane, int] = {}
 
@@ -135,12 +145,33 @@ class Lane:
         except IndexError:
             return False
 
-    def release(self) -> None:
-        """Give a lane back after a launch."""
+    def release(self, end: Point | None = None) -> None:
+        """Give a lane back after a launch, which ended at ``end`` if that is known."""
         if self.of_queue:
             self._free.append(True)
         elif self.pool is not None:
+            self.end = end
             self.pool.idle.append(self)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the stream has nothing left to do; a lost one never gets there."""
+        try:
+            return bool(self.stream.done)
+        except DeviceLostError:
+            return False
+
+    def note_passed(self, point: Point | None, start_s: float) -> tuple[float, float]:
+        """Note that a launch is complete, to its point; return when it began, at ``start_s`` or later, and ended.
+
+        It began when the one before it on the lane had ended, if that was later.
+        """
+        sequence, ended_s = self.passed
+        end_s = perf_counter()  # after those were read, which other threads note
+        if point is None or point.sequence < sequence:  # the device is lost, or a later one was noticed before
+            return start_s, end_s
+        self.passed = point.sequence, end_s
+        return max(start_s, ended_s), end_s
 
     def __repr__(self) -> str:
         return f"<Lane {self.number} of {self.device.name}>"
@@ -172,9 +203,11 @@ class StreamPool:
                 point.is_followed = True
                 return lane
         with self._lock:
-            if len(self.lanes) < POOL_SIZE:
-                return self._new()
             try:
+                if len(self.lanes) < POOL_SIZE:
+                    end = self.idle[0].end
+                    if end is None or end.event is not None:  # no question to the device: the gate has asked, or will
+                        return self._new()
                 return self.idle.popleft()
             except IndexError:
                 return self._new() if len(self.lanes) < POOL_LIMIT else None
@@ -198,7 +231,7 @@ class StreamPool:
     def close(self) -> None:
         """Let the streams go, also where somebody keeps a lane."""
         for lane in self.lanes:
-            lane.stream = None
+            lane.stream = lane.end = None
         self.idle.clear()
         self.lanes.clear()
 

@@ -16,9 +16,10 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from offload.errors import EventError
-from offload.events.sources import Source, find_source
-from offload.finalizers import collector, put_off
-from offload.interrupts import Shield
+from offload.events.promises import Promise, Source
+from offload.events.sources import find_source
+from offload.interrupts.finalizers import collector, put_off
+from offload.interrupts.shields import Shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,38 +249,6 @@ class Event:
             self._is_stale = False
             self._promise = promise = Promise(self, source)
             return promise
-
-
-class Promise:
-    """A source's word that it will fulfil an event: good for one round of it, and one call.
-
-    Attributes
-    ----------
-    source : Source, str or None
-        Who gave it, kept alive by it; None when it has been kept.
-    point : object or None
-        Where on which stream it is kept.
-    """
-
-    __slots__ = ("_event", "point", "source")
-
-    is_quiet = False
-
-    def __init__(self, event: Event, source: Source | str) -> None:
-        self._event: Event | None = event
-        self.source: Source | str | None = source
-        self.point: Any = None
-
-    def passed(self, error: BaseException | None) -> None:
-        """Keep the promise, or with an error break it."""
-        if collector.thread == get_ident():  # a finalizer has completed a future
-            put_off.add(partial(self.passed, error), is_urgent=True)
-            return
-        event = self._event
-        if event is not None:
-            with Shield():  # here a main thread may complete a future of its own
-                event.kept(self, error)
-        self._event = self.source = None  # the source may refer to this for ever, and is to keep nothing alive by it
 
 
 def fulfill_event(event: Event) -> None:

@@ -20,6 +20,10 @@ A callback is not all that the completer relies on then. One at the tail comes l
 be woken by the driver was seen to take 0.1 to 0.2 ms where to look by itself took 0.05; and CUDA makes no
 callback after an error, but the events of a failed device raise, and every item of it fails. So it looks every 100 µs,
 and every millisecond once that has been in vain for some time.
+
+Where threads that wait look themselves, a callback is worth what it costs only once those looks have become rare: it
+takes longer than they do, holds the stream up, and wakes the completer just when the thread that waits needs the GIL.
+So there is none before; and while others look, the completer does so every millisecond.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import DeviceError
-from offload.interrupts import Shield, make_room
+from offload.interrupts.shields import Shield, make_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,10 +88,19 @@ class Point(Protocol):
 
 
 class Gate:
-    """One completer thread and the items that it looks after."""
+    """One completer thread and the items that it looks after.
 
-    def __init__(self, wakeup: Wakeup) -> None:
+    Parameters
+    ----------
+    wakeup : Wakeup
+        What callbacks post.
+    others_look : bool
+        Whether threads that wait look themselves.
+    """
+
+    def __init__(self, wakeup: Wakeup, *, others_look: bool = False) -> None:
         self._wakeup = wakeup
+        self._others_look = others_look
         self._lanes: dict[Any, deque[Point]] = {}
         self._armed: dict[Any, Point] = {}
         self.watched: dict[Point, None] = {}  # points that somebody on the host waits for, the oldest first
@@ -96,6 +109,8 @@ class Gate:
         self._hurried = 0
         self._looks_in_vain = 0
         self._sleeps = False  # until it is called
+        self._dozes = True  # between two looks that are rare
+        self._n_looks = self._n_looks_before = 0
         self._lock = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -126,11 +141,14 @@ class Gate:
             if watched:
                 self.watched[point] = None
                 self._looks_in_vain = 0
-            is_armed = lane in self._armed
-            if not is_armed and (watched or self._hurried):
-                self._arm(point)
-            calls = (watched and is_armed) or self._sleeps
-            self._sleeps = False
+            if self._others_look:
+                calls = self._is_called()
+            else:
+                is_armed = lane in self._armed
+                if not is_armed and (watched or self._hurried):
+                    self._arm(point)
+                calls = (watched and is_armed) or self._sleeps
+                self._sleeps = False
         if calls:
             self._wakeup.post()
 
@@ -141,7 +159,14 @@ class Gate:
                 return  # it has passed
             self.watched[point] = None
             self._looks_in_vain = 0
-        self._wakeup.post()
+            calls = self._is_called() or not self._others_look
+        if calls:
+            self._wakeup.post()
+
+    def _is_called(self) -> bool:
+        """Tell whether the completer has to be woken to look more often, which it is once."""
+        called, self._dozes, self._sleeps = self._dozes, False, False
+        return called
 
     def glance(self) -> bool:
         """Tell the oldest item that somebody waits for, if its point has passed and it is quiet; return whether.
@@ -177,9 +202,13 @@ class Gate:
         with self._lock:
             self._hurried += 1
             self._looks_in_vain = 0
-            for lane, points in self._lanes.items():
-                if points and lane not in self._armed:
-                    self._arm(points[-1])
+            calls = self._others_look and bool(self._lanes) and self._is_called()
+            if not self._others_look:
+                for lane, points in self._lanes.items():
+                    if points and lane not in self._armed:
+                        self._arm(points[-1])
+        if calls:
+            self._wakeup.post()
 
     def relax(self) -> None:
         """Take back one `hurry`."""
@@ -207,15 +236,46 @@ class Gate:
         The completer does so; so may a thread that waits, which then need not be woken. Whoever tells items runs what
         they have to run, callbacks of tasks for one. One that waits in a callback tells those that are left.
         """
-        told = self._told
         with self._lock:
+            self._n_looks += 1
             for lane, points in list(self._lanes.items()):
-                self._advance(lane, points, told)
-            if told:
+                self._advance(lane, points)
+            if self._told:
                 self._looks_in_vain = 0
             finished = self._closed and not self._lanes
-        if not told:
-            return finished
+        if self._told:
+            self._tell()
+        return finished
+
+    def arrives(self, point: Point) -> bool:
+        """Tell the items of a lane up to a point that has been added, if it has passed; return whether it has.
+
+        For a thread that waits for that point alone, and as `look`: the lane is asked once, and the others not at all.
+        """
+        event, lane = point.event, point.lane
+        try:
+            # Where the event has been recorded anew meanwhile, and has passed again, the point has passed too.
+            if event is not None and not lane.device.passed(event):
+                return False
+        except DeviceError:
+            self.look()
+            return True
+        with self._lock:
+            points = self._lanes.get(lane)
+            if points:
+                n_passed = 0
+                for other in points:
+                    if other.sequence > point.sequence:
+                        break
+                    n_passed += 1
+                self._take(lane, points, n_passed)
+            self._looks_in_vain = 0
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
+        """Tell what has passed."""
+        told = self._told
         try:
             for item, error in iter(told.popleft, None):  # no signal handler runs in between
                 try:
@@ -230,16 +290,14 @@ class Gate:
         except IndexError as end:
             if end.__traceback__.tb_next is not None:  # type: ignore[union-attr]  # a handler's, which has a frame
                 raise
-        return finished
 
     def _leave(self, item: Item, error: BaseException | None) -> None:
         """Have the completer tell an item again: a signal handler has cut that short, and most of it may be left."""
         self._told.append((item, error))
         self._wakeup.post()
 
-    def _advance(self, lane: Any, points: deque[Point], passed: deque[tuple[Item, BaseException | None]]) -> None:
+    def _advance(self, lane: Any, points: deque[Point]) -> None:
         """Take from the lane what has passed, and see that a callback is outstanding for the rest."""
-        armed = self._armed.get(lane)
         error: BaseException | None = None
         try:
             n_passed = _count_passed(lane.device.passed, points) if points else 0
@@ -247,7 +305,11 @@ class Gate:
             if not isinstance(failure, DeviceError) and threading.current_thread() is not self._thread:
                 raise  # a signal handler's, on a thread that waits
             error, n_passed = failure, len(points)
-        watched = self.watched
+        self._take(lane, points, n_passed, error)
+
+    def _take(self, lane: Any, points: deque[Point], n_passed: int, error: BaseException | None = None) -> None:
+        """Take the first points from a lane; some of them have not passed where there is an error."""
+        armed, watched = self._armed.get(lane), self.watched
         events = []
         for _ in range(n_passed):  # a signal handler may end it anywhere; the next look then goes on
             point = points[0]
@@ -261,7 +323,7 @@ class Gate:
             if point.item is not None:  # else a thread that launches has been quicker
                 news = point.item, error if failed else None
                 point.item = None
-                passed.append(news)
+                self._told.append(news)
             points.popleft()
             if not failed:
                 events.append(point.event)
@@ -271,14 +333,22 @@ class Gate:
         if not points:
             del self._lanes[lane]
             self._armed.pop(lane, None)
-        elif armed is None and (self._hurried or any(point.lane is lane for point in watched)):
+        elif (
+            armed is None
+            and (not self._others_look or self._looks_in_vain >= _LONG)
+            and (self._hurried or any(point.lane is lane for point in watched))
+        ):
             self._arm(points[-1])
 
     def _patience_s(self) -> float | None:
         with self._lock:
             self._looks_in_vain += 1
+            n_by_others = self._n_looks - self._n_looks_before - 1
+            self._n_looks_before = self._n_looks
             if self._lanes and (self._hurried or self.watched):
-                return _WATCH_S if self._looks_in_vain < _LONG else _LONG_WATCH_S
+                is_long = self._dozes = self._looks_in_vain >= _LONG
+                return _LONG_WATCH_S if is_long or (n_by_others > 0 and self._others_look) else _WATCH_S
+            self._dozes = True
             self._sleeps = not self._lanes and self._looks_in_vain > _IDLE_LOOKS
             return None if self._sleeps else _IDLE_S
 

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A source is subscribed to once, with a *promise* (`offload.events.event`), which it keeps by one call of ``passed``:
+A source is subscribed to once, with a *promise* (`offload.events.promises`), which it keeps by one call of ``passed``:
 from whichever thread completes the source, or at once if it is complete. A promise that nobody waits for any more
 ignores the call, so that a source is never unsubscribed from.
 
@@ -15,30 +15,17 @@ whether it has been seen then: `Task.as_future` does.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from offload.errors import DeviceLostError, EventError, InternalError, OffloadError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.events.event import Promise
+    from offload.events.promises import Promise, Source
 
 _ANSWER_S = 5.0
 """How long a Dask client may take to say why a future failed. It knows already; only one that is closing does not."""
-
-
-class Source(Protocol):
-    """Something that will fulfil an event. As a string: what it is called where a person asks who will."""
-
-    def subscribe(self, promise: Promise) -> None:
-        """Have the promise kept when the source completes; never block.
-
-        Raises
-        ------
-        EventError
-            The source can never complete.
-        """
 
 
 def find_source(task: Any, source: Any) -> Source:
@@ -188,8 +175,8 @@ def put_on(lane: Any, what: str, put: Callable[..., Any], *args: Any) -> Any:
 
 
 def current_runtime() -> Any:
-    """Return the current runtime; `offload.current`, which builds on events, puts its own in this place."""
-    raise InternalError("events are used before offload.current was imported")
+    """Return the current runtime; `offload.runtime.current`, which builds on events, puts its own in this place."""
+    raise InternalError("events are used before offload.runtime.current was imported")
 
 
 def _check_protocol(source: Any) -> None:

@@ -37,7 +37,7 @@ from offload.tasks.stack import COROUTINE, owned, owner_of
 if TYPE_CHECKING:
     from types import CodeType
 
-    from offload.tasks.region import Frame
+    from offload.tasks.region import Region
 
 
 class Block:
@@ -50,7 +50,7 @@ class Block:
 
     Attributes
     ----------
-    frame : Frame
+    frame : Region
         The region as the block's code sees it, to be changed: a part of that around, or where blocks nest that itself.
     recorder : object or None
         What keeps the graph, if this is the block that records.
@@ -58,7 +58,7 @@ class Block:
 
     __slots__ = ("_around", "_former", "_inner", "_key", "_seen", "_whole", "code", "frame", "mark", "recorder")
 
-    def __init__(self, scope: Scope, frame: Frame, *, nests: bool = False) -> None:
+    def __init__(self, scope: Scope, frame: Region, *, nests: bool = False) -> None:
         self.frame = self._whole = frame
         self.recorder: Any = None
         self._inner: Scope | None = None
@@ -80,7 +80,7 @@ class Block:
         self._around: Block | None = around if around is not None and around.code is self.code else None
         owned[self._key] = self
 
-    def seen_from(self, region: Frame) -> Frame:
+    def seen_from(self, region: Region) -> Region:
         """Return what stands for a region in the block of a generator, which somebody advances there."""
         if self._around is not None:
             region = self._around.seen_from(region)

@@ -41,7 +41,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.storage import Section
+from offload.arrays.sections import Section
 from offload.tasks.locations import Space
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Access(Protocol):
         The same, if consecutive tasks of this type are one set; None for ``out`` and ``inout``.
     keys : sequence
         The locations; None stands for ``omp_all_memory``.
+    items : tuple
+        The list items as given; the tracker does not look at them, a recorder takes the names of locations from them.
     located : tuple
         The tracker's own: an epoch, and the cells of the locations in it. Begins as `NOWHERE`. One attribute, so that
         threads which share a clause never see half of it.
@@ -87,6 +89,7 @@ class Access(Protocol):
     type: DependType
     joins: DependType | None
     keys: Sequence[Hashable] | None
+    items: tuple[Any, ...]
     located: tuple[object, tuple[Any, ...]]
 
 
@@ -296,22 +299,30 @@ class Tracker:
                 self.exclusive.append(_mutex_of(cell, other))
 
     def _new_cell(self, key: Hashable) -> _Cell:
-        if isinstance(key, Followed):
-            handles = key.handles(self) if self._handles_of is None else self._handles_of(key)
-            return _Cell(key, tuple(handles))  # in no table
+        if key.__class__ is not Section:
+            return self._other_cell(key)
         cell = self._cells[key] = _Cell(key, self._fence)
-        if isinstance(key, Section):
-            space = self._spaces.get(key.space)
-            if space is None:
-                space = self._spaces[key.space] = Space()
-            cell.linked = space.add(cell) or ()
-            for other in cell.linked:
+        space = self._spaces.get(key[0])
+        if space is None:
+            space = self._spaces[key[0]] = Space()
+        linked = space.add(cell)
+        if linked:
+            cell.linked = linked
+            for other in linked:
                 if other.linked.__class__ is list:
                     other.linked.append(cell)
                 else:
                     other.linked = [cell]
                 if other.mutexes is not None and other in other.mutexes:  # tasks that have this one alone
                     _keep_mutex(cell, other, other.mutexes[other])
+        return cell
+
+    def _other_cell(self, key: Hashable) -> _Cell:
+        """Return a cell for what is no storage."""
+        if isinstance(key, Followed):
+            handles = key.handles(self) if self._handles_of is None else self._handles_of(key)
+            return _Cell(key, tuple(handles))  # in no table
+        cell = self._cells[key] = _Cell(key, self._fence)
         return cell
 
     # -- forgetting ----------------------------------------------------------------------------------

@@ -1,14 +1,8 @@
-"""What becomes of the failures of tasks: notes, tracebacks, poison, groups.
+"""What becomes of the failures of tasks: notes, tracebacks, groups; `offload.tasks.troubles` has what follows a task.
 
 Theory of operation
 -------------------
-*Poison.* A task that fails has a `Trouble`, and so has each that did not run because of one. It says whose failures
-keep a task from running that follows this one: its own, until somebody has seen it, and those that it stands behind
-itself. So what is looked at is the last tasks that named a location, as for any dependence. A task is told of by weak
-references, which die; what is wrong with it stands in its region (``TaskSet.troubles``) until all of that is over.
-Neither workers nor timing have a part in this, nor does whether somebody holds a task.
-
-*Memory.* The regions and taskgroups keep a failure until it has been seen, and nothing does afterwards, so that it goes
+The regions and taskgroups keep a failure until it has been seen, and nothing does afterwards, so that it goes
 when its handler has ended, with all that its frames refer to. It must be in no cycle for that. The frames of bodies
 refer to those that called them, ours, which had the task; so those are cleared where they have ended. Those through
 which a failure is raised delete their names for it.
@@ -19,110 +13,22 @@ from __future__ import annotations
 import inspect
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-from weakref import ref
+from typing import TYPE_CHECKING
 
 from offload.errors import DependError, OffloadError
-from offload.frames import is_own
+from offload.interrupts.frames import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
-    from offload.tasks.task import Task
+    from offload.tasks.region import AnyTask
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Code whose frames may go on after they have been left."""
 
 
-class Trouble:
-    """What is wrong with a task that has failed, or did not run, for those that follow it.
-
-    It refers neither to the task nor to a failure.
-
-    Attributes
-    ----------
-    behind : list of Trouble
-        Of the tasks that kept this one from running, as far as they were not over when it was generated.
-    reference : weakref of Task
-        The one that the tracker has, too.
-    dependents : list of Trouble
-        Those that have this one in ``behind``.
-    home : dict
-        The troubles of the region, once this is among them.
-    storage : object
-        What keeps the addresses of the task's list items from naming something new while this is asked for.
-    """
-
-    __slots__ = ("behind", "dependents", "home", "reference", "storage")
-
-    def __init__(self, task: Task) -> None:
-        self.reference = ref(task)
-        self.behind: list[Trouble] = []
-        self.dependents: list[Trouble] = []
-        self.home: dict[int, Trouble] = {}
-        self.storage: Any = None
-
-    @staticmethod
-    def of(task: Task) -> Trouble:
-        """Return that of a task; make it if there is none yet, also where several threads ask."""
-        return task.trouble or task.__dict__.setdefault("trouble", Trouble(task))
-
-    def unseen(self) -> Task | None:
-        """Return one of the tasks behind this, or the own one, whose failure nobody has seen; None if all is over."""
-        pending, visited = [self], set()
-        while pending:
-            trouble = pending.pop()
-            if trouble in visited:
-                continue
-            task = trouble.reference()
-            if task is not None and task.failure is not None and not task.seen:
-                if trouble is not self:
-                    self.behind = [*pending, trouble]  # the others need not be asked again
-                return task
-            visited.add(trouble)
-            pending += trouble.behind
-        self.behind = []
-        return None
-
-    def end(self) -> None:
-        """Forget this, and what stands behind it, as far as that is over now."""
-        pending = [self]
-        while pending:
-            trouble = pending.pop()
-            task = trouble.reference()
-            if (task is None or task.finished) and trouble.unseen() is None:  # else its trouble has not begun
-                trouble.home.pop(id(trouble.reference), None)
-                trouble.storage = None
-                if task is not None:
-                    task.dependences = None
-                pending += trouble.dependents
-                trouble.dependents = []
-
-
-def poisoned(task: Task, root: Task) -> DependError:
-    """Return the error of a task that did not run since one that it depends on, perhaps by way of others, failed."""
-    failure = root.failure
-    try:
-        text = f"{type(failure).__name__}: {failure}"
-    except Exception:  # noqa: BLE001  # a user's exception that cannot be shown
-        text = type(failure).__name__
-    error = DependError(f"{task.key} did not run: {root.key}, which it depends on, failed with {text}")
-    error.__cause__ = failure
-    return error
-
-
-def poison(task: Task, source: Task, trouble: Trouble) -> None:
-    """Keep a task from running, for the failure that ``source`` has or did not run for."""
-    own = Trouble.of(task)
-    own.behind.append(trouble)
-    trouble.dependents.append(own)
-    if task.poison is None:
-        task.poison = source.poison or source
-    task.special = True
-
-
-def see(task: Task) -> None:
+def see(task: AnyTask) -> None:
     """Note that somebody has been told of the task's failure, and forget it: from now on it is theirs."""
     task.seen = True
     task.frame.children.failures.pop(task, None)
@@ -130,8 +36,9 @@ def see(task: Task) -> None:
     while group is not None:  # the end of a replayed group has told those around it
         group.failures.pop(task, None)
         group = group.outer
-    if task.run is not None:
-        task.run.forget(task)
+    run = task.run() if task.run is not None else None
+    if run is not None:
+        run.forget()
     recorder = task.frame.recorder
     if recorder is not None:
         recorder.forget(task)
@@ -163,7 +70,7 @@ def clear_own_frames(error: BaseException) -> None:
         trace = trace.tb_next
 
 
-def note_task(error: BaseException, task: Task) -> None:
+def note_task(error: BaseException, task: AnyTask) -> None:
     """Add the task, its directive, file and line to an exception."""
     where = f"in {task.construct.directive} {task.name!r} ({task.construct.location})"
     with suppress(Exception):  # an exception that takes no attributes, a frozen dataclass for one
@@ -193,7 +100,7 @@ def show(error: BaseException) -> None:
     )
 
 
-def raise_failures(tasks: Iterable[Task], where: str) -> None:
+def raise_failures(tasks: Iterable[AnyTask], where: str) -> None:
     """Raise the failures that nobody has seen yet, as a group.
 
     Raises

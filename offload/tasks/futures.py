@@ -5,17 +5,17 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from offload.frames import calls_program
+from offload.interrupts.frames import calls_program
 from offload.tasks.failures import see
 
 if TYPE_CHECKING:
-    from offload.tasks.task import Task
+    from offload.tasks.protocols import Handle
 
 
 class TaskFuture(Future[Any]):
     """Ends as its task does; who asks it for the failure has seen that of the task."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Handle) -> None:
         super().__init__()
         self._task = task
 
@@ -45,13 +45,13 @@ class TaskFuture(Future[Any]):
             del self, task  # as above
 
 
-def future_of(task: Task) -> Future[Any]:
+def future_of(task: Handle) -> Future[Any]:
     """Return a future that ends as the task does; it cannot be cancelled."""
     future = TaskFuture(task)
     future.set_running_or_notify_cancel()
 
     @calls_program  # what has been added to the future
-    def end(task: Task) -> None:
+    def end(task: Handle) -> None:
         if task.failure is None:
             future.set_result(task.value)
         else:

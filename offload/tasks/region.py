@@ -1,26 +1,24 @@
 """Regions that generate tasks, groups of tasks, and what is known of a construct.
 
-A `Frame` is a region that generates tasks; a `TaskSet` holds those of its tasks that are not complete, for whoever
+A `Region` is a region that generates tasks; a `TaskSet` holds those of its tasks that are not complete, for whoever
 waits for them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.tasks.depend import Tracker
+from offload.tasks.troubles import Troubled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import CodeType
     from weakref import ReferenceType
 
-    from offload.tasks.failures import Trouble
-    from offload.tasks.task import Task
-
-
-TARGETS = frozenset({"target", "acc parallel", "acc kernels", "acc serial"})
-"""Directives whose bodies only enqueue device work."""
+    from offload.tasks.depend import Mutex
+    from offload.tasks.states import TaskState
+    from offload.tasks.troubles import Trouble
 
 
 class Site:
@@ -28,15 +26,29 @@ class Site:
 
     That is a file with a line, or code with an instruction in it, of which the line is looked up when somebody asks:
     it takes as long as all the rest of a site.
+
+    Attributes
+    ----------
+    is_target : bool
+        Whether it is a target region, whose body only enqueues device work.
     """
 
-    __slots__ = ("_place", "directive", "name", "runtime")
+    __slots__ = ("_place", "directive", "is_target", "name", "runtime")
 
-    def __init__(self, directive: str, name: str, place: str | tuple[CodeType, int], runtime: Any) -> None:
+    def __init__(
+        self,
+        directive: str,
+        name: str,
+        place: str | tuple[CodeType, int],
+        runtime: Any,
+        *,
+        is_target: bool = False,
+    ) -> None:
         self.directive = directive
         self.name = name
         self._place = place
         self.runtime = runtime
+        self.is_target = is_target
 
     @property
     def location(self) -> str:
@@ -47,10 +59,55 @@ class Site:
         line = next((line for begin, end, line in code.co_lines() if begin <= at < end), None)
         return f"{code.co_filename}:{line or code.co_firstlineno}"
 
+
+class AnyTask(Troubled, Protocol):
+    """A task as it is known to its region, to scopes and to those who wait; `offload.tasks.task.Task` says more.
+
+    Attributes
+    ----------
+    construct : Site
+        What has generated it.
+    frame : Region
+        The region that has generated it.
+    inherited : Inherited
+        What applies to it.
+    is_final : bool
+        Whether it is a final task.
+    run : weak reference or None
+        To the record of it in a graph, if it has been recorded.
+    state_ : TaskState
+        Where it stands.
+    """
+
+    construct: Site
+    frame: Region
+    inherited: Inherited
+    is_final: bool
+    run: Any
+    state_: TaskState
+
     @property
-    def is_target(self) -> bool:
-        """Whether it is a target region."""
-        return self.directive in TARGETS
+    def name(self) -> str:
+        """What its construct is called."""
+
+    @property
+    def past(self) -> bool:
+        """Whether a later task may ignore it."""
+
+    @property
+    def successors(self) -> Sequence[AnyTask] | None:
+        """Those that follow its end."""
+
+    @property
+    def early(self) -> Sequence[AnyTask] | None:
+        """Those that follow it in stream order."""
+
+    @property
+    def mutexes(self) -> Sequence[Mutex]:
+        """What it may have in turn with others."""
+
+    def story(self) -> str:
+        """Return one line for a person who asks why nothing moves."""
 
 
 _NONE: dict[Any, Any] = {}
@@ -72,8 +129,8 @@ class TaskSet:
     __slots__ = ("failures", "live", "n_stuck", "troubles", "waiters")
 
     def __init__(self) -> None:
-        self.live: set[Task] = set()
-        self.failures: dict[Task, None] = {}  # that nobody has seen, in order
+        self.live: set[AnyTask] = set()
+        self.failures: dict[AnyTask, None] = {}  # that nobody has seen, in order
         self.troubles: dict[int, Trouble] = _NONE  # one of its own with the first
         self.n_stuck = 0
         self.waiters: tuple[Callable[[], None], ...] = ()
@@ -83,7 +140,7 @@ class TaskSet:
         """Whether something is to be waited for, or a failure to be told of."""
         return bool(self.live) or bool(self.failures)
 
-    def leave(self, task: Task) -> None:
+    def leave(self, task: AnyTask) -> None:
         """Take out a task that is complete; its failure has been noted before, so that a waiter sees both."""
         self.live.discard(task)
         if self.waiters and not self.live:
@@ -159,7 +216,7 @@ class Inherited:
         return Inherited(self.default_device, group, is_final=self.is_final)
 
 
-class Frame:
+class Region:
     """A region that generates tasks: the body of one task, or a host thread outside of any body.
 
     Attributes
@@ -184,9 +241,9 @@ class Frame:
     __slots__ = ("children", "inherited", "listed", "recorder", "task", "tracker")
 
     is_over = False
-    whole: Frame
+    whole: Region
 
-    def __init__(self, task: Task | None, inherited: Inherited) -> None:
+    def __init__(self, task: AnyTask | None, inherited: Inherited) -> None:
         self.task = task
         self.inherited = inherited
         self.children = TaskSet()
@@ -207,26 +264,26 @@ class Frame:
         """Return a tracker for tasks that have no dependences on those generated so far."""
         return Tracker(_is_past, keeper=self.children)
 
-    def orphan(self) -> Frame:
+    def orphan(self) -> Region:
         """Return the same region without the generating task, which has ended: what that keeps would be kept."""
         orphan = self.part(self.inherited)
         orphan.task = None
         return orphan
 
-    def part(self, inherited: Inherited) -> Frame:
+    def part(self, inherited: Inherited) -> Region:
         """Return the same region with other things to inherit."""
-        part = object.__new__(Frame)
+        part = object.__new__(Region)
         part.task, part.tracker, part.children, part.recorder = self.task, self.tracker, self.children, self.recorder
         part.inherited, part.listed = inherited, self.listed
         return part
 
 
-class Part(Frame):
+class Part(Region):
     """A region as one of several coroutines or generators sees it, in a block that it has entered.
 
     Attributes
     ----------
-    whole : Frame
+    whole : Region
         What it is a part of.
     mark : object
         What the block is known by.
@@ -234,7 +291,7 @@ class Part(Frame):
 
     __slots__ = ("first_default_device", "is_over", "mark", "whole")
 
-    def __init__(self, whole: Frame, mark: object) -> None:
+    def __init__(self, whole: Region, mark: object) -> None:
         self.task, self.tracker, self.children, self.recorder = (
             whole.task,
             whole.tracker,
@@ -257,7 +314,7 @@ class Part(Frame):
         self.inherited.is_plain = False  # who generates here has to ask
 
 
-def _is_past(reference: ReferenceType[Task]) -> bool:
+def _is_past(reference: ReferenceType[AnyTask]) -> bool:
     """Tell whether the dependences may forget a task: it is gone, or complete and no trouble."""
     task = reference()
     return task is None or task.past

@@ -8,11 +8,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
-from offload.tasks.region import Frame, Inherited
+from offload.tasks.region import Inherited, Region
 from offload.tasks.stack import in_blocks, owned
 
 if TYPE_CHECKING:
-    from offload.tasks.task import Task
+    from offload.tasks.region import AnyTask
 
 current_scope: ContextVar[Scope | None] = ContextVar("offload_scope", default=None)
 """What the running code does: set by ``with runtime``, by a worker, and wherever a body begins."""
@@ -36,6 +36,8 @@ class Parker:
         return self._lock.acquire(timeout=timeout_s)
 
     def unpark(self) -> None:
+        if not self._lock.locked():
+            return  # awake already
         try:
             self._lock.release()
         except RecursionError:
@@ -51,7 +53,7 @@ class Scope:
     ----------
     task : Task or None
         The task whose body is running.
-    region : Frame or None
+    region : Region or None
         The region that generates tasks; None in a body that has generated none yet.
     device, lane : object or None
         Where the array operations of a target body go.
@@ -63,7 +65,7 @@ class Scope:
 
     __slots__ = ("depth", "device", "in_body", "is_completer", "lane", "parker", "region", "runtime", "task", "thread")
 
-    def __init__(self, runtime: Any, region: Frame | None, task: Task | None = None) -> None:
+    def __init__(self, runtime: Any, region: Region | None, task: AnyTask | None = None) -> None:
         self.runtime = runtime
         self.thread = threading.get_ident()
         self.is_completer = threading.current_thread().name == COMPLETER
@@ -75,7 +77,7 @@ class Scope:
         self.in_body = False
         self.depth = 0
 
-    def frame(self, what: object) -> Frame:
+    def frame(self, what: object) -> Region:
         """Return the region that ``what`` is encountered in; make it if the running body has none yet."""
         region = self.region
         if region is None:
@@ -90,7 +92,7 @@ class Scope:
             inherited = task.inherited
             if task.is_final and not inherited.is_final:
                 inherited = Inherited(inherited.default_device, inherited.group, is_final=True)
-            region = self.region = Frame(task, inherited)
+            region = self.region = Region(task, inherited)
         return _as_seen(region)
 
     @property
@@ -112,7 +114,7 @@ class Scope:
         return self.frame("a look at the region").inherited
 
 
-def _as_seen(region: Frame) -> Frame:
+def _as_seen(region: Region) -> Region:
     """Return a region as the code that runs sees it, in the blocks that it is in."""
     while region.is_over:
         region = region.whole

@@ -10,12 +10,12 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING, Protocol
 
-from offload.frames import is_calling_program, is_own
+from offload.interrupts.frames import is_calling_program, is_own
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
 
-    from offload.tasks.region import Frame
+    from offload.tasks.region import Region
 
 
 class Owned(Protocol):
@@ -32,7 +32,7 @@ class Owned(Protocol):
     code: CodeType
     mark: object
 
-    def seen_from(self, region: Frame) -> Frame:
+    def seen_from(self, region: Region) -> Region:
         """Return what stands for a region in the block."""
 
 
@@ -72,7 +72,7 @@ def _is_passed_over(frame: FrameType) -> bool:
     return False
 
 
-def in_blocks(region: Frame, caller: FrameType | None) -> Frame:
+def in_blocks(region: Region, caller: FrameType | None) -> Region:
     """Return what stands for a region in the blocks of the generators on the stack, the innermost last."""
     found: list[Owned] = []
     while caller is not None and not is_calling_program(caller):

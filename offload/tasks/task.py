@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from enum import StrEnum
+from contextlib import suppress
 from itertools import count
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from offload.errors import UsageError
-from offload.frames import calls_program
-from offload.interrupts import Shield, ends_body
+from offload.interrupts.frames import calls_program
+from offload.interrupts.shields import Shield, ends_body
+from offload.tasks.callbacks import run_callbacks
 from offload.tasks.depend import Followed
-from offload.tasks.failures import note_task, see, show, without_engine_frames
+from offload.tasks.failures import note_task, see, without_engine_frames
+from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from concurrent.futures import CancelledError, Future
 
     from offload.tasks.depend import Mutex
-    from offload.tasks.engine import Engine
-    from offload.tasks.failures import Trouble
-    from offload.tasks.region import Frame, Group, Inherited, Site
+    from offload.tasks.protocols import Runner
+    from offload.tasks.region import Group, Inherited, Region, Site
     from offload.tasks.scope import Parker, Scope
+    from offload.tasks.troubles import Trouble, Troubled
 
 _serial = count(1)
 _adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
-
-
-class TaskState(StrEnum):
-    """Where a task stands."""
-
-    WAITING = "waiting"  # for predecessors, or for a worker
-    RUNNING = "running"  # its body
-    LAUNCHED = "launched"  # its work is on a stream, which has not finished it
-    DETACHED = "detached"  # its body has finished, its event is not fulfilled
-    COMPLETE = "complete"
-    FAILED = "failed"
-    NOT_RUN = "not run"  # since one that it depends on failed
-    CANCELLED = "cancelled"  # discarded, since its taskgroup was cancelled before it began
-    RECORDED = "recorded"  # only: it does not run before its graph is computed
 
 
 _RUNNING, _COMPLETE, _FAILED = TaskState.RUNNING, TaskState.COMPLETE, TaskState.FAILED
@@ -51,6 +39,10 @@ class LeaveRegion(BaseException):
     def __init__(self, group: Group) -> None:
         super().__init__("a taskgroup was cancelled; let this exception pass")
         self.group = group
+
+
+TASK_TYPES: set[type] = set()
+"""`Task` and its subclasses."""
 
 
 class Task:
@@ -74,12 +66,14 @@ class Task:
         "construct",
         "counters",
         "dependences",
+        "end_s",
         "failure",
         "finished",
         "frame",
         "inherited",
         "kwargs",
         "special",
+        "start_s",
         "state_",
         "successors",
         "value",
@@ -105,10 +99,12 @@ class Task:
     mutexes: tuple[Mutex, ...] = ()
     orderings: Sequence[Any] = ()
     """Dependences that order, and along which no failure goes."""
+    follows: Sequence[Any] = ()
+    """Weak references to siblings that it follows by itself, not by way of storage: the one before it in a queue."""
     ordered_after: Sequence[Any] = ()
     """Weak references to what the task follows because of those alone."""
     owner: Parker | None = None
-    poison: Task | None = None
+    poison: Troubled | None = None
     """The task where a failure began that keeps this one from running, or has kept it."""
     predecessors: Sequence[Task] = ()
     """What a device task follows, for where on which streams; others are known to those they follow only."""
@@ -128,7 +124,7 @@ class Task:
         body: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any] | None,
-        frame: Frame,
+        frame: Region,
     ) -> None:
         self.construct = construct
         self.body: Callable[..., Any] | None = body
@@ -144,6 +140,13 @@ class Task:
         self.value: Any = None
 
     counters: bytearray
+    start_s: float
+    end_s: float
+    """When its body or launch began, and was seen to end, by `perf_counter`; unset before, as a default costs 10 ns."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        TASK_TYPES.add(cls)
 
     # -- for users -----------------------------------------------------------------------------------
     @property
@@ -169,10 +172,32 @@ class Task:
         return self.state_
 
     @property
+    def elapsed(self) -> float | None:
+        """The seconds that the task's own work took, by the host's clock.
+
+        None until the task is complete, and for one that did not begin. A task that failed took until its failure.
+
+        Of a host task it is the wall time from the beginning of its body to the end, waits inside of it included; with
+        ``detach`` to the fulfilment of the event, of an ``async def`` body from its first step to its return. Waiting
+        for dependences or for a worker does not count.
+
+        Of device work it is the time from the launch, or from the end of what it follows on its stream and elsewhere
+        where that is later, until the host notices that the stream has passed it: within some 0.1 ms while somebody
+        waits, else within 4 ms. Copies and enqueuing count. CUDA events inside of the body measure short kernels.
+        """
+        with suppress(AttributeError):  # it did not begin
+            return self.end_s - self.start_s if self.finished else None
+        return None
+
+    @property
     def dependencies(self) -> tuple[Task, ...]:
         """The tasks that this one still waits for."""
         live = self.frame.children.live.copy()
-        found = [task for task in live if not task.finished and self in (*(task.successors or ()), *(task.early or ()))]
+        found = [
+            task
+            for task in live
+            if isinstance(task, Task) and not task.finished and self in (*(task.successors or ()), *(task.early or ()))
+        ]
         named = [key.what for key in self._followed() if isinstance(key.what, Task)]  # perhaps of other regions
         return tuple(dict.fromkeys((*found, *named)))
 
@@ -296,7 +321,7 @@ class Task:
             lane.device.wait_event(lane.stream, event)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        from offload.tasks.awaiting import outcome  # asyncio is a third of the time of `import offload`
+        from offload.tasks.aio.wait import outcome  # asyncio is a third of the time of `import offload`
 
         return outcome(self).__await__()
 
@@ -305,7 +330,7 @@ class Task:
 
     # -- for the engine ------------------------------------------------------------------------------
     @calls_program
-    def advance(self, engine: Engine, scope: Scope) -> Task | None:
+    def advance(self, engine: Runner[Task], scope: Scope) -> Task | None:
         """Do the next thing that the task has to do on this thread; return a task that became ready."""
         if (self.special or engine.can_cancel) and engine.hinders(self):
             return None
@@ -316,11 +341,13 @@ class Task:
             scope.in_body = True
             self.state_ = _RUNNING
             kwargs = self.kwargs
+            self.start_s = perf_counter()
             self.value = self.body(*self.args, **kwargs) if kwargs else self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
             scope.in_body = False
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             scope.in_body = False
             failure = self.failed(error)
+        self.end_s = perf_counter()
         frame: Any = scope.region  # the body may have made one
         if frame is not None and (frame.children.live or frame.children.failures):
             engine.adopt(frame)
@@ -329,10 +356,7 @@ class Task:
             try:
                 return self.body_ended(engine, failure)
             finally:
-                del (
-                    self,
-                    failure,
-                )  # the failure has the frame of the body, whose caller this is: no cycle by way of that
+                del self, failure  # it has the frame of the body, whose caller this is: no cycle by way of that
         if self.special:
             return self.body_ended(engine, None)
         return engine.finish(self)
@@ -353,7 +377,7 @@ class Task:
         note_task(error, self)
         return without_engine_frames(error)
 
-    def body_ended(self, engine: Engine, failure: BaseException | None) -> Task | None:
+    def body_ended(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
         """Complete the task, or let its event do so."""
         event = self.event
         if event is not None:
@@ -370,6 +394,7 @@ class Task:
 
     def event_fulfilled(self, error: BaseException | None) -> None:
         """Complete the task, whose body has ended; called by its event, on any thread."""
+        self.end_s = perf_counter()
         if error is not None:
             note_task(error, self)
         self.construct.runtime.engine.finish_elsewhere(self, error)
@@ -415,49 +440,11 @@ class Task:
         )
 
 
+TASK_TYPES.add(Task)
+
+
 def discarded(task: Task) -> CancelledError:
     """Return what ``result()`` of a task raises whose taskgroup was cancelled before it began."""
     from concurrent.futures import CancelledError  # as above
 
     return CancelledError(f"{task.key} was discarded: its taskgroup was cancelled before it began")
-
-
-class _Calling(threading.local):
-    """The complete tasks whose callbacks the thread has still to run; None while it runs none."""
-
-    tasks: deque[Task] | None = None
-
-
-_calling = _Calling()
-
-
-def run_callbacks(task: Task) -> None:
-    """Run the callbacks of a complete task, each once, whoever comes first.
-
-    One that completes another task, by its event, is at its end before the callbacks of that one begin: a long chain of
-    such is no recursion.
-    """
-    tasks = _calling.tasks
-    if tasks is not None:
-        tasks.append(task)
-        return
-    tasks = _calling.tasks = deque([task])
-    try:
-        while tasks:
-            _run_callbacks(tasks.popleft())
-    finally:
-        _calling.tasks = None
-
-
-@calls_program
-def _run_callbacks(task: Task) -> None:
-    callbacks = task.callbacks
-    while callbacks:
-        try:
-            fn = callbacks.pop(0)
-        except IndexError:
-            return
-        try:
-            fn(task)
-        except BaseException as error:  # noqa: BLE001  # a Future logs it likewise; the completer must go on
-            show(error)

@@ -1,26 +1,28 @@
 """Waiting for tasks, and running ready ones meanwhile.
 
 An interrupt (Ctrl-C) ends a wait between two tasks, or the body that is running and then the wait, never the engine's
-own steps (`offload.interrupts`).
+own steps (`offload.interrupts.shields`).
 """
 
 from __future__ import annotations
 
 import select
-import sys
+from contextlib import suppress
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
-from offload.finalizers import put_off
-from offload.interrupts import Shield, make_room
-from offload.tasks.loops import Entered, is_entered
+from offload.interrupts.finalizers import put_off
+from offload.interrupts.shields import Shield, make_room
+from offload.tasks.entered import Entered, is_entered
+from offload.tasks.ready import may_help_with
+from offload.tasks.stories import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offload.tasks.engine import Engine
-    from offload.tasks.region import Frame, TaskSet
+    from offload.tasks.protocols import Pool
+    from offload.tasks.region import AnyTask, TaskSet
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -59,13 +61,13 @@ class Wait:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Pool[Task],
         scope: Scope,
         done: Callable[[], bool],
         sets: Sequence[TaskSet],
         what: object,
         *,
-        awaited: Sequence[Task] = (),
+        awaited: Sequence[AnyTask] = (),
         helps: bool = True,
     ) -> None:
         if scope.is_completer:
@@ -102,29 +104,34 @@ class Wait:
             self._make_room()
         wake = scope.parker.unpark
         with self._shield:
-            if self._attend_first():
-                return
+            try:
+                if not self._attend_first():
+                    self._run(wake)
+            finally:
+                engine.leave_work()  # a wake-up that was meant for a task, or a task that was left to this thread
+
+    def _run(self, wake: Callable[[], None]) -> None:
+        """Block in earnest: have ``wake`` called when a set is empty, and run tasks until the condition holds."""
+        engine, scope = self._engine, self._scope
+        with engine.lock:
+            for tasks in self._sets:
+                tasks.waiters = (*tasks.waiters, wake)
+        if engine.coroutines is not None:
+            self._blocked = engine.coroutines.wait(str(self._what), scope, self._sets, self._awaited, blocks=True)
+        scope.depth += 1
+        try:
+            with Entered(scope):
+                self._look()
+                self._loop()
+        finally:
+            scope.depth -= 1
+            if self._blocked is not None:
+                self._blocked.end()
             with engine.lock:
                 for tasks in self._sets:
-                    tasks.waiters = (*tasks.waiters, wake)
-            if engine.coroutines is not None:
-                self._blocked = engine.coroutines.wait(str(self._what), scope, self._sets, self._awaited, blocks=True)
-            scope.depth += 1
-            try:
-                with Entered(scope):
-                    self._look()
-                    self._loop()
-            finally:
-                scope.depth -= 1
-                if self._blocked is not None:
-                    self._blocked.end()
-                with engine.lock:
-                    for tasks in self._sets:
-                        remaining = list(tasks.waiters)
-                        remaining.remove(wake)
-                        tasks.waiters = tuple(remaining)
-                if engine.ready and engine.parked:
-                    engine.wake_one()  # a wake-up that was meant for a task, not for the condition
+                    remaining = list(tasks.waiters)
+                    remaining.remove(wake)
+                    tasks.waiters = tuple(remaining)
 
     def _make_room(self) -> None:
         try:
@@ -225,20 +232,28 @@ class Wait:
         """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
         engine, done, signs = self._engine, self._done, self._shield.signs
         look: Any = engine.look
-        ready = engine.ready if self._helps and self._within is None else ()
+        takes = self._helps and self._within is None
+        ready, takers = engine.ready if takes else (), engine.takers
         glimpse = select.poll().poll  # Windows has none, and no devices that are looked after so
         pause: Any = glimpse  # in each turn, whoever needs the GIL gets it; `sleep(0)` would take 56 µs
         now_s = perf_counter()
         until_s = now_s + _ATTENDED_S
-        while now_s < until_s and not engine.staging:
-            look()
-            if done() or ready or signs.is_struck:
-                return True
-            before_s = perf_counter()
-            pause(0)
-            now_s = perf_counter()
-            pause = sleep if pause is glimpse and now_s - before_s > _TAKEN_S else glimpse
-        return False
+        if takes:
+            takers.append(self)
+        try:
+            while now_s < until_s and not engine.staging:
+                look()
+                if done() or ready or signs.is_struck:
+                    return True
+                before_s = perf_counter()
+                pause(0)
+                now_s = perf_counter()
+                pause = sleep if pause is glimpse and now_s - before_s > _TAKEN_S else glimpse
+        finally:
+            if takes:
+                with suppress(ValueError):  # a task has been left to it
+                    takers.remove(self)
+        return bool(ready)  # not before: it may have been left to this thread at the last moment
 
     def _look(self) -> None:
         """Raise `UsageError` if the wait cannot end, since it blocks a loop that it depends on."""
@@ -247,24 +262,3 @@ class Wait:
 
     def _tell(self, what_happened: str) -> None:
         tell(str(self._what), what_happened, self._sets, self._awaited)
-
-
-def tell(what: str, what_happened: str, sets: Sequence[TaskSet], awaited: Sequence[Task]) -> None:
-    """Print the stories of the tasks that are waited for."""
-    waits = [*awaited, *(task for tasks in sets for task in tasks.live.copy())]
-    lines = [f"  {task.story()}" for task in waits if not task.finished][:20]
-    sys.stderr.write("\n".join([f"offload: {what} {what_happened}. It waits for:", *lines, ""]))
-
-
-def may_help_with(task: Task, frame: Frame) -> bool:
-    """Tell whether a thread that waits inside of a region may run the task meanwhile.
-
-    It may if the region generated the task, directly or not; and any device task, whose body can neither wait nor
-    generate, and which may be what others wait for: it holds memory.
-    """
-    if task.waits_in_stream_order:
-        return True
-    ancestor: Frame | None = task.frame
-    while ancestor is not None and ancestor.children is not frame.children:
-        ancestor = ancestor.task.frame if ancestor.task is not None else None
-    return ancestor is not None

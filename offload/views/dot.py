@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from offload.views import duration_label, is_copy, phase, place_label, printable
 from offload.views.svg import COPY_INK, DASHES, DEVICE_COLOURS, KIND_COLOURS, PHASE_FILLS
+from offload.views.words import duration_label, is_copy, phase, place_label, printable
 
 if TYPE_CHECKING:
     from offload.tasks.graph import Graph, Node

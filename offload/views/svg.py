@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from xml.sax.saxutils import escape
 
-from offload.views import SYMBOLS, drawn_edges, duration_label, is_copy, phase, place_label, printable, summary
 from offload.views.layout import Layout, Net, bundle, place
+from offload.views.words import SYMBOLS, drawn_edges, duration_label, is_copy, phase, place_label, printable, summary
 
 if TYPE_CHECKING:
     from offload.tasks.graph import Edge, Graph, Node
@@ -365,6 +365,6 @@ def _legend(graph: Graph, kinds: list[str], top: int) -> tuple[list[str], float,
         rows += 1
         lines.append(
             f'<text x="0" y="{top + 20 * rows}" font-weight="600" fill="{COPY_INK}">copy'
-            f'<tspan x="52" font-weight="400" fill="#374151">target_memcpy, target_memcpy_rect</tspan></text>'
+            f'<tspan x="52" font-weight="400" fill="#374151">copy, target_memcpy, target_memcpy_rect</tspan></text>'
         )
     return [*lines, "</g>"], width, top + 20 * rows

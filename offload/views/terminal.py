@@ -25,7 +25,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.measure import Measurement
 from rich.text import Text
 
-from offload.views import (
+from offload.views.layout import Hop, Layout, bundle, place, route, spread
+from offload.views.words import (
     SYMBOLS,
     device_label,
     drawn_edges,
@@ -37,7 +38,6 @@ from offload.views import (
     printable,
     summary,
 )
-from offload.views.layout import Hop, Layout, bundle, place, route, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

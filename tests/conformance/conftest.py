@@ -7,6 +7,27 @@ import itertools
 import pytest
 
 import offload as omp
+import tests.eager_device  # noqa: F401  # registers the kind
+from tests.conftest import DEVICES
+
+_ON_A_KIND_OF_ONES_OWN = {
+    "test_data",
+    "test_depend",
+    "test_memcpy",
+    "test_target",
+    "test_target_clauses",
+    "test_update",
+}
+"""Files whose tests run on the devices of `tests.eager_device`, too; others could, unless a stream is held there."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before the fixture's own parameters are taken
+def pytest_generate_tests(metafunc):
+    """Have the tests of some files run on a kind of device that is not the package's."""
+    is_theirs = metafunc.module.__name__.rpartition(".")[2] in _ON_A_KIND_OF_ONES_OWN
+    if is_theirs and "devices" in metafunc.fixturenames:
+        every_kind = pytest.mark.parametrize("devices", [*DEVICES, "eager:2"], indirect=True)
+        metafunc.definition.add_marker(every_kind)
 
 
 def nothing(*arrays):

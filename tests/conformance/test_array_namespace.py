@@ -97,7 +97,8 @@ def test_like_makes_arrays_where_the_other_is(runtime):
             np.full_like(d, 3),
         ):
             assert is_on_device(made)
-            d += made * 0 + 1
+            made[...] = 1
+            d += made
 
     a = np.zeros(N)
     omp.target(body)(a)

@@ -14,7 +14,7 @@ import pytest
 
 import offload as omp
 from offload import in_, inout, inoutset, out
-from offload.devices.sim import SimDevice, SimEvent
+from offload.devices.sim.device import SimDevice, SimEvent
 from tests.conftest import checked
 
 

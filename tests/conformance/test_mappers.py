@@ -10,7 +10,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, from_, in_, inout, inoutset, mutexinoutset, out, section, to, tofrom
-from offload.items import MAPPERS
+from offload.arrays.items import MAPPERS
 
 N = 32
 

@@ -148,6 +148,86 @@ def test_equal_lengths_of_two_dtypes(runtime):
     omp.target_free(d)
 
 
+@pytest.mark.parametrize("dtype", ["?", "f2", "f4", "c16", "u1", "i8"])
+@pytest.mark.parametrize("copy", [omp.target_memcpy, omp.target_memcpy_rect])
+def test_whole_arrays_bit_by_bit(runtime, copy, dtype):
+    """Arrays of one shape and dtype are copied whole, and every bit of them: no number is looked at."""
+    raw = np.random.default_rng(7).integers(0, 256, (4, 8, 16), np.uint8)
+    host = raw.view(dtype)
+    d, e, found = omp.target_alloc(host.shape, dtype), omp.target_alloc(host.shape, dtype), np.zeros_like(host)
+    copy(d, host)
+    copy(e, d)
+    copy(found, e)
+    assert (found.view(np.uint8) == raw).all()
+    again = np.zeros_like(host)
+    copy(again, host)
+    assert (again.view(np.uint8) == raw).all()
+    omp.target_free(d)
+    omp.target_free(e)
+
+
+@pytest.mark.parametrize("dtype", ["?", "f2", "f4", "c16", "u1", "i8"])
+def test_whole_device_arrays_and_bytes_of_the_host(runtime, dtype):
+    """A whole device array takes and gives any bytes of the host, wherever they begin, bit by bit."""
+    raw = np.random.default_rng(8).integers(0, 256, 3 + 16 * 32, np.uint8)
+    d = omp.target_alloc((4, 16 * 8 // np.dtype(dtype).itemsize), dtype)
+    found, same = np.zeros(3 + 16 * 32, np.uint8), np.zeros((16, 4), np.int64)
+    omp.target_memcpy(d, raw, nbytes=d.nbytes, src_offset=3)
+    omp.target_memcpy(found, d, nbytes=d.nbytes, dst_offset=3)
+    assert (found[3:] == raw[3:]).all()
+    omp.target_memcpy(same, d)  # another shape and dtype, as many bytes
+    assert (same.view(np.uint8).ravel() == raw[3:]).all()
+    same[...] = 0
+    omp.target_memcpy(same.T, d)  # in the order of the memory
+    assert (same.view(np.uint8).ravel() == raw[3:]).all()
+    for bad in (raw.view(), raw):
+        bad.flags.writeable = False
+        with pytest.raises(omp.ClauseError, match="read-only"):
+            omp.target_memcpy(bad, d, nbytes=d.nbytes, dst_offset=3)
+    omp.target_free(d)
+
+
+def test_orders_of_memory(runtime):
+    """target_memcpy goes by the order of the memory, also where shapes and dtypes are the same and orders are not."""
+    c = np.arange(12, dtype=np.int32).reshape(3, 4)
+    f, d, found = np.asfortranarray(c), omp.target_alloc((3, 4), np.int32), np.zeros((3, 4), np.int32)
+    for host in (c, f):
+        omp.target_memcpy(d, host)
+        omp.target_memcpy(found, d)
+        assert found.ravel().tolist() == host.ravel("K").tolist()
+        omp.target_memcpy_async(found.T, d)  # from one C-ordered array to the transpose of another
+        omp.taskwait()
+        assert found.ravel().tolist() == host.ravel("K").tolist()
+    omp.target_free(d)
+
+
+def test_whole_arrays_are_checked(runtime):
+    """What is copied whole is refused as what is copied in part: read-only, onto itself, freed, an offset of 0.0."""
+    host, d = np.arange(8.0), omp.target_alloc(8, np.float64)
+    fixed = host.copy()
+    fixed.flags.writeable = False
+    omp.target_memcpy(d, fixed)
+    for copy in (omp.target_memcpy, omp.target_memcpy_rect, omp.target_memcpy_async, omp.target_memcpy_rect_async):
+        for to_, at, message in (
+            (fixed, d, "read-only"),
+            (d, d, "overlap"),
+            (host, host, "overlap"),
+            (d[:4], d[2:6], "overlap"),
+        ):
+            with pytest.raises(omp.ClauseError, match=message):
+                copy(to_, at)
+    with pytest.raises(omp.ClauseError, match="dst_offset"):
+        omp.target_memcpy(d, host, dst_offset=0.0)
+    with pytest.raises(omp.ClauseError, match="Python objects"):
+        omp.target_memcpy(d, host.astype(object))
+    omp.target_free(d)
+    for copy in (omp.target_memcpy, omp.target_memcpy_rect):
+        with pytest.raises(omp.RegionClosedError):
+            copy(d, host)
+        with pytest.raises(omp.RegionClosedError):
+            copy(host, d)
+
+
 def test_between_all_pairs(runtime):
     """Any pair of host and devices can be copied between, the same device included."""
     host = np.arange(N)

@@ -12,9 +12,9 @@ import pytest
 
 import offload as omp
 from offload import alloc, delete, from_, release, to, tofrom
+from offload.arrays.sections import covers
 from offload.data.declared import declarations
-from offload.devices.sim import SimEvent
-from offload.storage import covers
+from offload.devices.sim.device import SimEvent
 
 N = 64
 
@@ -377,7 +377,7 @@ def test_disassociate_waits():
         omp.target_associate_ptr(a, d)
         latch = SimEvent(runtime.places[0].device)
         omp.target(nowait=True)(lambda x: omp.current_stream().wait_event(latch))(a)
-        while entry_of(runtime, a) is not None and not entry_of(runtime, a).users:
+        while entry_of(runtime, a) is not None and not entry_of(runtime, a).uses:
             threading.Event().wait(0.001)  # until the region is on its stream, which the latch holds
         thread = threading.Thread(target=omp.target_disassociate_ptr, args=(a,))
         thread.start()

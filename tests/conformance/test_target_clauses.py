@@ -12,7 +12,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, from_, section, to, tofrom
-from offload.items import MAPPERS
+from offload.arrays.items import MAPPERS
 
 N = 64
 
@@ -338,7 +338,7 @@ def test_device_arrays_of_elsewhere():
         d = omp.target_alloc(N, device=1)
         for clauses in ({}, {"is_device_ptr": ["d"]}, {"nowait": True}):
             with pytest.raises(omp.MapError, match=r"sim:1.*sim:0"):
-                omp.target(lambda d: None, **clauses)(d)
+                omp.target(lambda d: None, device=0, **clauses)(d)
         omp.target(lambda d: None, device=1)(d)
         with omp.Runtime("sim:2", check=True), pytest.raises(omp.MapError, match=r"sim:1 of another runtime"):
             omp.target(lambda d: None, device=1)(d)

@@ -301,7 +301,7 @@ def test_update_waits_for_the_last_write(sim, monkeypatch):
     first = omp.target_enter_data(map=[to(a)], nowait=True)
     update = omp.target_update(to=[a], nowait=True)
     (entry,) = place.table.entries()
-    (written,) = entry.parts.values()
+    (written,) = entry.writes.values()
     assert written.lane is update.lane
     leaving = omp.target_exit_data(map=[omp.from_(a)], nowait=True)
     omp.taskwait()

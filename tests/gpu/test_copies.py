@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import random
@@ -15,15 +16,16 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from offload.data import copies
-from offload.data.copies import Method
-from offload.data.rect import collapse
+from offload.arrays import copies
+from offload.arrays.boxes import collapse
+from offload.devices.cuda.methods import Method
 from offload.errors import DeviceError
 from tests.gpu.conftest import cupy, cupyx
 
 if cupy is not None:
-    from offload.devices.cuda import CudaDevice, copy_kernels, staging
+    from offload.devices.cuda import copy_kernels, staging
     from offload.devices.cuda.copies import address_of
+    from offload.devices.cuda.device import CudaDevice
     from offload.devices.cuda.staging import StagedCopy
 
 pytestmark = pytest.mark.gpu
@@ -401,6 +403,84 @@ def test_memory_that_is_pinned_in_part(device):
     assert (array == far.get()).all()
 
 
+def managed(nbytes):
+    """Return an array of managed memory, with what keeps it."""
+    memory = cupy.cuda.malloc_managed(nbytes)
+    cupy.cuda.Device().synchronize()
+    return np.ctypeslib.as_array((ctypes.c_ubyte * nbytes).from_address(memory.ptr)), memory
+
+
+def test_regions_of_memory(device):
+    """The driver tells in one call what memory an address is in, and how far it reaches, on any thread."""
+    page = 4096
+    memory = np.zeros(9 * page, "u1")
+    registered = memory[-memory.ctypes.data % page :][: 8 * page]
+    first = registered.ctypes.data
+    fixed, (shared, _kept), far = pinned(np.ones(3 * page, "u1")), managed(2 * page), cupy.zeros(5 * page, "u1")
+    region_of = staging.Driver().region_of
+    cupy.cuda.runtime.hostRegister(first + page, 2 * page, 0)
+    try:
+
+        def look():
+            assert region_of(first) is None
+            assert region_of(first + page - 1) is None
+            assert region_of(first + page) == region_of(first + 3 * page - 1) == (first + page, 2 * page)
+            assert region_of(first + 3 * page) is None
+            for array in (fixed.ctypes.data, shared.ctypes.data, far.data.ptr):
+                begin, nbytes = region_of(array)
+                assert begin <= array < begin + nbytes
+            assert region_of(fixed.ctypes.data + fixed.nbytes - 1) == region_of(fixed.ctypes.data)
+
+        failures = []
+
+        def attempt():
+            try:
+                for _ in range(200):
+                    look()
+            except BaseException as error:  # raised below
+                failures.append(error)
+
+        threads = [threading.Thread(target=attempt) for _ in range(4)]  # none of which has called CUDA before
+        for thread in threads:
+            thread.start()
+        attempt()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+    finally:
+        cupy.cuda.runtime.hostUnregister(first + page)
+    assert region_of(first + page) is None
+
+
+@pytest.mark.parametrize("kind", ["pinned", "managed", "pageable", "read-only"])
+@pytest.mark.parametrize("shape", [(), (1,), (70, 50), (3, 1, 4099)])
+def test_whole_arrays(device, kind, shape):
+    """C-ordered arrays go to the device, within it and back, whatever memory of the host they are in."""
+    stream = device.new_stream()
+    data = np.random.default_rng(3).integers(0, 256, shape, "u1")
+    kept = None
+    if kind == "managed":
+        (host, to), (found, at) = managed(data.size), managed(data.size)
+        kept = to, at
+        host, found = host.reshape(shape), found.reshape(shape)
+        host[...] = data
+    elif kind == "pinned":
+        host, found = pinned(data), pinned(np.zeros_like(data))
+    else:
+        host, found = data.copy(), np.zeros_like(data)
+        host.flags.writeable = kind != "read-only"
+    far, other = cupy.zeros(shape, "u1"), cupy.zeros(shape, "u1")
+    cupy.cuda.Device().synchronize()
+    finish(device.copy(far, host, stream))
+    assert device.copy(other, far, stream) is None
+    copy = device.copy(found, other, stream)
+    assert (copy is None) == (kind in ("pinned", "managed"))
+    finish(copy)
+    stream.synchronize()
+    assert (found == data).all()
+    del kept
+
+
 @pytest.mark.parametrize("error", [MemoryError, None])
 def test_temporaries_of_sparse_memory(device, error):
     """What lies far apart goes through temporaries of bounded size, or without where an allocator has no memory."""
@@ -511,7 +591,7 @@ def test_boxes_between_two_devices(reaches):
 
 LOST = """
 import threading, cupy, numpy as np
-from offload.devices.cuda import CudaDevice
+from offload.devices.cuda.device import CudaDevice
 from offload.errors import DeviceLostError
 bad = cupy.RawKernel('extern "C" __global__ void bad(float* x) { x[1ull << 40] = 1; }', "bad")
 device = CudaDevice(0, 0)

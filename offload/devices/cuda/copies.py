@@ -1,10 +1,10 @@
 """Copies to, from and inside of a CUDA device.
 
 Inside of a device, boxes are copied by kernels of ours, which reach what a contiguous copy reaches;
-``cudaMemcpy2DAsync`` is slower there, forty times at worst. Between pinned memory and a device,
-`offload.data.copies.choose` picks the driver's copies, a kernel on the host's memory, or one copy and a kernel.
-Pageable memory is never given to the driver where it would wait: it is staged (`offload.devices.cuda.staging`), except
-for a few bytes, which the driver takes at the call.
+``cudaMemcpy2DAsync`` is slower there, forty times at worst. Between pinned memory and a device
+`offload.devices.cuda.methods.choose` picks the driver's copies, a kernel on the host's memory, or one copy and a
+kernel. Pageable memory is never given to the driver where it would wait: it is staged
+(`offload.devices.cuda.staging`), except for a few bytes, which the driver takes at the call.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime as cuda
 
-from offload.data.copies import (
-    Method,
+from offload.arrays.boxes import Box, collapse
+from offload.arrays.copies import (
     calls,
-    choose,
     chunks,
     hull,
     is_within_region,
@@ -31,8 +30,9 @@ from offload.data.copies import (
     packed,
     within_hull,
 )
-from offload.data.rect import Box, collapse
+from offload.arrays.items import address_of as host_address
 from offload.devices.cuda.copy_kernels import CopyKernels, launch_of, prepare
+from offload.devices.cuda.methods import Method, choose
 from offload.devices.cuda.staging import StagedCopy, Staging
 from offload.devices.cuda.staging_worker import Driver, HostMemory
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from offload.devices.cuda.events import EventPool
 
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEFAULT = 1, 2, 4  # cudaMemcpyKind
-_PAGEABLE = 0  # cudaMemoryTypeUnregistered
 _NOT_READY = 600  # cudaErrorNotReady
 
 _TEMPORARY_NBYTES = 32 << 20
@@ -101,22 +100,45 @@ class Copies:
 
         The device must be the calling thread's.
         """
-        box = collapse(dst.shape, dst.strides, src.strides, dst.itemsize)
-        if not box.row_nbytes:
-            return None
         to_host = isinstance(dst, np.ndarray)
-        to, at = address_of(dst), address_of(src)
         if not to_host and not isinstance(src, np.ndarray):
-            self.enqueue_inside(to, at, box, stream, dst.data.device_id, src.data.device_id)
+            self._copy_inside(dst, src, stream)
             return None
-        low, nbytes = hull(box, 1 if to_host else 2)
-        first = low + (to if to_host else at)
-        if is_within_region(first, first + nbytes, _region_of):
-            self.enqueue_pinned(to, at, box, stream, to_host=to_host)
-            return None
+        host, device = (dst, src) if to_host else (src, dst)
+        if host.flags.c_contiguous and device._c_contiguous:  # noqa: SLF001  # `flags` makes an object of three
+            nbytes = host.nbytes
+            if not nbytes:
+                return None
+            near, far = host_address(host), device.data.ptr
+            to, at = (near, far) if to_host else (far, near)
+            if is_within_region(near, near + nbytes, _driver().region_of):
+                cuda.memcpyAsync(to, at, nbytes, _DEVICE_TO_HOST if to_host else _HOST_TO_DEVICE, stream.ptr)
+                return None
+            box = Box(0, 0, nbytes, ())
+        else:
+            box = collapse(dst.shape, dst.strides, src.strides, dst.itemsize)
+            if not box.row_nbytes:
+                return None
+            to, at = address_of(dst), address_of(src)
+            low, nbytes = hull(box, 1 if to_host else 2)
+            first = low + (to if to_host else at)
+            if is_within_region(first, first + nbytes, _driver().region_of):
+                self.enqueue_pinned(to, at, box, stream, to_host=to_host)
+                return None
         if not to_host and self._copied_at_call(to, at, box, stream):
             return None
         return StagedCopy(self.staging, to, at, box, stream, to_host=to_host, keep=(dst, src))
+
+    def _copy_inside(self, dst: Any, src: Any, stream: Any) -> None:
+        """Enqueue a copy between device arrays."""
+        to, at = dst.data, src.data
+        if dst._c_contiguous and src._c_contiguous:  # noqa: SLF001  # as in `copy`
+            if dst.nbytes:
+                cuda.memcpyAsync(to.ptr, at.ptr, dst.nbytes, _DEFAULT, stream.ptr)
+            return
+        box = collapse(dst.shape, dst.strides, src.strides, dst.itemsize)
+        if box.row_nbytes:
+            self.enqueue_inside(to.ptr, at.ptr, box, stream, to.device_id, at.device_id)
 
     def enqueue_inside(self, dst: int, src: int, box: Box, stream: Any, to_index: int, from_index: int) -> None:
         """Enqueue a copy between device arrays, on one device or two."""
@@ -219,14 +241,7 @@ def is_pinned(host: np.ndarray[Any, Any]) -> bool:
     how far that reaches, only the first and the last byte are looked at.
     """
     first, end = np.lib.array_utils.byte_bounds(host)
-    return is_within_region(first, end, _region_of)
-
-
-def _region_of(address: int) -> tuple[int, int] | None:
-    """Return address and bytes of the pinned or managed memory around an address; (0, 0) if they are unknown."""
-    if cuda.pointerGetAttributes(address).type == _PAGEABLE:
-        return None
-    return _driver().region_of(address)
+    return is_within_region(first, end, _driver().region_of)
 
 
 @cache
@@ -236,7 +251,7 @@ def _driver() -> Driver:
 
 def address_of(array: Any) -> int:
     """Return the address of element ``(0, …, 0)`` of a NumPy or CuPy array."""
-    return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
+    return host_address(array) if isinstance(array, np.ndarray) else int(array.data.ptr)
 
 
 def enqueue_calls(dst: int, src: int, box: Box, kind: int, stream: Any) -> None:

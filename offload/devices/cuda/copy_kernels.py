@@ -1,4 +1,4 @@
-"""The kernels of strided copies; `offload.data.copies` describes their work."""
+"""The kernels of strided copies; `offload.arrays.copies` describes their work."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import cupy
 from cupy.cuda import driver
 from cupy.cuda import runtime as cuda
 
-from offload.data.copies import ALIGNMENT, MAX_AXES, TILE, TILE_LANES, WIDTHS, Kernel, Units, units
+from offload.arrays.copies import ALIGNMENT, MAX_AXES, TILE, TILE_LANES, WIDTHS, Kernel, Units, units
 
 if TYPE_CHECKING:
-    from offload.data.rect import Box
+    from offload.arrays.boxes import Box
 
 _THREADS = TILE_LANES
 _PER_THREAD = {16: 4, 8: 4, 4: 8, 2: 8, 1: 8}

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import cupy
 from cupy.cuda import runtime as cuda
 
+from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import EventPool
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.memory import DeviceMemory, block_of
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
-from offload.finalizers import catch_up
-from offload.storage import Section, section_of
+from offload.interrupts.finalizers import catch_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from offload.devices.cuda.staging import StagedCopy
     from offload.devices.retired import Retired
 
+_INVALID_VALUE, _NO_MEMORY = 1, 2  # cudaErrorInvalidValue, cudaErrorMemoryAllocation
 _NOT_READY = 600  # cudaErrorNotReady
 _CAPTURE_ERRORS = range(900, 909)  # cudaErrorStreamCaptureUnsupported to cudaErrorStreamCaptureWrongThread
 _PAGEABLE_MEMORY_ACCESS = 88  # cudaDevAttrPageableMemoryAccess
@@ -68,6 +69,9 @@ class CudaDevice:
 
     kind = "cuda"
     bodies_block = False
+    waits_look = True
+    wakes_by_driver = True
+    poisons = False
 
     def __init__(self, number: int, index: int) -> None:
         self.number = number
@@ -256,6 +260,9 @@ class CudaDevice:
             free_nbytes,
         )
 
+    def poison(self, buffer: Any, dtype: np.dtype[Any]) -> None:
+        """Do nothing: memory that is used again shows by itself."""
+
     def view(
         self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Any:
@@ -274,9 +281,16 @@ class CudaDevice:
 
     def fill(self, array: Any, value: int, stream: Any) -> None:
         """Enqueue setting every element of an array of bytes to ``value``."""
-        if array.size:
-            with self._on(), self._errors():
+        if not array.size:
+            return
+        try:
+            if cuda.getDevice() == self.index:
                 cuda.memsetAsync(array.data.ptr, value, array.nbytes, stream.ptr)
+                return
+            with self._on():
+                cuda.memsetAsync(array.data.ptr, value, array.nbytes, stream.ptr)
+        except cuda.CUDARuntimeError as error:
+            raise self._lost(error) from error
 
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Tell whether ``host`` lies in pinned or managed memory, so that copies return at once."""
@@ -287,6 +301,22 @@ class CudaDevice:
         if cuda.deviceGetAttribute(_PAGEABLE_MEMORY_ACCESS, self.index):
             return True
         return is_pinned(host)
+
+    def host_memory(self, nbytes: int) -> Any:
+        """Return pinned memory of CuPy's pool, where a block goes back to without waiting for the device.
+
+        Raises
+        ------
+        MemoryError
+            The system has not so much, or does not lock it.
+        """
+        try:
+            with self._on():
+                return cupy.cuda.alloc_pinned_memory(nbytes)
+        except cuda.CUDARuntimeError as error:
+            if error.status in (_INVALID_VALUE, _NO_MEMORY):  # the former for more than there are addresses
+                raise MemoryError(str(error)) from error
+            raise self._lost(error) from error
 
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a CuPy array on this device."""

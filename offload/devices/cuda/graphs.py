@@ -18,29 +18,36 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cupy
 import numpy as np
 from cupy.cuda import MemoryPointer, UnownedMemory
 from cupy.cuda import runtime as cuda
 
+from offload.devices.base import Device
 from offload.devices.streams import using
 from offload.errors import DeviceError, DeviceLostError
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
-
-    from offload.devices.cuda.device import CudaDevice
 
 _BYTE = np.dtype("u1")
 _GRANULE_NBYTES = 512  # that of CuPy's pools
 
 
+class CapturedDevice(Device, Protocol):
+    """What a capture needs of a CUDA device besides the contract; see `offload.devices.cuda.device.CudaDevice`."""
+
+    index: int
+    capturing: threading.RLock
+
+
 class CudaGraphCapture:
     """A capture on a CUDA device; see `offload.devices.base.GraphCapture`."""
 
-    def __init__(self, device: CudaDevice) -> None:
+    def __init__(self, device: CapturedDevice) -> None:
         self._device = device
         self._memory = _GraphMemory(device)
         self._streams: list[Any] = []
@@ -128,7 +135,7 @@ class CudaGraph:
 
     __slots__ = ("_device", "_executable", "_memory", "_plans")
 
-    def __init__(self, device: CudaDevice, executable: int, memory: _GraphMemory, plans: list[Any]) -> None:
+    def __init__(self, device: CapturedDevice, executable: int, memory: _GraphMemory, plans: list[Any]) -> None:
         self._device = device
         self._executable = executable
         self._memory = memory
@@ -166,7 +173,7 @@ class _GraphMemory:
         All that has been taken from the device.
     """
 
-    def __init__(self, device: CudaDevice) -> None:
+    def __init__(self, device: CapturedDevice) -> None:
         self._device = device
         self._blocks: list[Any] = []
         self._free: dict[tuple[int, int], list[Any]] = {}  # by stream and size

@@ -20,21 +20,22 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import cupy
 import numpy as np
 from cupy.cuda import runtime as cuda
 
-from offload.data.copies import chunks, ordered_by
+from offload.arrays.copies import chunks, ordered_by
 from offload.devices.cuda.staging_worker import SLOT_NBYTES, Driver, HostMemory, Worker
 from offload.errors import DeviceError, DeviceLostError, DeviceMemoryError
-from offload.interrupts import Shield
+from offload.interrupts.shields import Shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from offload.data.rect import Box
+    from offload.arrays.boxes import Box
+    from offload.devices.cuda.staging_worker import Transfer
 
 _MOST_THREADS = 10
 """More of them wait for the GIL, and for the memory, rather than pack: measured on an H200 with 16 cores."""
@@ -49,12 +50,6 @@ _AT_ONCE_NBYTES = 64 << 10
 """Up to here a copy to the host is made by whoever starts it."""
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
-
-
-class Transfer(Protocol):
-    """Enqueues the copy between part of a device array and its bytes, one after the other, in the host's memory."""
-
-    def __call__(self, device: int, near: int, part: Box, stream: Any, *, to_host: bool, is_pinned: bool) -> None: ...
 
 
 class StagedCopy:

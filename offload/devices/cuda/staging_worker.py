@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from cupy.cuda import runtime as cuda
 
-from offload.data.copies import hull, is_packed, offset, width_of
+from offload.arrays.copies import hull, is_packed, offset, width_of
 
 if TYPE_CHECKING:
-    from offload.data.rect import Box
-    from offload.devices.cuda.staging import StagedCopy, Staging
+    from offload.arrays.boxes import Box
 
 SLOT_NBYTES = 8 << 20
 
@@ -23,11 +23,39 @@ _SLOTS = 2
 
 _BLOCKING, _DISABLE_TIMING = 1, 2  # cudaEventBlockingSync, cudaEventDisableTiming
 _PORTABLE = 1  # cudaHostAllocPortable
-_RANGE_START, _RANGE_NBYTES = 11, 12  # CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE
+_PAGEABLE = 0  # cudaMemoryTypeUnregistered, and what the driver says of memory that it does not know
+_ATTRIBUTES = (2, 11, 12)  # CU_POINTER_ATTRIBUTE_: MEMORY_TYPE, RANGE_START_ADDR, RANGE_SIZE
 _NUMBERS = {width: np.dtype(name) for width, name in ((8, "u8"), (4, "u4"), (2, "u2"), (1, "u1"))}
 
 _MOST_ELEMENT_NBYTES = 1 << 10
 """Largest row that is one element to NumPy."""
+
+
+class Transfer(Protocol):
+    """Enqueues the copy between part of a device array and its bytes, one after the other, in the host's memory."""
+
+    def __call__(self, device: int, near: int, part: Box, stream: Any, *, to_host: bool, is_pinned: bool) -> None: ...
+
+
+class Copy(Protocol):
+    """What a worker needs of a copy; see `offload.devices.cuda.staging.StagedCopy`."""
+
+    host: HostMemory
+    device: int
+    stream: Any
+    to_host: bool
+
+
+class Chunks(Protocol):
+    """What a worker needs of those who have the copies; see `offload.devices.cuda.staging.Staging`."""
+
+    index: int
+    driver: Driver
+    transfer: Transfer
+
+    def take(self) -> tuple[Any, Box] | None: ...
+    def give_back(self, copy: Any, error: BaseException | None) -> None: ...
+    def failure(self, error: BaseException) -> BaseException: ...
 
 
 class Worker:
@@ -35,7 +63,7 @@ class Worker:
 
     __slots__ = ("_driver", "_slots", "_staging")
 
-    def __init__(self, staging: Staging) -> None:
+    def __init__(self, staging: Chunks) -> None:
         self._staging = staging
         self._driver = staging.driver
         self._slots = deque(_Slot() for _ in range(_SLOTS))  # the one used last is the last
@@ -84,7 +112,7 @@ class Worker:
         self._driver.wait(slots[-1].event)
         return slots[-1]
 
-    def _transfer(self, slot: _Slot, copy: StagedCopy, part: Box) -> None:
+    def _transfer(self, slot: _Slot, copy: Copy, part: Box) -> None:
         """Enqueue the copy between a slot and the device, and the slot's event."""
         stream = copy.stream.ptr
         device_side = 2 if copy.to_host else 1
@@ -107,7 +135,7 @@ class Driver:
     To get the GIL back from other threads takes ten times as long as the call, several times a chunk.
     """
 
-    __slots__ = ("_attribute", "_copy", "_query", "_record")
+    __slots__ = ("_attributes", "_copy", "_n_attributes", "_names", "_query", "_questions", "_record")
 
     def __init__(self) -> None:
         library = ctypes.PyDLL("libcuda.so.1")
@@ -115,8 +143,10 @@ class Driver:
         self._copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
         self._record.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         self._query.argtypes = (ctypes.c_void_p,)
-        self._attribute = library.cuPointerGetAttribute
-        self._attribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+        self._attributes = library.cuPointerGetAttributes  # called with values of C: to make them takes as long again
+        self._n_attributes = ctypes.c_uint(len(_ATTRIBUTES))
+        self._names = (ctypes.c_int * len(_ATTRIBUTES))(*_ATTRIBUTES)
+        self._questions: list[_Question] = []  # that nobody is asking
 
     def copy(self, dst: int, src: int, nbytes: int, stream: int) -> None:
         """Enqueue a copy between pinned memory and a device."""
@@ -130,13 +160,34 @@ class Driver:
         if status:
             raise cuda.CUDARuntimeError(status)
 
-    def region_of(self, address: int) -> tuple[int, int]:
-        """Return address and bytes of the allocation or registration around an address; (0, 0) if unknown."""
-        begin, nbytes = ctypes.c_uint64(), ctypes.c_size_t()
-        for value, attribute in ((begin, _RANGE_START), (nbytes, _RANGE_NBYTES)):
-            if self._attribute(ctypes.addressof(value), attribute, address):
+    def region_of(self, address: int) -> tuple[int, int] | None:
+        """Return address and bytes of the allocation or registration around an address, all in one call.
+
+        None for pageable memory, (0, 0) where the driver does not tell.
+
+        Raises
+        ------
+        cupy.cuda.runtime.CUDARuntimeError
+            The device is lost.
+        """
+        try:
+            question = self._questions.pop()
+        except IndexError:
+            question = _Question()
+        question.address.value = address
+        question.answers[0] = _PAGEABLE
+        if self._ask(question):
+            if cuda.pointerGetAttributes(address).type == _PAGEABLE:  # it also gives the thread a context
+                return None
+            if self._ask(question):
                 return 0, 0
-        return begin.value, nbytes.value
+        kind, begin, nbytes = question.answers
+        self._questions.append(question)
+        return None if kind == _PAGEABLE else (begin, nbytes)
+
+    def _ask(self, question: _Question) -> int:
+        """Have the driver answer a question; return its status."""
+        return self._attributes(self._n_attributes, self._names, question.places, question.address)  # type: ignore[no-any-return]  # ctypes
 
     def wait(self, event: int) -> None:
         """Block until an event has passed, without the GIL unless it has already."""
@@ -146,6 +197,29 @@ class Driver:
     def is_over(self, event: int) -> bool:
         """Tell whether an event has passed; of one that failed, `wait` says so."""
         return not self._query(event)
+
+
+class _Question:
+    """What the driver reads and writes when it is asked for `_ATTRIBUTES`: of one caller at a time.
+
+    Attributes
+    ----------
+    address : c_void_p
+        The address that is asked about.
+    places : array of c_void_p
+        Where the answers go.
+    answers : array of int
+        64 bits each, of which the driver writes fewer for some: the rest stays 0.
+    """
+
+    __slots__ = ("address", "answers", "places")
+
+    def __init__(self) -> None:
+        self.address = ctypes.c_void_p()
+        self.answers = array("Q", [0] * len(_ATTRIBUTES))
+        first, _ = self.answers.buffer_info()
+        places = [first + number * self.answers.itemsize for number in range(len(_ATTRIBUTES))]
+        self.places = (ctypes.c_void_p * len(_ATTRIBUTES))(*places)
 
 
 class _Slot:

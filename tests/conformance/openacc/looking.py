@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from offload import acc
-from offload.items import array_section
+from offload.arrays.items import array_section
 
 
 def increment(*arrays):

@@ -7,7 +7,7 @@ import pytest
 
 import offload as omp
 from offload import acc
-from offload.items import MAPPERS
+from offload.arrays.items import MAPPERS
 from tests.conformance.openacc.looking import bump, increment, on_device
 
 N = 32

@@ -9,7 +9,7 @@ import pytest
 
 import offload as omp
 from offload import acc
-from offload.devices.sim_stream import SimEvent, SimStream
+from offload.devices.sim.stream import SimEvent, SimStream
 from tests.conftest import checked
 
 

@@ -1,0 +1,1 @@
+"""Which bytes an array covers, how two arrays are copied, and which arrays containers hold."""

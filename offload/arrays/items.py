@@ -1,0 +1,251 @@
+"""List items: what a ``map``, ``update`` or ``depend`` clause names, and the storage that it covers.
+
+A list item is an array (any view of one), a section of one, a string in OpenMP's notation that is
+resolved when the construct is encountered, or, in ``depend`` only, any other hashable value.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_size_t
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.arrays.sections import HOST, Section, section_of
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+
+MAPPERS: dict[tuple[type, str], Callable[[Any], Any]] = {}
+"""By class and name, what `declare_mapper` declared: for the process, since classes are too."""
+
+
+def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | None:
+    """Return the mapper of this name (None: ``"default"``) of the nearest class along the item's MRO, if there is."""
+    if not MAPPERS:
+        return None
+    wanted = name or "default"
+    return next((MAPPERS[cls, wanted] for cls in type(item).__mro__ if (cls, wanted) in MAPPERS), None)
+
+
+SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()})
+"""Types whose values are neither arrays nor anything that has a mapper."""
+
+
+class Token(NamedTuple):
+    """One storage location of its own, named by a hashable value."""
+
+    value: Hashable
+
+
+def is_device_array(item: object) -> bool:
+    """Tell whether ``item`` is an array in the memory of some device."""
+    return hasattr(item, "__offload_section__") or hasattr(item, "__cuda_array_interface__")
+
+
+_DLPACK_HOST = (1, 3)
+"""DLPack's device types whose arrays are the host's: kDLCPU and kDLCUDAHost."""
+
+_DLPACK_NAMES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
+
+
+def is_foreign(item: object) -> bool:
+    """Tell whether ``item``, not a NumPy array, is another library's array in the memory of a device, by DLPack."""
+    described = getattr(item, "__dlpack_device__", None)
+    return described is not None and not isinstance(item, type) and int(described()[0]) not in _DLPACK_HOST
+
+
+def holder(array: Any) -> str:
+    """Return the name of the device that a device array is on, as far as the array says."""
+    device = getattr(array, "device", None)
+    if hasattr(array, "__offload_section__"):
+        return str(getattr(device, "name", device))
+    if hasattr(array, "__dlpack_device__"):
+        kind, index = array.__dlpack_device__()
+        return f"{_DLPACK_NAMES.get(int(kind), f'DLPack device type {int(kind)},')}:{index}"
+    return f"cuda:{getattr(device, 'id', '?')}"
+
+
+# -- addresses -------------------------------------------------------------------------------------
+# NumPy says the address of an array in `__array_interface__`, where it describes the dtype as well: 1.2 µs, as much as
+# all the rest of a list item. The address is the first field of an array behind what every Python object begins with
+# (`PyArrayObject_fields`, which NumPy's C API has had from its beginning), and is read there in 0.2 µs.
+
+_HEAD_NBYTES = object.__basicsize__
+_read = c_size_t.from_address
+
+
+def _asked(array: np.ndarray[Any, Any]) -> int:
+    """Return the address as NumPy says it."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _looked_up(array: np.ndarray[Any, Any]) -> int:
+    """Return the address as the array has it."""
+    return _read(id(array) + _HEAD_NBYTES).value
+
+
+def address_reader() -> Callable[[np.ndarray[Any, Any]], int]:
+    """Return what reads addresses: by a look into the array if that agrees with NumPy's word about some arrays."""
+    whole = np.zeros((4, 6))
+    arrays = (whole, whole[1:, 2:], whole[::-1, ::2], whole[:0], np.zeros(()), np.zeros(3, "u1").view(np.recarray))
+    return _looked_up if all(_looked_up(array) == _asked(array) for array in arrays) else _asked
+
+
+address_of = address_reader()
+"""Return the address of element ``(0, …, 0)`` of a host array, in bytes."""
+
+
+def array_section(array: Any) -> Section:
+    """Return the storage that a host or device array covers.
+
+    Raises
+    ------
+    ClauseError
+        ``array`` is no array, or an array of Python objects.
+    """
+    if isinstance(array, np.ndarray):
+        if array.__class__ is not np.ndarray and isinstance(array, (np.ma.MaskedArray, np.matrix)):
+            raise ClauseError(
+                f"a {type(array).__name__} cannot be a list item: the device knows neither masks nor matrix products; "
+                "pass plain arrays, for example x.data and x.mask"
+            )
+        if array.dtype.hasobject:
+            raise ClauseError(
+                f"an array of dtype {array.dtype} cannot be a list item: it holds references to Python objects, "
+                "which mean nothing on a device; use a numeric or structured dtype"
+            )
+        strides = None if array.flags.c_contiguous else array.strides
+        return section_of(HOST, address_of(array), array.shape, strides, array.itemsize)
+    own = getattr(array, "__offload_section__", None)
+    if own is not None:
+        section: Section = own()
+        return section
+    described = getattr(array, "__cuda_array_interface__", None)
+    if described is not None:
+        itemsize = np.dtype(described["typestr"]).itemsize
+        space = ("cuda", int(getattr(getattr(array, "device", None), "id", 0)))
+        return section_of(space, described["data"][0], described["shape"], described.get("strides"), itemsize)
+    raise ClauseError(
+        f"{type(array).__name__} {array!r:.60} is not a list item; use an array, a view of one, section(…) or a string"
+    )
+
+
+def locator(item: Any) -> Section | Token:
+    """Return what a ``depend`` item names: the storage of an array, or a location of its own.
+
+    Raises
+    ------
+    ClauseError
+        The item is neither an array nor hashable.
+    """
+    if isinstance(item, np.ndarray) or is_device_array(item):
+        return array_section(item)
+    try:
+        hash(item)
+    except TypeError:
+        raise ClauseError(
+            f"{type(item).__name__} {item!r:.60} cannot be a depend item; "
+            "use an array, section(…), a string or a hashable value"
+        ) from None
+    return Token(item)
+
+
+def label(item: Any) -> str:
+    """Return a short text for messages and graphs."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, Token):
+        return repr(item.value)
+    if isinstance(item, np.ndarray) or is_device_array(item):
+        return str(Label(item))
+    return repr(item)
+
+
+class Label:
+    """What `label` says of an array, put together when somebody reads it: no task that succeeds needs it.
+
+    It does not keep the array.
+    """
+
+    __slots__ = ("_dtype", "_name", "_shape")
+
+    def __init__(self, array: Any, name: str = "") -> None:
+        self._name = name
+        self._dtype = getattr(array, "dtype", None) or type(array).__name__
+        self._shape = getattr(array, "shape", "?")
+
+    def __str__(self) -> str:
+        text = f"{self._dtype}[{', '.join(map(str, self._shape))}]"
+        return f"{self._name}: {text}" if self._name else text
+
+
+def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
+    """Return the array section of ``a`` that OpenMP writes ``a[lower:length:stride]…``.
+
+    Parameters
+    ----------
+    a : array
+        A host or device array.
+    *dims : (lower, length) or (lower, length, stride)
+        One for each leading dimension; ``length`` is a number of elements, None takes the default (0, all that
+        is left, 1). Missing trailing dimensions are whole.
+
+    Returns
+    -------
+    array
+        A view of ``a``; to name a view is the same.
+
+    Raises
+    ------
+    ClauseError
+        More dimensions than the array has, a stride below 1, or elements outside of the array.
+
+    Notes
+    -----
+    OpenMP 5.2, 3.2.5 "Array Sections".
+    """
+    if not isinstance(a, np.ndarray) and not is_device_array(a):
+        raise ClauseError(f"section: {type(a).__name__} {a!r:.60} is not an array")
+    if len(dims) > a.ndim:
+        raise ClauseError(f"section names {len(dims)} dimensions of an array that has {a.ndim}; name at most those")
+    return a[tuple(_slice_of(dim, size, axis) for axis, (dim, size) in enumerate(zip(dims, a.shape, strict=False)))]
+
+
+def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "section") -> slice:
+    if type(dim) is not tuple or len(dim) not in (2, 3):
+        raise ClauseError(f"{what}: dimension {axis} is {dim!r}; write (lower, length) or (lower, length, stride)")
+    lower = 0 if dim[0] is None else int(dim[0])
+    stride = 1 if len(dim) == 2 or dim[2] is None else int(dim[2])
+    if stride < 1:
+        raise ClauseError(f"{what}: stride {stride} in dimension {axis}; a stride is at least 1")
+    length = max(0, -(-(size - lower) // stride)) if dim[1] is None else int(dim[1])
+    last = lower + (length - 1) * stride
+    if lower < 0 or length < 0 or lower > size or (length and last >= size):
+        raise ClauseError(
+            f"{what}: ({lower} : {length} : {stride}) reaches outside of dimension {axis}, which has {size} elements; "
+            "the first number is at least 0, the second a count of elements, not an end"
+        )
+    return slice(lower, last + 1 if length else lower, stride)
+
+
+# -- items written as strings ----------------------------------------------------------------------
+
+
+class AllMemory:
+    """The type of `all_memory`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "all_memory"
+
+    def __reduce__(self) -> str:
+        return "all_memory"
+
+
+all_memory: Final = AllMemory()
+"""OpenMP's ``omp_all_memory``: in ``out`` and ``inout``, every storage location there is (5.2, 3.2.2)."""

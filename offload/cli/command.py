@@ -1,0 +1,234 @@
+"""The command ``offload``: ``demo``, ``bench`` and ``info``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+import offload as omp
+from offload.cli.output import any_text, console, drop_unwritable, flush, write
+from offload.errors import OffloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SIGPIPE = 13  # what would end a program that does not look; not every system has the signal
+_NEGATIVE = re.compile(r"-\d.*")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        0; 1 where a check failed; 2 for a mistake in what was given, told on stderr; 130 after Ctrl-C, 143 after
+        SIGTERM, 141 where nobody reads the output any more.
+    """
+    with any_text():
+        try:
+            status = _run(argv)
+            flush()
+        except BaseException as error:  # noqa: BLE001  # raised by `_told` if it is none of ours
+            status = _told(error)
+        finally:
+            drop_unwritable()
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        args = _parse(argv)
+    except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
+        return stop.code if isinstance(stop.code, int) else 2
+    with _sigterm_as_exit():
+        return int(args.run(args))
+
+
+def _told(error: BaseException) -> int:
+    """Tell what has ended a command, if the program need not be mended, and return the status; else raise it."""
+    failures = _leaves(error)
+    if any(isinstance(failure, KeyboardInterrupt) for failure in failures):
+        _tell("interrupted")
+        return 130
+    stops = [failure for failure in failures if isinstance(failure, SystemExit)]
+    if stops:
+        _tell("terminated")
+        return int(stops[0].code or 0)
+    if any(isinstance(failure, BrokenPipeError) for failure in failures):  # who reads our output has read enough
+        return 128 + _SIGPIPE
+    if not all(isinstance(failure, (OffloadError, OSError)) for failure in failures):
+        raise error
+    for failure in failures:
+        _tell(f"error: {failure}")
+    return 2
+
+
+def _tell(text: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError):  # nobody reads it
+            sys.stderr.write(f"offload: {text}\n")
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """Return the failures that a group holds, or the one that this is: a wait raises those of several tasks."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+@contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, with what it has open closed and its temporary files gone."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
+        yield
+        return
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the cleanup
+        sys.exit(128 + number)
+
+    former = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if former is None else former)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the arguments, with the usage of the subcommand, not of ``offload``, for what it does not know."""
+    parser = _parser()
+    args, unknown = parser.parse_known_args(_joined(sys.argv[1:] if argv is None else argv))
+    command = getattr(args, "parser", parser)
+    if unknown:
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    for name, value in vars(args).items():
+        if value == "":
+            command.error(f"argument --{name.replace('_', '-')}: it is empty; give a value, or leave the option out")
+    return args
+
+
+def _joined(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with what looks like a negative number joined to the option before it: argparse wants so."""
+    joined: list[str] = []
+    for text in argv:
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and _NEGATIVE.fullmatch(text):
+            joined[-1] += f"={text}"
+        else:
+            joined.append(text)
+    return joined
+
+
+def _parser() -> argparse.ArgumentParser:
+    from offload.cli.bench import acc, present, rect, tasks
+    from offload.cli.bench.gpu import command as gpu
+    from offload.cli.demo import fft3d
+
+    parser = argparse.ArgumentParser(
+        prog="offload",
+        description="OpenMP's offload and tasking model for Python: what is here, what it does, how fast it is.",
+        epilog="`offload COMMAND --help` says more of a command; `python -m offload` is the same as `offload`.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"offload {omp.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    demo = commands.add_parser(
+        "demo", help="run a program on real input", description="Run a program on real input, timed and checked."
+    )
+    demos = demo.add_subparsers(metavar="NAME", required=True)
+    one = demos.add_parser("fft3d", help="a 3-D FFT of a field that need not fit the device", allow_abbrev=False)
+    fft3d.add_arguments(one)
+    one.set_defaults(run=fft3d.run, parser=one)
+
+    bench = commands.add_parser(
+        "bench",
+        help="measure what tasks, copies and queues cost here",
+        description="Measure what tasks, copies and queues cost here; each measurement takes seconds to minutes.",
+    )
+    benches = bench.add_subparsers(metavar="NAME", required=True)
+    one = benches.add_parser("tasks", help="what a task costs, beside Dask and OpenMP in C", allow_abbrev=False)
+    tasks.add_arguments(one)
+    one.set_defaults(run=tasks.run, parser=one)
+    one = benches.add_parser("rect", help="what strided copies reach, beside contiguous ones", allow_abbrev=False)
+    rect.add_arguments(one)
+    one.set_defaults(run=rect.run, parser=one)
+    one = benches.add_parser("present", help="what a look-up of mapped storage costs", allow_abbrev=False)
+    present.add_arguments(one)
+    one.set_defaults(run=present.run, parser=one)
+    one = benches.add_parser("acc", help="what OpenACC's queues gain over blocking calls", allow_abbrev=False)
+    acc.add_arguments(one)
+    one.set_defaults(run=acc.run, parser=one)
+    one = benches.add_parser("gpu", help="what a CUDA device reaches, beside CuPy by hand", allow_abbrev=False)
+    gpu.add_arguments(one)
+    one.set_defaults(run=gpu.run, parser=one)
+
+    info = commands.add_parser(
+        "info", help="show devices and settings", description="Show the devices and settings of a runtime made here."
+    )
+    info.add_argument(
+        "--devices",
+        metavar="SPEC",
+        help="as for Runtime (default: OFFLOAD_DEVICES, else CUDA, else sim)",
+    )
+    info.add_argument("--json", action="store_true", help="print one JSON object")
+    info.set_defaults(run=_info, parser=info)
+    return parser
+
+
+def _info(args: argparse.Namespace) -> int:
+    from offload.cli.demo.options import open_runtime
+
+    with open_runtime(args.devices, os.environ) as runtime:
+        facts: dict[str, Any] = {
+            "version": omp.__version__,
+            "devices": [
+                {
+                    "number": device.number,
+                    "kind": device.kind,
+                    "name": device.name,
+                    "free_nbytes": free,
+                    "total_nbytes": total,
+                }
+                for device in omp.devices()
+                for free, total in [device.memory_info()]
+            ],
+            "initial_device": runtime.initial_device,
+            "default_device": omp.get_default_device(),
+            "env": runtime.settings.variables,
+        }
+    if args.json:
+        write(json.dumps(facts) + "\n")
+        return 0
+    shows = console()
+    shown = Table("number", "kind", "name", "free", "memory", title="devices", title_justify="left")
+    for device in facts["devices"]:
+        shown.add_row(
+            str(device["number"]),
+            device["kind"],
+            device["name"],
+            f"{device['free_nbytes']:,}",
+            f"{device['total_nbytes']:,} bytes",
+        )
+    shown.add_row(str(facts["initial_device"]), "host", "the host, also -1", "", "")
+    shows.print(shown)
+    shows.print(f"default device: {facts['default_device']}")
+    shown = Table("variable", "value", title="settings", title_justify="left")
+    for name, value in facts["env"].items():
+        shown.add_row(name, "not set" if value is None else str(value))
+    shows.print(shown)
+    return 0

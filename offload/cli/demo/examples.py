@@ -1,0 +1,43 @@
+"""Programs of the project's ``examples`` and ``benchmarks``, loaded from where they lie."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offload.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_PACKAGE = Path(__file__).parents[2]
+
+
+def load_example(name: str) -> ModuleType:
+    """Return an example as a module: the wheel's copy, or the file in a checkout.
+
+    Raises
+    ------
+    UnsupportedError
+        It is in neither.
+    """
+    return _load(name, _PACKAGE / "_examples" / f"{name}.py", _PACKAGE.parent / "examples" / f"{name}.py")
+
+
+def load_benchmark(name: str) -> ModuleType:
+    """Return a benchmark as a module; only a checkout has them. Raises as `load_example` does."""
+    return _load(name, _PACKAGE.parent / "benchmarks" / f"{name}.py")
+
+
+def _load(name: str, *places: Path) -> ModuleType:
+    for path in places:
+        if path.is_file():
+            spec = importlib.util.spec_from_file_location(name, path)
+            if spec is not None and spec.loader is not None:
+                module = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+                return module
+    raise UnsupportedError(
+        f"{name}.py is not here: looked for {' and '.join(map(str, places))}; use a clone of the project"
+    )

@@ -1,0 +1,325 @@
+"""``offload demo fft3d``: the pipeline of ``examples/fft3d.py`` on a real field, timed, checked and shown."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import offload as omp
+from offload.cli.demo.examples import load_benchmark, load_example
+from offload.cli.demo.link import host_slab, measure_link
+from offload.cli.demo.npy import open_field, reserve_output, result_dtype, unwritable
+from offload.cli.demo.options import open_runtime, size_option
+from offload.cli.demo.pieces import advise, cut
+from offload.cli.demo.reference import N_SUMS, library, reference
+from offload.cli.demo.report import Report, table
+from offload.cli.output import console, write
+from offload.errors import ClauseError, DeviceMemoryError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from offload.cli.demo.pieces import Pieces
+    from offload.devices.base import Device
+
+    Array = np.ndarray[Any, Any]
+
+SHAPE = (64, 512, 512)
+_LOAD_NBYTES = 64 << 20
+_LARGE_NBYTES = 256 << 20
+_REPEATS_OF_PEER = 7
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Transform a 3-D field in host memory, piece by piece, on a device that need not hold it: synchronously, then "
+        "in asynchronous tasks. The output is what numpy.fft.fftn gives."
+    )
+    add = parser.add_argument
+    add("--input", metavar="FIELD.npy", help="3-D floats or complex numbers (default: a Taylor-Green vortex)")
+    add("--output", metavar="OUT.npy", help="the transform: complex64, or complex128 for 64-bit input")
+    add("--shape", metavar="NZ,NY,NX", help=f"of the generated field (default: {','.join(map(str, SHAPE))})")
+    pieces = parser.add_mutually_exclusive_group().add_argument
+    pieces("--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x")
+    pieces("--planes", metavar="K", type=int, help="transform groups of K planes (default: up to 32 MB)")
+    add("--buffers", metavar="B", type=int, default=3, help="device buffers in turn (default: 3)")
+    add("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M, G, T (of 1024)")
+    add("--devices", metavar="SPEC", help="cuda, cuda:1, sim (default: CUDA, else sim)")
+    add("--graph", metavar="F", help="write the task graph to F (.svg or .dot), or show it (-)")
+    add(
+        "--verify",
+        action="store_true",
+        help="compare with scipy.fft or NumPy, and direct sums; exit 1 if it differs",
+    )
+    add("--repeat", metavar="N", type=int, help="runs of each form (default: 3, large fields 1)")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo: 0, or 1 if the result is wrong.
+
+    Raises
+    ------
+    ClauseError, DeviceError
+        The options, the input or the output cannot be used. Nothing has been changed.
+    """
+    _check(args)
+    source = _source(args)
+    env = dict(os.environ)
+    limit_nbytes = size_option("--device-memory", args.device_memory)
+    if limit_nbytes:
+        env["OFFLOAD_SIM_MEMORY"] = str(limit_nbytes)
+    with ExitStack() as stack:
+        nbytes = source.size * result_dtype(source.dtype, "the field").itemsize
+        output = stack.enter_context(reserve_output(args.output, nbytes)) if args.output else None
+        runtime = stack.enter_context(open_runtime(args.devices, env))
+        if not runtime.places:
+            asked = f"--devices {args.devices}" if args.devices else "OFFLOAD_DEVICES"
+            raise ClauseError(
+                f"the pipeline needs a device, and {asked} gives none, or OMP_TARGET_OFFLOAD is DISABLED; "
+                "take --devices sim, the simulated one"
+            )
+        device = omp.devices()[0]
+        if limit_nbytes and device.kind == "cuda":
+            pool = device.namespace().get_default_memory_pool()
+            stack.callback(pool.set_limit, size=pool.get_limit())
+            pool.set_limit(size=limit_nbytes)
+        job = _Job(args, source, device)
+        report = job.run()
+        if not report.is_right:
+            _show(args, report, None)
+            return 1
+        if output is not None:
+            output.save(job.slab)
+        _show(args, report, job.graph)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Check what does not need the device, before anything is done."""
+    for name, low in (("buffers", 1), ("repeat", 1)):
+        value = getattr(args, name)
+        if value is not None and value < low:
+            raise ClauseError(f"--{name} {value}: take a number of at least {low}")
+    if args.graph == "-" and args.json:
+        raise ClauseError("--graph - and --json both want the standard output; give --graph a file name")
+    if args.graph and args.graph != "-":
+        path = Path(args.graph)
+        if path.suffix.lower() not in (".svg", ".dot"):
+            raise ClauseError(f"--graph {args.graph}: pictures are .svg or .dot, or - for the terminal")
+        if (why := unwritable(Path(os.path.realpath(path)))) is not None:
+            raise ClauseError(f"--graph {args.graph} {why}")
+
+
+# -- the field -------------------------------------------------------------------------------------
+
+
+class _TaylorGreen:
+    """The z-component of velocity of a Taylor-Green vortex over one period: ``cos(x) cos(y) sin(z)``, float32."""
+
+    dtype = np.dtype(np.float32)
+    ndim = 3
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.shape = shape
+        self.size = shape[0] * shape[1] * shape[2]
+        self._factors: tuple[Array, Array] | None = None  # made when it is sure that a field of this shape has room
+
+    def __getitem__(self, box: tuple[slice, ...]) -> Array:
+        if self._factors is None:
+            z, y, x = (2 * np.pi * np.arange(length) / length for length in self.shape)
+            plane = np.outer(np.cos(y).astype(np.float32), np.cos(x).astype(np.float32))
+            self._factors = np.sin(z).astype(np.float32), plane
+        return self._factors[0][box[0], None, None] * self._factors[1][box[1:]]
+
+
+def _source(args: argparse.Namespace) -> Any:
+    """Return the field, which is not in memory yet: an array in a file, or what makes one."""
+    shape = _shape(args.shape) if args.shape else None
+    if args.input is None:
+        return _TaylorGreen(shape or SHAPE)
+    found = open_field(args.input)
+    if shape is not None and shape != found.shape:
+        raise ClauseError(f"--shape {args.shape}: {args.input} has the shape {found.shape}; leave --shape out")
+    return found
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    try:
+        nz, ny, nx = (int(part) for part in text.split(","))
+    except ValueError:
+        nz = ny = nx = 0
+    if min(nz, ny, nx) < 1:
+        raise ClauseError(f"--shape {text}: write three numbers of at least 1, as in --shape 64,512,512")
+    return nz, ny, nx
+
+
+def load(slab: Array, source: Any) -> None:
+    """Convert the field into the slab, in chunks that lie together in the file."""
+    flags = getattr(source, "flags", None)
+    axis = 2 if flags is not None and flags.f_contiguous and not flags.c_contiguous else 0
+    length = slab.shape[axis]
+    step = max(1, _LOAD_NBYTES * length // slab.nbytes)
+    for low in range(0, length, step):
+        box = (slice(None),) * axis + (slice(low, low + step),) + (slice(None),) * (2 - axis)
+        slab[box] = source[box]
+
+
+# -- the job ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Job:
+    """The field on its way through one device."""
+
+    args: argparse.Namespace
+    source: Any
+    device: Device
+    slab: Array = field(init=False)
+    graph: Any = None
+
+    def run(self) -> Report:
+        """Run both forms, and the peer's, in turn, and return the figures."""
+        args, device = self.args, self.device
+        example = load_example("fft3d")
+        peer = load_benchmark("fft3d_cupy") if args.peer and device.kind == "cuda" else None
+        if args.peer and peer is None:
+            raise ClauseError("--peer: the form written by hand is CUDA's; take --devices cuda")
+        shape = self.source.shape
+        dtype = result_dtype(self.source.dtype, "the field")
+        pieces = cut(shape, dtype.itemsize, device, buffers=args.buffers, planes=args.planes, pencils=args.pencils)
+        self.slab = host_slab(shape, dtype)
+        buffers: list[Any] = []
+        passes: list[Any] = []
+        try:
+            buffers += (omp.target_alloc(pieces.largest, dtype) for _ in range(args.buffers))
+            passes += self._plan(example, buffers, pieces)
+            rate, bound = measure_link(device, self.slab, buffers)
+            work_nbytes = sum(fft.work_nbytes for one in passes for fft in one.transforms)
+            report = Report(
+                device=device.name,
+                kind=device.kind,
+                source=args.input or "Taylor-Green vortex",
+                input_dtype=str(self.source.dtype),
+                dtype=dtype.name,
+                shape=shape,
+                pieces=pieces.counts,
+                pencils=args.pencils,
+                buffers=args.buffers,
+                buffer_nbytes=pieces.largest * dtype.itemsize,
+                field_nbytes=self.slab.nbytes,
+                peak_device_nbytes=device.live_nbytes() + work_nbytes,
+                work_nbytes=work_nbytes,
+                device_memory_nbytes=device.memory_info()[1],
+                link_bytes_per_s=rate,
+                bound=bound,
+            )
+            self._time(report, example, passes, peer)
+            return report
+        finally:
+            passes.clear()
+            while buffers:
+                omp.target_free(buffers.pop())
+
+    def _plan(self, example: ModuleType, buffers: list[Any], pieces: Pieces) -> list[Any]:
+        try:
+            return example.passes_over(  # type: ignore[no-any-return]  # an example is not typed
+                self.slab, buffers, planes=pieces.planes, rows=pieces.rows, pencils=pieces.pencils
+            )
+        except MemoryError as error:  # CuPy's is one
+            free_nbytes, total_nbytes = self.device.memory_info()
+            advice = advise(
+                pieces.shape,
+                self.slab.itemsize,
+                self.device,
+                len(buffers),
+                free_nbytes + sum(buffer.nbytes for buffer in buffers),
+            )
+            raise DeviceMemoryError(
+                f"cuFFT's work areas do not fit beside {len(buffers)} x {buffers[0].nbytes:,} bytes of buffers: "
+                f"{free_nbytes:,} of {total_nbytes:,} bytes are free; {advice}"
+            ) from error
+
+    def _time(self, report: Report, example: ModuleType, passes: list[Any], peer: ModuleType | None) -> None:
+        """Time the forms in turn, on a field that is loaded afresh, and check what they made of it."""
+        args = self.args
+        forms: dict[str, Callable[[Any], None]] = {}
+        forms["sync"] = lambda each: example.fft3d(self.slab, passes, nowait=False, each=each)
+        if peer is not None:
+            streams = peer.Streams(passes[0].buffers)
+            forms["peer"] = lambda _: peer.fft3d(self.slab, passes, streams)
+        forms["async"] = lambda each: example.fft3d(self.slab, passes, each=each)  # last: its result is the output
+        repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= _LARGE_NBYTES else 3)
+        expected = reference(self.source, self.slab.shape, load) if args.verify else None
+        load(self.slab, self.source)  # before any run: what memory happens to hold makes NumPy warn
+        is_finite = expected is None or all(np.isfinite(plane).all() for plane in self.slab)
+        if args.graph:
+            with omp.record() as self.graph:
+                example.fft3d(self.slab, passes)
+        elif repeats > 1 or self.device.kind == "cuda":
+            example.fft3d(self.slab, passes)  # the first run loads libraries and touches memory
+        with _progress(args.json) as progress:
+            n_pieces = sum(report.pieces)
+            bar = progress.add_task("", total=repeats * len(forms) * n_pieces)
+            for turn in range(repeats):
+                for number, (name, form) in enumerate(forms.items(), turn * len(forms)):
+                    progress.update(bar, description=f"{name} {turn + 1}/{repeats}", completed=number * n_pieces)
+                    load(self.slab, self.source)
+                    began_s = time.perf_counter()
+                    form(None if progress.disable else lambda _: progress.advance(bar))
+                    report.times_s.setdefault(name, []).append(time.perf_counter() - began_s)
+                    if expected is not None and turn in (0, repeats - 1):
+                        error = expected.relative_error(self.slab)
+                        report.errors[name] = float(np.max([error, report.errors.get(name, 0.0)]))
+        if expected is not None:
+            report.reference = f"{library()} + {N_SUMS} sums"
+        if not all(map(math.isfinite, report.errors.values())):
+            report.remark = (
+                f"the transform holds NaN or infinite values: the field's are too large for {report.dtype}; scale them"
+                if is_finite
+                else "the field holds NaN or infinite values, so its transform has no values to compare; replace them"
+            )
+
+
+def _progress(quiet: bool) -> Progress:
+    shown_on = console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} pieces"),
+        TimeElapsedColumn(),
+        console=shown_on,
+        transient=True,
+        disable=quiet or not shown_on.is_terminal,
+    )
+
+
+def _show(args: argparse.Namespace, report: Report, graph: Any) -> None:
+    if report.remark is not None:
+        sys.stderr.write(f"offload: not verified: {report.remark}\n")
+    if graph is not None and args.graph != "-":
+        graph.visualize(args.graph)
+    if args.json:
+        write(json.dumps(report.as_json(), allow_nan=False) + "\n")
+        return
+    shows = console()
+    if graph is not None and args.graph == "-":
+        shows.print(graph)
+    shows.print(table(report))
+    if args.output and report.is_right:
+        line = f"{report.dtype} {report.shape} written to {args.output}"
+        shows.print(line, highlight=False, markup=False, soft_wrap=True)

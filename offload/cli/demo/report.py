@@ -1,0 +1,180 @@
+"""The figures of a run of the pipeline, as a table and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from statistics import median
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from offload.views.words import duration_label
+
+TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
+"""Largest relative error that passes, by the dtype of the transform."""
+
+_TIMES = "×"  # noqa: RUF001  # the sign is meant
+_NAMES = {"sync": "synchronous", "async": "asynchronous", "peer": "by hand"}
+
+
+@dataclass
+class Report:
+    """What was run, and what was measured.
+
+    Attributes
+    ----------
+    pieces : tuple of int
+        Pieces of the first and of the second pass.
+    times_s : dict
+        Seconds of each run, by form: ``"sync"``, ``"async"``, ``"peer"``.
+    errors : dict
+        Largest relative error of each form, with ``--verify``.
+    reference : str or None
+        What the errors are measured against.
+    remark : str or None
+        Why an error is not a number, as a sentence.
+    work_nbytes : int
+        Bytes of the library's work areas on the device.
+    link_bytes_per_s : float
+        Bytes per second of each direction; ``bound`` says how it was measured.
+    """
+
+    device: str
+    kind: str
+    source: str
+    input_dtype: str
+    dtype: str
+    shape: tuple[int, int, int]
+    pieces: tuple[int, int]
+    pencils: int | None
+    buffers: int
+    buffer_nbytes: int
+    field_nbytes: int
+    peak_device_nbytes: int
+    device_memory_nbytes: int
+    link_bytes_per_s: float
+    bound: str
+    work_nbytes: int = 0
+    reference: str | None = None
+    remark: str | None = None
+    times_s: dict[str, list[float]] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def moved_nbytes(self) -> int:
+        """Bytes that each form moves to the device, and back: the field twice."""
+        return 2 * self.field_nbytes
+
+    @property
+    def bound_s(self) -> float:
+        """The time of the bytes of one direction at the rate of the link."""
+        return self.moved_nbytes / self.link_bytes_per_s
+
+    @property
+    def is_right(self) -> bool:
+        """Whether no error is above the tolerance; a NaN is."""
+        return all(error <= TOLERANCE[self.dtype] for error in self.errors.values())
+
+    def time_s(self, form: str) -> float:
+        """Return the median time of a form in seconds."""
+        return median(self.times_s[form])
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast the asynchronous form is."""
+        return self.time_s("sync") / self.time_s("async")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures."""
+        figures: dict[str, Any] = {
+            "device": self.device,
+            "kind": self.kind,
+            "input": self.source,
+            "input_dtype": self.input_dtype,
+            "dtype": self.dtype,
+            "shape": self.shape,
+            "pieces": self.pieces,
+            "pencils": self.pencils,
+            "buffers": self.buffers,
+            "buffer_nbytes": self.buffer_nbytes,
+            "field_nbytes": self.field_nbytes,
+            "nbytes_to_device": self.moved_nbytes,
+            "nbytes_to_host": self.moved_nbytes,
+            "peak_device_nbytes": self.peak_device_nbytes,
+            "device_memory_nbytes": self.device_memory_nbytes,
+            "link_bytes_per_s": self.link_bytes_per_s,
+            "bound": self.bound,
+            "bound_s": self.bound_s,
+            "share_of_bound": self.bound_s / self.time_s("async"),
+            "speedup": self.speedup,
+            "times_s": self.times_s,
+            **{f"{form}_s": self.time_s(form) for form in self.times_s},
+        }
+        if "peer" in self.times_s:
+            figures["async_over_peer"] = self.time_s("async") / self.time_s("peer")
+        if self.errors:
+            # JSON has no NaN.
+            errors = {form: error if isfinite(error) else None for form, error in self.errors.items()}
+            known = [error for error in errors.values() if error is not None]
+            figures["max_relative_error"] = max(known) if len(known) == len(errors) else None
+            figures["errors"] = errors
+            figures["reference"] = self.reference
+            figures["tolerance"] = TOLERANCE[self.dtype]
+            figures["verified"] = self.is_right
+            figures["remark"] = self.remark
+        return figures
+
+
+def table(report: Report) -> Table:
+    """Return the figures as a table for Rich, whose rows take one line each on 80 columns."""
+    shape = f" {_TIMES} ".join(map(str, report.shape))
+    title = escape(f"3-D FFT of {shape} {report.dtype} on {report.device}")
+    rows = Table(title=title, show_header=False, title_justify="left")
+    rows.add_column(style="bold")
+    rows.add_column(justify="right")
+    rows.add_column(style="dim")
+    add = rows.add_row
+
+    add("field", size(report.field_nbytes), escape(f"{report.source}, {report.input_dtype}"))
+    second = "pencils" if report.pencils else "groups of rows"
+    add("pieces", f"{report.pieces[0]} + {report.pieces[1]}", f"groups of planes, then {second}")
+    rows.add_section()
+    for form, times_s in report.times_s.items():
+        spread = f"median of {len(times_s)}: {duration_label(min(times_s))} to {duration_label(max(times_s))}"
+        add(_NAMES[form], duration_label(report.time_s(form)), spread if len(times_s) > 1 else "one run")
+    add("speed-up", f"{report.speedup:.2f} {_TIMES}", "synchronous / asynchronous")
+    if "peer" in report.times_s:
+        against = report.time_s("async") / report.time_s("peer")
+        add("against by hand", f"{against:.3f} {_TIMES}", "asynchronous / by hand (CuPy streams)")
+    rows.add_section()
+    add("moved each way", size(report.moved_nbytes), "the field, once for either pass")
+    rate = f"{report.link_bytes_per_s / 1e9:.1f} GB/s"
+    add("bound by the link", duration_label(report.bound_s), f"{rate}, {report.bound}")
+    add("share of the bound", share(report.bound_s / report.time_s("async")), "bound / asynchronous")
+    held = f"{report.buffers} buffer{'s' * (report.buffers != 1)} of {size(report.buffer_nbytes)}"
+    if report.work_nbytes:
+        held += f", work {size(report.work_nbytes)}"
+    add("peak device memory", size(report.peak_device_nbytes), f"of {size(report.device_memory_nbytes)}: {held}")
+    most = f"{TOLERANCE[report.dtype]:.0e}".replace("e-0", "e-")
+    for form, error in report.errors.items():
+        ok = f"[green]✓ at most {most}[/], against {report.reference}"
+        bad = f"[bold red]✗ above {most}[/], against {report.reference}"
+        verdict = ok if error <= TOLERANCE[report.dtype] else bad if isfinite(error) else "[bold red]✗ no number[/]"
+        add(f"error, {form}", f"{error:.1e}", verdict)
+    return rows
+
+
+def share(part: float) -> str:
+    """Return a share in per cent; one that is not 0 does not look like it."""
+    return "< 1%" if 0 < part < 0.01 else f"{part:.0%}"
+
+
+def size(nbytes: float) -> str:
+    """Return a number of bytes with its unit, in powers of 1024."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.2f} GiB"

@@ -1,0 +1,1 @@
+"""The constructs: one file each, from its clauses to its task."""

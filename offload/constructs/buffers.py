@@ -1,0 +1,181 @@
+"""Device arrays for the time of a block, used in turn: `buffers`."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from offload.constructs.groups import GroupRegion
+from offload.constructs.memory import allocate, give_back
+from offload.errors import ClauseError, RegionClosedError, UsageError
+from offload.interrupts.finalizers import refuse_inside
+from offload.runtime.current import for_finalizers, here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+_END = "the end of buffers"
+
+
+class Buffers:
+    """What `buffers` returns: a context manager, used once, and in its block the ring of device arrays itself."""
+
+    __slots__ = ("_arrays", "_asked", "_n", "_region", "_runtime")
+
+    def __init__(self, n: int, asked: tuple[Any, Any, int | None]) -> None:
+        self._n = n
+        self._asked = asked
+        self._arrays: list[Any] = []
+        self._region: GroupRegion | None = None
+        self._runtime: Any = None
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, i: int) -> Any:
+        """Return the array at ``i`` modulo the number of arrays, of any sign."""
+        try:
+            number = index(i)
+        except TypeError:
+            raise ClauseError(f"buffers: {i!r:.60} is not the number of a buffer; use an int") from None
+        return self._live()[number % self._n]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield each array once."""
+        return iter(tuple(self._live()))
+
+    def __repr__(self) -> str:
+        shape, dtype, _ = self._asked
+        return f"<buffers {self._n} of {dtype!r:.60}{shape!r:.60}>"
+
+    def _live(self) -> list[Any]:
+        if not self._arrays:
+            if self._runtime is None:
+                raise UsageError("buffers: no array before the block; write `with omp.buffers(…) as ring:`")
+            raise RegionClosedError("buffers: the block has ended, and its arrays are freed; use them inside of it")
+        return self._arrays
+
+    # -- the block -----------------------------------------------------------------------------------
+    def __enter__(self) -> Self:
+        refuse_inside("buffers")
+        if self._runtime is not None:
+            raise UsageError("buffers are entered once; call buffers() for each block")
+        scope = here()
+        frame = scope.frame("buffers")
+        self._runtime = scope.runtime
+        try:
+            for _ in range(self._n):
+                self._arrays.append(allocate(*self._asked, "buffers"))
+            self._region = GroupRegion(scope, frame, _END, is_implicit=True)
+        except BaseException:
+            self._free(is_over=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._region is not None, "entered"
+        self._region.leave_block()
+        self._exit(self._region, error)
+
+    @for_finalizers
+    def _exit(self, region: GroupRegion, error: BaseException | None) -> None:
+        try:
+            region.end()
+        except BaseException as later:
+            if error is None:
+                raise
+            _note(error, later)
+        finally:
+            self._free(is_over=not region.group.live)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        region = self._region
+        assert region is not None, "entered"
+        try:
+            await region.finish()
+        except BaseException as later:
+            if error is None or not isinstance(later, (Exception, BaseExceptionGroup)):
+                raise  # a cancellation of the coroutine must not get lost
+            _note(error, later)
+        finally:
+            self._free(is_over=not region.group.live)
+
+    def _free(self, *, is_over: bool) -> None:
+        """Give the arrays back.
+
+        Where the wait was interrupted tasks are still at work: their arrays go on to be arrays, and the memory goes
+        back with the last task that holds one.
+        """
+        arrays, self._arrays = self._arrays, []
+        for array in arrays:
+            give_back(self._runtime, array, _END if is_over else "")
+
+
+def _note(error: BaseException, later: BaseException) -> None:
+    if later is not error:
+        error.add_note(f"then, at {_END}: {later!r}")
+
+
+def buffers(n: int, shape: int | tuple[int, ...], dtype: Any = float, device: int | None = None) -> Buffers:
+    """Allocate device arrays for the time of a block, to be used in turn.
+
+    The end of the block waits for the tasks generated in it, and their descendants, then frees the arrays; also if
+    the block raised, whose exception goes on, with later failures as notes.
+
+    Parameters
+    ----------
+    n : int
+        How many, at least 1.
+    shape : int or tuple of int
+        Elements of each.
+    dtype : dtype-like
+        Without Python objects.
+    device : int, optional
+        A device number, by default the default device; the host's gives NumPy arrays.
+
+    Returns
+    -------
+    context manager
+        For ``with``; in a coroutine for ``async with``, which lets the loop run at the end. It gives the ring:
+        ``ring[i]`` is array ``i % n``, the same object each time, ``len(ring)`` is ``n``, and iteration yields each
+        array once. The arrays are those of `target_alloc`, uninitialised: for ``depend``, as arguments, in memory
+        routines. `target_free` may free one earlier. The block is the coroutine's or the generator's own that enters
+        it, as that of `taskgroup`.
+
+    Raises
+    ------
+    ClauseError
+        A number, shape, dtype or device that means nothing.
+    DeviceMemoryError
+        At the entry: there is not enough memory. Nothing is allocated.
+    UnsupportedError
+        At the entry: the device has no arrays of this dtype.
+    ExceptionGroup
+        At the end: tasks generated in the block failed, and nobody has seen it.
+    RegionClosedError
+        The ring, or an array of it, is used after the block.
+
+    Notes
+    -----
+    *Blocks* at the end. Dependences alone order who uses an array, as for any other. Tasks that were not generated in
+    the block, and work that the block itself has put on a stream, are the program's to wait for. A `taskgraph` that
+    uses the arrays is called in the block: a block in its body frees what replays would use.
+    As an implicit taskgroup with `target_alloc` and `target_free`: OpenMP 5.2, 15.4 "taskgroup Construct", 18.8.1
+    "omp_target_alloc" (section numbers unchecked).
+    """
+    try:
+        count = index(n)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ClauseError(f"buffers: n={n!r:.60} is not a number of buffers; use an int of at least 1")
+    return Buffers(count, (shape, dtype, device))

@@ -1,0 +1,324 @@
+"""``depend`` clauses and depend objects.
+
+A clause evaluates its list items when it is made, since an array's storage is fixed. What may be another one by then
+waits for the construct: items written as strings, which name arguments of a call, objects with a mapper, whose
+attributes a program may replace, tasks and events (`offload.constructs.clauses.following`), and depend objects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import Token, all_memory, label, locator, mapper_of
+from offload.constructs.clauses.following import FollowedItem, keys_of
+from offload.constructs.clauses.maps import as_tuple
+from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.variadics import is_listable, members
+from offload.data.maptypes import MapType
+from offload.errors import ClauseError, DependError
+from offload.events.event import Event
+from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from offload.arrays.sections import Section
+    from offload.constructs.clauses.variadics import Named
+
+
+class Dependence:
+    """One ``depend`` clause: a dependence type and its list items.
+
+    Attributes
+    ----------
+    type : DependType
+        The dependence type.
+    joins : DependType or None
+        The same where consecutive tasks of the type are one set; None for ``out`` and ``inout``, which order alike.
+    keys : tuple or None
+        The storage locations named, none while ``is_late``; None stands for `all_memory`.
+    items : tuple
+        The list items as given, which keeps their storage alive.
+    is_symbolic : bool
+        Whether an item is a string, whose storage is known at the call only.
+    is_late : bool
+        Whether an item is one, or another whose storage is known at the construct only.
+    """
+
+    __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "located", "type")
+
+    def __init__(self, type_: DependType, items: tuple[Any, ...]) -> None:
+        if not items:
+            raise DependError(f"depend({type_.value}) names no list item; name at least one")
+        self.type = type_
+        self.joins = None if type_ in _WRITERS else type_
+        self.items = items
+        self.located = NOWHERE
+        self.is_symbolic = self.is_late = names_all = False
+        keys: list[Hashable] = []
+        for item in items:
+            if item.__class__ is np.ndarray:
+                keys.append(_nonempty_locator(item))
+            elif isinstance(item, str):
+                self.is_symbolic = self.is_late = True
+            elif item is all_memory:
+                names_all = True
+            elif isinstance(item, (Task, Event)) or mapper_of(item) is not None:
+                self.is_late = True
+            else:
+                keys.append(_nonempty_locator(item))
+        if names_all and self.joins is not None:
+            raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
+        self.keys: Sequence[Hashable] | None = ()
+        if not self.is_late:
+            self.keys = None if names_all else tuple(keys)
+
+    def resolved(self, names: Mapping[str, Any]) -> Dependence:
+        """Return the clause as it is for a construct that is encountered now, where that makes a difference."""
+        if not self.is_late:
+            return self
+        items: list[Any] = []
+        for item in self.items:
+            if isinstance(item, str) and (passed := members(parsed := parse_item(item), names)) is not None:
+                items += _passed(parsed.name, passed, names)
+                continue
+            value = parse_item(item).resolve(names) if isinstance(item, str) else item
+            if isinstance(value, str):
+                items.append(Token(value))
+            elif isinstance(value, (Task, Event)):
+                if all_memory in self.items:
+                    raise DependError(f"depend: {label(value)} beside all_memory; name it in a clause of its own")
+                items += keys_of(value)
+            elif mapper_of(value) is not None:
+                items += _mapped_by(value)
+            else:
+                items.append(value)
+        return Dependence(self.type, tuple(items))
+
+    def __repr__(self) -> str:
+        return f"{self.type.value}({', '.join(map(label, self.items))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the items, whose storage is elsewhere in another process."""
+        return Dependence, (self.type, self.items)
+
+
+_WRITERS = (DependType.OUT, DependType.INOUT)
+
+
+def _nonempty_locator(item: Any) -> Section | Token | FollowedItem:
+    if isinstance(item, (Token, FollowedItem)):
+        return item
+    key = locator(item)
+    if not isinstance(key, Token) and not key.run_nbytes:
+        raise DependError(f"depend item {label(item)} has no elements; an array section in depend cannot be empty")
+    return key
+
+
+def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any]:
+    """Return what the arguments of a ``*`` or ``**`` parameter stand for: each array, each task.
+
+    Where there is none the tuple is a value as any other, and one that is empty is in no order.
+    """
+    items: list[Any] = []
+    for one in found:
+        if isinstance(one.value, (Task, Event)):
+            items += keys_of(one.value)
+        elif mapper_of(one.value) is not None:
+            items += _mapped_by(one.value)
+        elif is_listable(one.value):
+            items.append(one.value)
+    return items or [names[name] if found and isinstance(names[name], tuple) else Token(object())]
+
+
+def _mapped_by(value: Any) -> list[Any]:
+    """Return the arrays that the mapper of an object maps, which it stands for; one that maps none is in no order."""
+    from offload.constructs.clauses.mappers import expand  # a program without mappers does without
+
+    arrays: list[Any] = [leaf.array for leaf in expand(value, MapType.TOFROM) if leaf.array.size]
+    return arrays or [Token(object())]
+
+
+def in_(*items: Any) -> Dependence:
+    """Make a ``depend(in: …)`` clause: the task runs after every earlier sibling that writes one of the items.
+
+    Parameters
+    ----------
+    *items
+        Arrays, sections, strings; an object whose class has a mapper, which is the storage that its mapper maps; any
+        other hashable value, a location of its own. A string that names a ``*`` or ``**`` parameter is each array,
+        object with a mapper, task and event that the call passes there. A `Task` or an `Event` is a location that the
+        task, or who fulfils the event, has written: what names it, with any type of dependence, runs after that, whose
+        ever it is.
+
+    Raises
+    ------
+    DependError
+        No item, or one that has no elements.
+    ClauseError
+        An item is neither an array, a section, a string nor hashable.
+    UnsupportedError
+        At a construct in a `taskgraph`, or one that is only recorded: a task or event that the graph does not have.
+
+    Notes
+    -----
+    OpenMP 5.2, 15.9.5 "depend Clause".
+    """
+    return Dependence(DependType.IN, items)
+
+
+def out(*items: Any) -> Dependence:
+    """Make a ``depend(out: …)`` clause: the task runs after every earlier sibling that names one of the items.
+
+    An item may be `all_memory`: the task runs after every earlier sibling that has a ``depend`` clause, and later ones
+    that have one run after it. Raises and source: as `in_`.
+    """
+    return Dependence(DependType.OUT, items)
+
+
+def inout(*items: Any) -> Dependence:
+    """Make a ``depend(inout: …)`` clause; it orders as ``out`` does.
+
+    Raises and source: as `in_`.
+    """
+    return Dependence(DependType.INOUT, items)
+
+
+def mutexinoutset(*items: Any) -> Dependence:
+    """Make a ``depend(mutexinoutset: …)`` clause: siblings in a row that have it run in any order, one at a time.
+
+    Towards siblings of other dependence types it orders as ``inout`` does. A task that names several items gets all of
+    them at once; one that waits for them holds no worker. Raises and source: as `in_`.
+    """
+    return Dependence(DependType.MUTEXINOUTSET, items)
+
+
+def inoutset(*items: Any) -> Dependence:
+    """Make a ``depend(inoutset: …)`` clause: siblings in a row that have it are not ordered.
+
+    Towards siblings of other dependence types it orders as ``inout`` does. Raises and source: as `in_`.
+    """
+    return Dependence(DependType.INOUTSET, items)
+
+
+class DepObj:
+    """A depend object: a dependence that constructs use as it is when they are encountered. Made by `depobj`."""
+
+    __slots__ = ("_dependence",)
+
+    is_late = True
+    is_symbolic = False
+
+    def __init__(self, dependence: Dependence) -> None:
+        self._dependence: Dependence | None = dependence
+
+    def update(self, type: str) -> None:  # the word of the clause
+        """Change the dependence type, for constructs that are encountered from now on.
+
+        Parameters
+        ----------
+        type : {"in", "out", "inout", "mutexinoutset", "inoutset"}
+
+        Raises
+        ------
+        DependError
+            There is no such dependence type, or the object has been destroyed.
+        """
+        dependence = self._own()
+        try:
+            self._dependence = Dependence(DependType(type), dependence.items)
+        except ValueError as error:
+            if isinstance(error, DependError):
+                raise
+            raise DependError(
+                f"depobj.update({type!r:.40}): there is no such dependence type; "
+                f"use {', '.join(known.value for known in DependType)}"
+            ) from None
+
+    def destroy(self) -> None:
+        """End the object's use; constructs that were encountered before are as they were.
+
+        Raises
+        ------
+        DependError
+            It has been destroyed.
+        """
+        self._own()
+        self._dependence = None
+
+    def resolved(self, names: Mapping[str, Any]) -> Dependence:
+        """Return the dependence that the object stands for now."""
+        return self._own().resolved(names)
+
+    def _own(self) -> Dependence:
+        if self._dependence is None:
+            raise DependError("the depobj has been destroyed; make another with depobj(…)")
+        return self._dependence
+
+    def __repr__(self) -> str:
+        return f"depobj({self._dependence or 'destroyed'})"
+
+
+def depobj(dependence: Dependence) -> DepObj:
+    """Make a depend object of a dependence; it is used in ``depend=`` like one.
+
+    Parameters
+    ----------
+    dependence : dependence
+        For example ``inout(x)``; its items may not be strings, whose names belong to a function.
+
+    Raises
+    ------
+    DependError
+        Not a dependence, or one with a string.
+
+    Notes
+    -----
+    OpenMP 5.2, 15.9.4 "depobj Construct".
+    """
+    if not isinstance(dependence, Dependence):
+        raise DependError(
+            f"depobj: {type(dependence).__name__} {dependence!r:.60} is no dependence; write for example inout(x)"
+        )
+    if dependence.is_symbolic:
+        raise DependError(f"depobj: {dependence!r:.60} has a string, which names a parameter; name the array itself")
+    return DepObj(dependence)
+
+
+def check_depend(value: Any) -> tuple[Dependence | DepObj, ...]:
+    """Return the dependences of a ``depend=`` argument."""
+    dependences = tuple(value) if type(value) is list else as_tuple(value)
+    for dependence in dependences:
+        if type(dependence) is not Dependence and not isinstance(dependence, DepObj):
+            raise DependError(
+                f"depend: {type(dependence).__name__} {dependence!r:.60} is no dependence; "
+                "write in_(…), out(…), inout(…), mutexinoutset(…), inoutset(…) or a depobj"
+            )
+    return dependences
+
+
+def check_depend_now(construct: str, value: Any) -> tuple[Dependence, ...]:
+    """Return the dependences of a construct that is encountered where its clauses are written.
+
+    Raises
+    ------
+    DependError
+        An item is no dependence, or a depobj that has been destroyed.
+    ClauseError
+        A list item is a string: a name of what?
+    """
+    if value.__class__ is list or value.__class__ is tuple:
+        for dependence in value:
+            if dependence.__class__ is not Dependence or dependence.is_late:
+                break
+        else:  # the usual case: nothing waits for the call
+            return tuple(value)
+    found: list[Dependence] = []
+    for dependence in check_depend(value):
+        if dependence.is_symbolic:
+            raise ClauseError(f"{construct}: list items written as strings belong to decorators; name the array itself")
+        found.append(dependence.resolved({}))
+    return tuple(found)

@@ -1,0 +1,369 @@
+"""Mappers: how an object of a class is mapped, and the copy of it that a body receives.
+
+Theory of operation
+-------------------
+A mapper is a function from an object to map clauses. `expand_object` calls it, and the mappers of the objects among its
+items, and leaves an `Expansion`: the arrays to map, each with its effective type, and the objects that they were
+found in. The rest of the library sees the arrays only; they are items of the construct as any others, so that the
+present table counts each once a construct.
+
+A mapper yields arrays, not names of attributes. `Expansion.rebuilt` finds them again in the object, by the storage that
+they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. One of which a
+section was mapped becomes the array of that section, as for an argument of a target region. The object itself is
+never written to: the copy is shallow, and only its mapped attributes differ.
+
+Rejected: asking mappers for the names of attributes (OpenMP's clauses are list items, and sections of them), and
+proxies that translate on access (a body passes its object on to code that knows the class).
+
+OpenMP 5.2, 5.8.8 "declare mapper Directive".
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.arrays.containers import attributes_of
+from offload.arrays.items import MAPPERS, array_section, is_device_array, label, mapper_of
+from offload.arrays.sections import covers
+from offload.constructs.clauses.maps import MapClause
+from offload.data.maptypes import DECAY, Construct, MapType, types_of
+from offload.errors import ClauseError, MapError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from offload.arrays.sections import Section
+
+
+class Modifiers(NamedTuple):
+    """The modifiers of a list item; those of the object's clause and of its mapper's are united."""
+
+    always: bool = False
+    present: bool = False
+    close: bool = False
+
+    def __or__(self, other: Modifiers) -> Modifiers:
+        return Modifiers(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+PLAIN: Final = Modifiers()
+"""No modifiers."""
+
+
+class Leaf(NamedTuple):
+    """An array that a mapper maps, with the type and modifiers that it has in the end."""
+
+    array: np.ndarray[Any, Any]
+    map_type: MapType
+    modifiers: Modifiers
+
+
+def declare_mapper(cls: type, fn: Callable[[Any], Any], name: str = "default") -> None:
+    """Declare how objects of a class are mapped.
+
+    Parameters
+    ----------
+    cls : type
+        The class; its subclasses are mapped alike unless they have a mapper of this name themselves.
+    fn : callable
+        ``fn(obj)`` returns or yields map items: ``tofrom(obj.x)``, ``to(obj.index)``, a bare array for ``tofrom``;
+        objects that have mappers are items too.
+    name : str
+        Map clauses select it by ``mapper=``; ``"default"`` is the one for clauses without and for arguments.
+
+    Raises
+    ------
+    ClauseError
+        ``cls`` is no class, or one that has a meaning of its own (arrays, numbers, strings); ``fn`` is not callable.
+
+    Notes
+    -----
+    Holds for the process; a second declaration replaces the first. ``fn`` is called at each construct that maps such
+    an object, with ``nowait`` too, at the call. OpenMP 5.2, 5.8.8 "declare mapper Directive"; deviation: the body
+    receives a copy of the object, so that attributes which it assigns stay there.
+    """
+    given: Any = cls
+    if not isinstance(given, type) or given is object or issubclass(given, _OWN_MEANING):
+        raise ClauseError(
+            f"declare_mapper: {cls!r:.60} cannot have a mapper; name a class of your own, "
+            "since arrays, numbers and strings have a meaning already"
+        )
+    if not callable(fn):
+        raise ClauseError(f"declare_mapper: {fn!r:.60} is not callable; give a function from an object to map clauses")
+    if type(name) is not str or not name:
+        raise ClauseError(f"declare_mapper: name={name!r:.60} is not a name; use a string, or leave it out")
+    MAPPERS[cls, name] = fn
+
+
+_OWN_MEANING = (np.ndarray, np.generic, int, float, complex, str, bytes, type(None), MapClause)
+
+
+def expand(item: Any, map_type: MapType, mapper: str | None = None) -> list[Leaf]:
+    """Return the arrays that a list item stands for: itself, or what its mapper maps.
+
+    Parameters
+    ----------
+    item : array or object with a mapper
+    map_type : MapType
+        What the item is mapped with. For ``target update``: `MapType.TO` or `MapType.FROM`; those leaves move whose
+        type is the same then.
+    mapper : str, optional
+        The mapper's name.
+
+    Raises
+    ------
+    ClauseError, MapError
+        As `expand_object`.
+    """
+    if isinstance(item, np.ndarray):
+        return [Leaf(item, map_type, PLAIN)]
+    return list(expand_object(item, map_type, mapper).leaves())
+
+
+def expand_object(
+    item: Any,
+    map_type: MapType,
+    mapper: str | None = None,
+    modifiers: Modifiers = PLAIN,
+    _outer: tuple[Any, ...] = (),
+) -> Expansion:
+    """Return what the mapper of an object maps, nested mappers included.
+
+    Raises
+    ------
+    ClauseError
+        The object has no such mapper, or the mapper gave something that is no map item.
+    MapError
+        Mappers lead back to an object that is just being expanded.
+    """
+    if any(item is outer for outer in _outer):
+        path = " → ".join(type(part).__name__ for part in (*_outer, item))
+        raise MapError(
+            f"the mapper of {type(item).__name__} leads back to the same object ({path}); "
+            "map each object once, from the one that owns it"
+        )
+    function = mapper_of(item, mapper)
+    if function is None:
+        raise ClauseError(
+            f"{type(item).__name__} {item!r:.60} has no mapper {mapper or 'default'!r}; declare_mapper declares one"
+        )
+    expansion = Expansion(item)
+    given = function(item)
+    for clause in (given,) if isinstance(given, (MapClause, np.ndarray)) else _iterated(given, item):
+        inner = clause if isinstance(clause, MapClause) else None
+        inner_type = inner.map_type if inner is not None else MapType.TOFROM
+        effective = DECAY[map_type].get(inner_type)
+        if effective is None:
+            raise ClauseError(
+                f"the mapper of {type(item).__name__} gives map({inner_type.word}: …); a mapper's items are "
+                f"{', '.join(one.word for one in types_of(Construct.DECLARE_MAPPER))}"
+            )
+        united = modifiers
+        if inner is not None:
+            united |= Modifiers(inner.always, inner.present, inner.close)
+        for part in inner.items if inner is not None else (clause,):
+            if isinstance(part, np.ndarray):
+                array_section(part)  # refuses Python objects
+                expansion.own.append(Leaf(part, effective, united))
+            elif mapper_of(part, inner.mapper if inner is not None else None) is not None:
+                nested = inner.mapper if inner is not None else None
+                expansion.add_part(expand_object(part, effective, nested, united, (*_outer, item)))
+            else:
+                raise ClauseError(_no_item(part, item))
+    return expansion
+
+
+def _iterated(given: Any, item: Any) -> Iterator[Any]:
+    try:
+        return iter(given)
+    except TypeError:
+        raise ClauseError(_no_item(given, item)) from None
+
+
+def _no_item(part: Any, item: Any) -> str:
+    what = "device array" if is_device_array(part) else type(part).__name__
+    return (
+        f"the mapper of {type(item).__name__} gives {what} {label(part):.60}, which is no map item; "
+        "give to(…), from_(…), tofrom(…) or alloc(…) of host arrays and of objects that have a mapper"
+    )
+
+
+class Expansion:
+    """What a mapper made of one object.
+
+    Attributes
+    ----------
+    item : object
+        The object.
+    own : list of Leaf
+        Arrays that its own mapper named.
+    parts : dict
+        Expansions of objects that its own mapper named, by `id`; each keeps its object alive.
+    """
+
+    __slots__ = ("item", "own", "parts")
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+        self.own: list[Leaf] = []
+        self.parts: dict[int, Expansion] = {}
+
+    def add_part(self, part: Expansion) -> None:
+        """Add what was made of a nested object, to what another clause made of it if there is one."""
+        known = self.parts.setdefault(id(part.item), part)
+        if known is not part:
+            known.own += part.own
+            for nested in part.parts.values():
+                known.add_part(nested)
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Yield the arrays of this object and of those nested in it."""
+        yield from self.own
+        for part in self.parts.values():
+            yield from part.leaves()
+
+    def rebuilt(self, corresponding: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
+        """Return a shallow copy whose mapped attributes are what ``corresponding`` makes of the host's arrays.
+
+        Raises
+        ------
+        MapError
+            Several sections of an attribute were mapped, so that there is no one array of it on the device; or an
+            array that no attribute holds, so that the body could not reach it.
+        """
+        attributes = attributes_of(self.item)
+        finder = _Finder(self, attributes, corresponding)
+        changed = {}
+        for name, value in attributes.items():
+            now = finder.swap(value, name)
+            if now is not value:
+                changed[name] = now
+        if isinstance(self.item, tuple) and hasattr(self.item, "_replace"):
+            return self.item._replace(**changed)
+        duplicate = copy.copy(self.item)
+        in_dict: dict[str, Any] = getattr(duplicate, "__dict__", {})
+        for name, value in changed.items():
+            if name in in_dict:
+                in_dict[name] = value
+            else:
+                object.__setattr__(duplicate, name, value)  # a frozen class refuses its own __setattr__
+        return duplicate
+
+
+class _Finder:
+    """Finds the mapped arrays of one object in its attributes."""
+
+    __slots__ = ("_containers", "_corresponding", "_expansion", "_parts", "_sections", "_unnamed")
+
+    def __init__(
+        self,
+        expansion: Expansion,
+        attributes: dict[str, Any],
+        corresponding: Callable[[np.ndarray[Any, Any]], Any],
+    ) -> None:
+        self._expansion = expansion
+        self._corresponding = corresponding
+        self._parts: dict[int, Any] = {}
+        self._containers: dict[int, Any] = {}  # by `id`, what stands for it
+        self._sections = [array_section(leaf.array) for leaf in expansion.own]
+        held = [array_section(array) for array in _arrays(list(attributes.values()))]
+        # What no attribute is, nor lies in, is a section of one.
+        self._unnamed: list[tuple[Section, np.ndarray[Any, Any]]] = [
+            (section, leaf.array)
+            for section, leaf in zip(self._sections, expansion.own, strict=True)
+            if not any(_holds(section, other) for other in held)
+        ]
+        if self._unnamed:
+            self._check_reachable(held)
+
+    def _check_reachable(self, held: list[Section]) -> None:
+        """Refuse an array that is in no attribute, nor mapped by a nested object: the body would see the host's."""
+        nested = [array_section(leaf.array) for part in self._expansion.parts.values() for leaf in part.leaves()]
+        for section, array in self._unnamed:
+            if not section.run_nbytes or any(covers(other, section) for other in held):
+                continue
+            if not any(_holds(section, other) or _holds(other, section) for other in nested):
+                owner = type(self._expansion.item).__name__
+                raise MapError(
+                    f"the mapper of {owner} maps {label(array)}, which no attribute of the {owner} holds, so that the "
+                    "body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, "
+                    "and give a nested object's class a mapper of its own"
+                )
+
+    def swap(self, value: Any, name: str) -> Any:
+        """Return what stands for an attribute on the device; the value itself where nothing of it was mapped."""
+        if isinstance(value, np.ndarray):
+            return self._swap_objects(value, name) if value.dtype.hasobject else self._swap_array(value, name)
+        part = self._expansion.parts.get(id(value))
+        if part is not None:
+            if id(value) not in self._parts:
+                self._parts[id(value)] = part.rebuilt(self._corresponding)
+            return self._parts[id(value)]
+        if type(value) is tuple:  # one that leads back to itself does so through a list, dictionary or array
+            swapped = tuple([self.swap(element, name) for element in value])
+            return swapped if any(new is not old for new, old in zip(swapped, value, strict=True)) else value
+        if type(value) is list:
+            return self._filled(value, value.copy(), enumerate(value), name)
+        if type(value) is dict:
+            return self._filled(value, value.copy(), value.items(), name)
+        return value
+
+    def _filled(self, value: Any, swapped: Any, elements: Iterable[tuple[Any, Any]], name: str) -> Any:
+        """Return a copy of a container with its elements swapped; the container itself where none differs.
+
+        In a cycle, what leads back leads to the host's: a cycle of copies would keep device memory until the garbage
+        collector finds it, and it never finds one through an array of objects.
+        """
+        if id(value) in self._containers:
+            return self._containers[id(value)]
+        self._containers[id(value)] = value
+        differs = False
+        for key, old in elements:
+            new = swapped[key] = self.swap(old, name)
+            differs |= new is not old
+        if differs:
+            self._containers[id(value)] = swapped
+        return self._containers[id(value)]
+
+    def _swap_array(self, array: np.ndarray[Any, Any], name: str) -> Any:
+        section = array_section(array)
+        if any(_holds(mapped, section) for mapped in self._sections):
+            return self._corresponding(array)
+        inside = {part: view for part, view in self._unnamed if part.run_nbytes and covers(section, part)}
+        if len(inside) > 1:
+            raise MapError(
+                f"the mapper of {type(self._expansion.item).__name__} maps {len(inside)} sections of {name}, "
+                f"{label(array)}; map one section of it, or hold the parts in a list"
+            )
+        return self._corresponding(inside.popitem()[1]) if inside else array
+
+    def _swap_objects(self, array: np.ndarray[Any, Any], name: str) -> Any:
+        if array.dtype != object:
+            return array
+        return self._filled(array, array.copy(), np.ndenumerate(array), name)
+
+
+def _holds(outer: Section, inner: Section) -> bool:
+    return outer == inner or bool(inner.run_nbytes and covers(outer, inner))
+
+
+def _arrays(values: list[Any], seen: set[int] | None = None) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the arrays among values, and in the lists, tuples and dictionaries among them, each of those once."""
+    seen = set() if seen is None else seen
+    for value in values:
+        if isinstance(value, np.ndarray) or type(value) in (list, tuple, dict):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            if not value.dtype.hasobject:
+                yield value
+            elif value.dtype == object:
+                yield from _arrays(value.ravel().tolist(), seen)
+        elif type(value) in (list, tuple):
+            yield from _arrays(list(value), seen)
+        elif type(value) is dict:
+            yield from _arrays(list(value.values()), seen)

@@ -1,0 +1,166 @@
+"""List items, evaluated: what clauses name, as items of the present table."""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import Label, address_of, array_section, is_device_array, mapper_of
+from offload.constructs.clauses.maps import MapClause
+from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.variadics import members
+from offload.data.items import MapItem
+from offload.data.maptypes import Construct, MapType, resolve
+from offload.errors import MapError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from offload.constructs.clauses.mappers import Expansion
+
+
+def map_item(
+    array: np.ndarray[Any, Any],
+    map_type: MapType,
+    text: str | Label,
+    *,
+    always: bool = False,
+    present: bool = False,
+    implicit: bool = False,
+    clause: MapClause | None = None,
+) -> MapItem:
+    """Return the evaluated list item of a host array.
+
+    Raises
+    ------
+    MapError
+        The device's values would have to be copied to an array that cannot be written.
+    """
+    section = array_section(array)
+    address = section.address if array.flags.c_contiguous else address_of(array)
+    item = MapItem(  # by position: by name takes twice as long
+        section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text, implicit
+    )
+    if clause is not None:
+        item.clause, item.if_present, item.zeroes = clause.word, clause.if_present, clause.zeroes
+    check_writeable((item,))
+    return item
+
+
+def check_writeable(items: Iterable[MapItem]) -> None:
+    """Raise `MapError` if the device's values would have to be copied to an array that cannot be written."""
+    for item in items:
+        if item.map_type.copies_out and not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
+            instead = "make it writeable, or use copyin" if item.clause else "map it `to`"
+            raise MapError(f"{item.text()}: the array is read-only, so nothing can be copied back to it; {instead}")
+
+
+def map_items(
+    construct: Construct,
+    clauses: Iterable[Any],
+    names: Mapping[str, Any] | None = None,
+    objects: dict[int, Expansion] | None = None,
+) -> list[MapItem]:
+    """Return the evaluated list items of a construct's ``map`` clauses.
+
+    What the mappers of objects among them mapped is entered into ``objects``, if given, by the `id` of the object.
+
+    Raises
+    ------
+    ClauseError
+        A map type that the construct does not take, a string without names to resolve it, or no array.
+    MapError
+        A copy back to a read-only array.
+    """
+    items: list[MapItem] = []
+    for clause in clauses:
+        given = clause if isinstance(clause, MapClause) else None
+        listed = given.items if given is not None else (clause,)
+        for item in listed:
+            name = given.names.get(id(item), "") if given is not None else ""
+            found = _named(item, names or {}) if isinstance(item, str) else ((Label(item, name), item),)
+            for text, array in found:
+                map_type = resolve(construct, given.map_type if given is not None else None, text)
+                if not isinstance(array, np.ndarray) or (given is not None and given.mapper is not None):
+                    expansion = expansion_of(array, map_type, text, given)
+                    if objects is not None:
+                        objects[id(array)] = expansion
+                    items += object_items(expansion, given)
+                    continue
+                items.append(
+                    map_item(
+                        array,
+                        map_type,
+                        text,
+                        always=given is not None and given.always,
+                        present=given is not None and given.present,
+                        clause=given,
+                    )
+                )
+    return items
+
+
+def _named(item: str, names: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Return what a text names, with what messages call it: one item, or each array that ``*`` or ``**`` takes."""
+    parsed = parse_item(item)
+    found = members(parsed, names)
+    if found is None:
+        return ((item, parsed.resolve(names)),)
+    return [(one.text, one.value) for one in found if isinstance(one.value, np.ndarray) or mapper_of(one.value)]
+
+
+def expansion_of(
+    value: Any, map_type: MapType, text: object, clause: MapClause | None = None, *, present: bool = False
+) -> Expansion:
+    """Return what the mapper of a list item that is no array makes of it."""
+    mapper = clause.mapper if clause is not None else None
+    if mapper is None and mapper_of(value) is None:
+        is_worded = clause is not None and clause.word
+        what = f"{clause.word}({text})" if is_worded else f"map({map_type.word}: {text})"  # type: ignore[union-attr]  # it is one
+        if is_device_array(value):
+            raise MapError(f"{what} is a device array already; pass it as an argument, without a map")
+        if isinstance(value, Number):
+            raise MapError(
+                f"{what} is a number, {type(value).__name__} {value!r:.40}, which is passed by value: leave it out, or "
+                "pass an array without dimensions, whose value can come back"
+            )
+        raise MapError(
+            f"{what} is of type {type(value).__name__}, not an array; map arrays, views, "
+            "section(…) or an object whose class has a mapper (declare_mapper)"
+        )
+    from offload.constructs.clauses.mappers import Modifiers, expand_object  # a program without mappers does without
+
+    modifiers = Modifiers(present=present)
+    if clause is not None:
+        modifiers = Modifiers(clause.always, clause.present, clause.close)
+    return expand_object(value, map_type, mapper, modifiers)
+
+
+def object_items(expansion: Expansion, clause: MapClause | None = None) -> list[MapItem]:
+    """Return the evaluated list items of an object in a clause: the arrays that its mapper maps."""
+    owner = type(expansion.item).__name__
+    return [
+        map_item(
+            leaf.array,
+            leaf.map_type,
+            Label(leaf.array, owner),
+            always=leaf.modifiers.always,
+            present=leaf.modifiers.present,
+            clause=clause,
+        )
+        for leaf in expansion.leaves()
+    ]
+
+
+def implicit_item(
+    array: np.ndarray[Any, Any], name: str, map_type: MapType = MapType.TOFROM, *, present: bool = False
+) -> MapItem:
+    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
+    item = map_item(array, MapType.TO, Label(array, name), present=present, implicit=True)
+    repeats = array.size * array.itemsize > item.section.nbytes
+    if not (map_type is MapType.TOFROM and (repeats or not array.flags.writeable)):
+        item.map_type = map_type
+        check_writeable((item,))
+    return item

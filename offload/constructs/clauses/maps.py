@@ -1,0 +1,245 @@
+"""Clauses: the values that constructs take, checked when they are made; `depend` has a file of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import is_device_array, label, mapper_of
+from offload.constructs.clauses.names import parse_item
+from offload.data.maptypes import MapType
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+class MapClause:
+    """One ``map`` clause: a map type, its modifiers, its list items and the mapper for those that are objects.
+
+    OpenACC's data clauses are this too: ``word`` is what messages call such a clause, ``names`` what they call its
+    items, by `id`; ``if_present`` and ``zeroes`` are as in `offload.data.items.MapItem`.
+    """
+
+    __slots__ = (
+        "always",
+        "close",
+        "if_present",
+        "is_symbolic",
+        "items",
+        "map_type",
+        "mapper",
+        "names",
+        "present",
+        "word",
+        "zeroes",
+    )
+
+    def __init__(
+        self,
+        map_type: MapType,
+        items: tuple[Any, ...],
+        *,
+        always: bool = False,
+        present: bool = False,
+        close: bool = False,
+        mapper: str | None = None,
+        word: str = "",
+        if_present: bool = False,
+        zeroes: bool = False,
+    ) -> None:
+        name = map_type.name.lower()
+        if not items:
+            raise ClauseError(f"{word or f'map({name})'} names no list item; name at least one")
+        if mapper is not None and not isinstance(mapper, str):
+            raise ClauseError(
+                f"map({name}): mapper={mapper!r:.60} is not a name given to declare_mapper; write a string"
+            )
+        for item in items:
+            if isinstance(item, str):
+                parse_item(item)
+            else:
+                check_map_item(item, name, mapper, word=word)
+        self.map_type = map_type
+        self.items = items
+        self.is_symbolic = any(isinstance(item, str) for item in items)
+        self.always = always
+        self.present = present
+        self.close = close
+        self.mapper = mapper
+        self.word = word
+        self.names: dict[int, str] = {}
+        self.if_present = if_present
+        self.zeroes = zeroes
+
+    def __repr__(self) -> str:
+        return f"{self.word or self.map_type.name.lower()}({', '.join(map(label, self.items))})"
+
+
+def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str = "") -> None:
+    """Raise `ClauseError` unless ``item`` is a host array that can be mapped, or an object with that mapper."""
+    if mapper_of(item, mapper) is not None:
+        return
+    clause = word or f"map({what})"
+    if mapper is not None:
+        raise ClauseError(
+            f"map({what}): {type(item).__name__} {item!r:.60} has no mapper {mapper!r}; "
+            f"declare_mapper({type(item).__name__}, fn, {mapper!r}) declares one"
+        )
+    if is_device_array(item):
+        raise ClauseError(f"{clause}: {label(item)} is a device array already; pass it as an argument, without a map")
+    if not isinstance(item, np.ndarray):
+        raise ClauseError(
+            f"{clause}: {type(item).__name__} {item!r:.60} is not an array; map arrays, views, "
+            "section(…) or an object whose class has a mapper (declare_mapper)"
+        )
+    if item.dtype.hasobject:
+        raise ClauseError(
+            f"{clause}: an array of dtype {item.dtype} holds Python objects, which mean nothing on a device"
+        )
+
+
+def to(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
+    """Make a ``map(to: …)`` clause: copied to the device on entry if not yet present (``always``: in any case).
+
+    Raises
+    ------
+    ClauseError
+        No item, or one that is neither a host array of a numeric or structured dtype nor an object with a mapper.
+
+    Notes
+    -----
+    OpenMP 5.2, 5.8.3 "map Clause". ``close`` is a hint and changes nothing; ``mapper`` names one of `declare_mapper`.
+    """
+    return MapClause(MapType.TO, items, always=always, present=present, close=close, mapper=mapper)
+
+
+def from_(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
+    """Make a ``map(from: …)`` clause: copied back on exit when nothing else maps it. Raises and source: as `to`."""
+    return MapClause(MapType.FROM, items, always=always, present=present, close=close, mapper=mapper)
+
+
+def tofrom(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
+    """Make a ``map(tofrom: …)`` clause: `to` on entry and `from_` on exit. Raises and source: as `to`."""
+    return MapClause(MapType.TOFROM, items, always=always, present=present, close=close, mapper=mapper)
+
+
+def alloc(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
+    """Make a ``map(alloc: …)`` clause: uninitialised storage, no copies. Raises and source: as `to`."""
+    return MapClause(MapType.ALLOC, items, always=always, present=present, close=close, mapper=mapper)
+
+
+def release(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
+    """Make a ``map(release: …)`` clause of exit data: count down, copy nothing. Raises and source: as `to`."""
+    return MapClause(MapType.RELEASE, items, always=always, present=present, close=close, mapper=mapper)
+
+
+def delete(
+    *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
+) -> MapClause:
+    """Make a ``map(delete: …)`` clause of exit data: remove whatever the count. Raises and source: as `to`."""
+    return MapClause(MapType.DELETE, items, always=always, present=present, close=close, mapper=mapper)
+
+
+# -- clauses of a construct, by name ---------------------------------------------------------------
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Return the values of a list clause; one value, a named tuple with a mapper too, stands for a list of one."""
+    return tuple(value) if type(value) in (list, tuple) else (value,)
+
+
+def check_map(value: Any) -> tuple[Any, ...]:
+    """Return the items of a ``map=`` argument: clauses, and bare arrays or strings for the construct's default type."""
+    clauses = as_tuple(value)
+    for clause in clauses:
+        if isinstance(clause, str):
+            parse_item(clause)
+        elif not isinstance(clause, MapClause):
+            check_map_item(clause, "…")
+    return clauses
+
+
+def check_device(value: Any) -> int | None:
+    """Return a device number; whether it exists is checked against the runtime at the call."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ClauseError(f"device: {value!r} is not a device number; use an int, or None for the default device")
+    return int(value)
+
+
+def check_priority(value: Any) -> int:
+    """Return a task priority: an int of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ClauseError(f"priority: {value!r} is not allowed; use an int of at least 0")
+    return int(value)
+
+
+def check_count(clause: str, value: Any) -> int | None:
+    """Return a number of at least 1; None stands for no such clause."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ClauseError(f"{clause}: {value!r:.40} is not allowed; use a number of at least 1")
+    return int(value)
+
+
+def check_name(value: Any) -> str | None:
+    """Return a label for graphs and errors."""
+    if value is not None and not isinstance(value, str):
+        raise ClauseError(f"name: {value!r} is not a string")
+    return value
+
+
+def check_clauses(
+    construct: str, given: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
+    """Return the clauses of a construct, each passed through its check.
+
+    Raises
+    ------
+    ClauseError
+        The construct has no such clause, or a value is wrong.
+    """
+    checked = {}
+    for name, value in given.items():
+        check = checks.get(name)
+        if check is None:
+            raise ClauseError(f"{construct} has no clause {name!r}; it takes {', '.join(sorted(checks))}")
+        checked[name] = check(value)
+    return checked
+
+
+def string_items(clauses: Iterable[Any]) -> Iterator[str]:
+    """Yield the list items of map clauses that are strings."""
+    for clause in clauses:
+        for item in clause.items if isinstance(clause, MapClause) else (clause,):
+            if isinstance(item, str):
+                yield item
+
+
+def worded_items(clauses: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Yield the same, each with what messages call its clause."""
+    for clause in clauses:
+        word = clause.word if isinstance(clause, MapClause) and clause.word else "map"
+        yield from ((item, word) for item in string_items((clause,)))
+
+
+def symbolic(clauses: Iterable[Any]) -> bool:
+    """Tell whether any clause waits for the call to learn what its items are."""
+    return any(
+        isinstance(clause, str) or (not isinstance(clause, np.ndarray) and getattr(clause, "is_symbolic", False))
+        for clause in clauses
+    )

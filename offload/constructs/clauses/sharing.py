@@ -1,0 +1,364 @@
+"""What becomes of each argument of a target region: the clauses that say it, and the rules without one.
+
+Theory of operation
+-------------------
+An argument is mapped, private, a device array, or passed as it is. Without clauses that follows from what the argument
+is, and `offload.constructs.target_work.TargetWork` sees to it. `ArgumentRules` stands for the clauses that say
+otherwise; a target function without any has no rules and pays nothing. At a call, `ArgumentRules.decide` looks at the
+arguments by their *slot* (a position, or a keyword); each is in one clause at most:
+
+================================  ==================================================================
+``firstprivate``                  storage of its own, with the contents that it has at the call
+``private``                       storage of its own, uninitialised
+``is_device_ptr``                 it is a device array, which passes through
+``has_device_addr``               the same
+in no clause, an array            ``defaultmap``'s behaviour for "aggregate"
+in no clause, an object           the same, if its class has a mapper
+in no clause, a scalar            captured by value; ``defaultmap`` can only ask that it be listed
+in no clause, a device array      passes through
+================================  ==================================================================
+
+What is decided leaves as map items, as sections, and as `Private` values; nothing here touches a device.
+
+OpenMP 5.2, 5.4 "List Item Privatization", 5.8.7 "defaultmap Clause".
+"""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from offload.arrays.items import array_section, is_device_array, is_foreign, label, mapper_of
+from offload.arrays.sections import covers
+from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
+from offload.constructs.clauses.maps import MapClause, as_tuple
+from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.variadics import named_by
+from offload.data.maptypes import BEHAVIOURS
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from offload.arrays.sections import Section
+    from offload.constructs.clauses.mappers import Expansion
+    from offload.constructs.clauses.names import VisibleNames
+    from offload.data.items import MapItem
+
+Slot: TypeAlias = int | str
+"""An argument of a call: its position, or the name that it was passed by."""
+
+CATEGORIES: Final = ("scalar", "aggregate", "pointer", "all")
+"""The categories of ``defaultmap``. Here "pointer" is a device array, which always passes through."""
+
+_DEVICE_CLAUSES = ("is_device_ptr", "has_device_addr")
+SHARING: Final = ("firstprivate", "private", *_DEVICE_CLAUSES)
+"""The data-sharing clauses."""
+
+
+class Private(NamedTuple):
+    """Storage of its own for an argument.
+
+    Attributes
+    ----------
+    host : array
+        Its shape and dtype; with ``is_first`` a copy of the contents at the call, C-ordered.
+    is_first : bool
+        The storage begins with the contents of ``host``.
+    """
+
+    host: Any
+    is_first: bool
+
+    def on_host(self) -> np.ndarray[Any, Any]:
+        """Return the storage for a region that runs on the host."""
+        return self.host.copy() if self.is_first else np.empty(self.host.shape, self.host.dtype)
+
+
+class Decision(NamedTuple):
+    """What `ArgumentRules.decide` has found for one call."""
+
+    privates: dict[Slot, Private]
+    sections: dict[Slot, Any]
+    items: list[MapItem]
+    objects: dict[int, Expansion]
+
+
+class ArgumentRules:
+    """The data-sharing clauses and ``defaultmap`` of a target function.
+
+    Parameters
+    ----------
+    clauses : mapping
+        All checked clauses of the construct.
+    names : VisibleNames
+        Of the function.
+
+    Raises
+    ------
+    ClauseError
+        A string names no parameter, or one is named in two clauses that contradict each other.
+    """
+
+    __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional")
+
+    words: ClassVar[Mapping[str, str]] = {}
+    """What messages call clauses that a construct has under other names."""
+
+    def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
+        self._names = names
+        self._positional = list(names.positions)
+        self._clauses = [(clause, item) for clause in SHARING for item in clauses.get(clause, ())]
+        self._mapped = list(_listed(clauses.get("map", ())))
+        self._behaviour: dict[str, str] = clauses.get("defaultmap", {})
+        of_one = names.starred.args if names.starred is not None else None  # elements are told apart at the call
+        mapped = [parse_item(item) for item in self._mapped if isinstance(item, str)]
+        seen = {item.name: "map" for item in mapped if item.name != of_one}
+        for clause, item in self._clauses:
+            if isinstance(item, str):
+                name = parse_item(item).name
+                if name == of_one:
+                    continue
+                if name not in names.parameters and not names.takes_any_keyword:
+                    raise ClauseError(
+                        f"{self._word(clause)}: {item!r} names no parameter; the function takes "
+                        f"{', '.join(names.parameters) or 'none'}"
+                    )
+                if name in seen:
+                    raise ClauseError(self._contradiction(name, seen[name], clause))
+                seen[name] = clause
+
+    def decide(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        names: Mapping[str, Any],
+        items: Iterable[MapItem],
+        mapped: Mapping[int, Expansion],
+        *,
+        on_host: bool,
+        listed: Iterable[Section] = (),
+    ) -> Decision:
+        """Decide about the arguments of a call.
+
+        Parameters
+        ----------
+        args, kwargs
+            The arguments.
+        names : mapping
+            What string items may use.
+        items, mapped
+            The items of the map clauses, and the objects that these name.
+        on_host : bool
+            The region runs on the host, where any array is a device array.
+        listed : iterable of Section
+            Storage that need not be named, since a construct around the region names it.
+
+        Raises
+        ------
+        ClauseError
+            An item is no argument, no device array where one is needed, or in two clauses that contradict each other;
+            an argument in no clause where ``defaultmap`` wants it in one.
+        """
+        values: dict[Slot, Any] = dict([*enumerate(args), *kwargs.items()])
+        decision = Decision({}, {}, [], {})
+        taken: dict[Slot, str] = dict.fromkeys(self._mapped_slots(values, kwargs, names, mapped), "map")
+        for clause, item in self._clauses:
+            for slot, value in self._named(clause, item, values, kwargs, names):
+                if slot in taken:
+                    raise ClauseError(self._contradiction(self._label(slot), taken[slot], clause))
+                taken[slot] = clause
+                self._share(clause, slot, value, decision, is_whole=value is values[slot], on_host=on_host)
+        if self._behaviour:
+            sections = [item.section for item in items]
+            listed = tuple(listed)
+            for slot, value in values.items():
+                if slot not in taken:
+                    self._default(slot, value, sections, listed, decision)
+        return decision
+
+    def _named(
+        self, clause: str, item: Any, values: Mapping[Slot, Any], kwargs: Mapping[str, Any], names: Mapping[str, Any]
+    ) -> Iterator[tuple[Slot, Any]]:
+        """Yield the arguments that an item names, each with the part of it that it names."""
+        if isinstance(item, str):
+            for _, slot, _, rest in named_by(parse_item(item), self._names, names, kwargs):
+                if slot not in values:
+                    continue
+                value = values[slot]
+                if rest.reaches_into(value):
+                    raise ClauseError(
+                        f"{self._word(clause)}: {item!r} is no argument, but held by {rest.name!r}, which the body "
+                        f"receives as it is; pass {item} as an argument of its own, and name its parameter"
+                    )
+                yield slot, value if not rest.steps else rest.resolve({**names, rest.name: value})
+            return
+        slots = [slot for slot, value in values.items() if _is_same(value, item)]
+        if not slots:
+            raise ClauseError(
+                f"{self._word(clause)}: {label(item)} is no argument of this call; pass it, since a body reaches "
+                "nothing else on the device"
+            )
+        yield from ((slot, values[slot]) for slot in slots)  # as it was passed: the same storage, maybe transposed
+
+    def _share(self, clause: str, slot: Slot, value: Any, decision: Decision, *, is_whole: bool, on_host: bool) -> None:
+        """Note what a clause says about an argument."""
+        is_on_device = is_device_array(value) or (not isinstance(value, np.ndarray) and is_foreign(value))
+        if clause in _DEVICE_CLAUSES:
+            if not (is_on_device or (on_host and isinstance(value, np.ndarray))):
+                raise ClauseError(
+                    f"{self._word(clause)}: argument {self._label(slot)} is {type(value).__name__} "
+                    f"{label(value):.60}, not a "
+                    "device array; give what target_alloc or use_device_ptr returned, or map it"
+                )
+        elif mapper_of(value) is not None:
+            raise ClauseError(
+                f"{clause}: {type(value).__name__} {value!r:.60} is mapped by its mapper; "
+                f"put it into {self._word('map')}"
+            )
+        elif isinstance(value, np.ndarray):
+            decision.privates[slot] = _private(value, is_first=clause == "firstprivate")
+            return
+        elif is_on_device and clause == "private" and hasattr(value, "dtype"):
+            decision.privates[slot] = Private(value, is_first=False)
+            return
+        if not is_whole:
+            decision.sections[slot] = value
+
+    def _default(
+        self, slot: Slot, value: Any, sections: list[Any], listed: tuple[Any, ...], decision: Decision
+    ) -> None:
+        """Apply ``defaultmap`` to an argument that is in no clause."""
+        if isinstance(value, np.ndarray):
+            section = array_section(value)
+            if _is_within(section, sections):
+                return
+            category, behaviour = "an array", self._behaviour.get("aggregate", "default")
+            if behaviour == "none" and _is_within(section, listed):
+                return
+        elif mapper_of(value) is not None:
+            category, behaviour = "an object with a mapper", self._behaviour.get("aggregate", "default")
+        elif isinstance(value, (Number, np.generic)):
+            category, behaviour = "a scalar", self._behaviour.get("scalar", "default")
+            behaviour = behaviour if behaviour == "none" else "default"
+        else:
+            return
+        if behaviour == "none":
+            raise ClauseError(
+                f"{self._word('defaultmap')}(none): argument {self._label(slot)}, {category}, is in no clause; "
+                f"put it into {self._word('map')}, firstprivate or private"
+            )
+        map_type, present = BEHAVIOURS[behaviour], behaviour == "present"
+        if map_type is not None and isinstance(value, np.ndarray):
+            item = implicit_item(value, f"argument {self._label(slot)}", map_type, present=present)
+            item.clause = self.words.get(behaviour, "")
+            decision.items.append(item)
+        elif map_type is not None:
+            expansion = expansion_of(value, map_type, f"argument {slot}", present=present)
+            decision.objects[id(value)] = expansion
+            decision.items.extend(object_items(expansion))
+        elif behaviour == "firstprivate":
+            self._share("firstprivate", slot, value, decision, is_whole=True, on_host=False)
+
+    def _mapped_slots(
+        self,
+        values: Mapping[Slot, Any],
+        kwargs: Mapping[str, Any],
+        names: Mapping[str, Any],
+        mapped: Mapping[int, Expansion],
+    ) -> Iterator[Slot]:
+        """Yield the arguments that map clauses name, strings by parameter and arrays by storage."""
+        for item in self._mapped:
+            if isinstance(item, str):
+                for _, slot, _, rest in named_by(parse_item(item), self._names, names, kwargs):
+                    if slot not in values or not rest.reaches_into(values[slot]):
+                        yield slot
+            elif isinstance(item, np.ndarray):
+                yield from (slot for slot, value in values.items() if _is_same(value, item))
+        yield from (slot for slot, value in values.items() if id(value) in mapped)
+
+    def _word(self, clause: str) -> str:
+        return self.words.get(clause, clause)
+
+    def _contradiction(self, name: str, first: str, second: str) -> str:
+        if first == second:
+            return f"{self._word(second)}: argument {name} is named twice; name it once"
+        return (
+            f"argument {name} is in {self._word(first)} and in {self._word(second)}, which contradict each other; "
+            "leave it in one of them"
+        )
+
+    def _label(self, slot: Slot) -> str:
+        if isinstance(slot, str):
+            return repr(slot)
+        if slot < len(self._positional):
+            return repr(self._positional[slot])
+        starred = self._names.starred
+        return f"'{starred.args}[{slot - starred.first}]'" if starred is not None and starred.args else str(slot)
+
+
+def has_rules(clauses: Mapping[str, Any]) -> bool:
+    """Tell whether any clause says something about arguments that `ArgumentRules` has to carry out."""
+    return any(clauses.get(clause) for clause in (*SHARING, "defaultmap"))
+
+
+def check_sharing(value: Any) -> tuple[Any, ...]:
+    """Return the list items of a data-sharing clause: strings and arrays."""
+    items = as_tuple(value)
+    for item in items:
+        if isinstance(item, str):
+            parse_item(item)
+        elif isinstance(item, MapClause) or not (
+            isinstance(item, np.ndarray) or is_device_array(item) or is_foreign(item)
+        ):
+            raise ClauseError(
+                f"{type(item).__name__} {item!r:.60} is not a list item; name a parameter by a string, or give an array"
+            )
+    return items
+
+
+def check_defaultmap(value: Any) -> dict[str, str]:
+    """Return the behaviour of each category of a ``defaultmap=`` argument."""
+    given = dict(value) if isinstance(value, dict) else {"all": value}
+    for category, behaviour in given.items():
+        if category not in CATEGORIES:
+            raise ClauseError(f"defaultmap: no category {category!r}; there are {', '.join(CATEGORIES)}")
+        if not isinstance(behaviour, str) or behaviour not in BEHAVIOURS:
+            raise ClauseError(f"defaultmap: no behaviour {behaviour!r:.60}; there are {', '.join(BEHAVIOURS)}")
+    if "all" in given and len(given) > 1:
+        raise ClauseError(
+            f"defaultmap: 'all' beside {', '.join(repr(key) for key in given if key != 'all')} gives a category "
+            "two behaviours; name each category once"
+        )
+    return dict.fromkeys(CATEGORIES[:-1], given["all"]) if "all" in given else given
+
+
+def _private(host: np.ndarray[Any, Any], *, is_first: bool) -> Private:
+    array_section(host)  # refuses Python objects
+    return Private(np.array(host, order="C", copy=True, subok=False) if is_first else host, is_first)
+
+
+def _listed(clauses: Iterable[Any]) -> Iterator[Any]:
+    """Yield the list items of map clauses."""
+    for clause in clauses:
+        if isinstance(clause, MapClause):
+            yield from clause.items
+        else:
+            yield clause
+
+
+def _is_same(value: Any, item: Any) -> bool:
+    """Tell whether an argument is the storage that an item names."""
+    if value is item:
+        return True
+    if isinstance(value, np.ndarray) != isinstance(item, np.ndarray) or not (
+        isinstance(value, np.ndarray) or (is_device_array(value) and is_device_array(item))
+    ):
+        return False
+    return array_section(value) == array_section(item)
+
+
+def _is_within(section: Section, others: Iterable[Section]) -> bool:
+    return any(other == section or (section.run_nbytes and covers(other, section)) for other in others)

@@ -1,0 +1,84 @@
+"""What strings name that mean arguments of a ``*`` or ``**`` parameter: ``"tiles"``, all of them, and ``"tiles[i]"``.
+
+A clause that names all of them applies to each array of the call there, and to each object with a mapper; what else is
+among them is passed as it is without the clause. Names of a call hold what `Starred` says under the key "*", which no
+text can name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.arrays.items import is_device_array, is_foreign, mapper_of
+from offload.constructs.clauses.names import STARRED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.constructs.clauses.names import Starred, SymbolicItem, VisibleNames
+
+
+class Named(NamedTuple):
+    """An argument that a text names.
+
+    Attributes
+    ----------
+    text : str
+        What messages call it.
+    slot : int or str
+        Its position, or the name that it was passed by; the parameter's where it is not among the arguments.
+    value : object
+        The argument; None where it is not among them.
+    rest : SymbolicItem
+        How the text goes on from the argument.
+    """
+
+    text: str
+    slot: int | str
+    value: Any
+    rest: SymbolicItem
+
+
+def members(item: SymbolicItem, names: Mapping[str, Any]) -> list[Named] | None:
+    """Return all arguments of the ``*`` or ``**`` parameter that a text names; None for any other text."""
+    starred: Starred | None = names.get(STARRED)
+    if starred is None or item.steps:
+        return None
+    if item.name == starred.args:
+        passed = names[item.name]
+        return [Named(f"{item.name}[{at}]", starred.first + at, value, item) for at, value in enumerate(passed)]
+    if item.name == starred.kwargs:
+        return [Named(name, name, value, item) for name, value in names[item.name].items()]
+    return None
+
+
+def arrays_among(found: list[Named]) -> list[Named]:
+    """Return those that a clause applies to which names all arguments of a parameter."""
+    return [one for one in found if is_listable(one.value)]
+
+
+def is_listable(value: Any) -> bool:
+    """Tell whether a value is an array of the host or of a device, or has a mapper."""
+    return isinstance(value, np.ndarray) or is_device_array(value) or mapper_of(value) is not None or is_foreign(value)
+
+
+def named_by(
+    item: SymbolicItem, visible: VisibleNames, names: Mapping[str, Any], kwargs: Mapping[str, Any]
+) -> list[Named]:
+    """Return the arguments that a text names; of those of a ``*`` or ``**`` parameter the ones that it applies to.
+
+    Raises
+    ------
+    ClauseError
+        It is an element of those, and the index is none of theirs.
+    """
+    found = members(item, names)
+    if found is not None:
+        return arrays_among(found)
+    starred: Starred | None = names.get(STARRED)
+    if starred is not None and item.name == starred.args and not isinstance(item.steps[0], (str, tuple)):
+        at = item.element_of(names[item.name], names)
+        return [Named(item.text, starred.first + at, names[item.name][at], item._replace(steps=item.steps[1:]))]
+    return [Named(item.text, visible.slot(item.name, kwargs), names.get(item.name), item)]

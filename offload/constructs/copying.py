@@ -1,0 +1,419 @@
+"""Copies and fills of memory: what the arguments of a routine mean, and the task that carries it out.
+
+The routines of C trust their arguments. Here each is checked at the call, so that one that raises has generated
+nothing, and what is left is the simplest form that a device copies: two views of one shape whose elements are
+plain bytes of one width.
+
+Elements are moved, not interpreted: arrays of differing or structured dtypes of one item size are seen as unsigned
+integers or opaque bytes of that width, so that padding comes along.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import index
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from offload.arrays.boxes import resolve_rect
+from offload.arrays.items import array_section, label
+from offload.arrays.sections import Section, overlaps
+from offload.constructs.clauses.dependences import Dependence, check_depend_now
+from offload.constructs.clauses.maps import check_device
+from offload.constructs.doubts import warn_of_writes
+from offload.devices.retired import refuse_retired
+from offload.errors import ClauseError, UnsupportedError
+from offload.runtime.current import current_runtime, here
+from offload.runtime.generate import defer, encounter, run
+from offload.runtime.launch import DeviceTask
+from offload.runtime.sites import call_site
+from offload.runtime.works import CopyWork, FillWork
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region
+
+    Maker: TypeAlias = Callable[[Any, Region], Task]
+    Places: TypeAlias = tuple[DevicePlace | None, DevicePlace | None]
+
+MAX_DIMENSIONS = 64
+"""Dimensions of a rectangular copy at most: NumPy's own limit."""
+
+_BYTE = np.dtype("u1")
+
+_BUILT_IN = 1  # `numpy.dtype.isbuiltin`: no fields, no padding, the byte order of this machine
+
+
+# -- tasks ---------------------------------------------------------------------------------------------
+
+
+def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool, places: Places | None = None) -> Task:
+    """Generate the task that copies between two arrays of one shape and dtype; arguments and errors as `copy_maker`."""
+    return _encounter(directive, depend, copy_maker(directive, dst, src, places), deferred, dst)
+
+
+def copy_maker(directive: str, dst: Any, src: Any, places: Places | None = None) -> Maker:
+    """Return what makes the task that copies between two arrays of one shape and dtype, each time that it is to run.
+
+    ``places`` are those of the two, where the caller has found them (`place_of`).
+
+    Raises
+    ------
+    ClauseError
+        The destination is read-only or overlaps itself or the source.
+    UnsupportedError
+        The arrays are on devices of two kinds.
+    """
+    if places is None:
+        runtime = current_runtime()
+        places = place_of(runtime, dst, directive), place_of(runtime, src, directive)
+    place, other = places
+    flags = dst.flags
+    _check_writeable(flags, dst, directive)
+    if not flags.c_contiguous and _section(place, dst).nbytes < dst.nbytes:
+        raise ClauseError(
+            f"{directive}: the destination {label(dst)} with strides {dst.strides} has elements that share memory; "
+            "copy to the array that it is a view of"
+        )
+    if place is other and overlaps(_section(place, dst), _section(place, src)):
+        raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
+    if place is None and other is None:
+        return lambda site, frame: Task(site, np.copyto, (dst, src), None, frame)
+    second = None
+    if place is not None and other is not None and place is not other:
+        if place.device.kind != other.device.kind:
+            raise UnsupportedError(
+                f"{directive} from {other.device.name} to {place.device.name}: devices of two kinds do not copy "
+                "to each other; copy through an array of the host"
+            )
+        second = other.device
+
+    def make(site: Any, frame: Region) -> Task:
+        return DeviceTask.of(site, frame, device_place, CopyWork(dst, src, own, second))
+
+    device_place: Any = place or other
+    own = (dst, src) if place is other else (src,) if place is None else (dst,)
+    return make
+
+
+def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool, place: DevicePlace | None) -> Task:
+    """Generate the task that sets every byte of an array of bytes, which is at this place.
+
+    Raises
+    ------
+    ClauseError
+        The array is read-only.
+    """
+    _check_writeable(array.flags, array, directive)
+    if place is None:
+
+        def make(site: Any, frame: Region) -> Task:
+            return Task(site, array.fill, (value,), None, frame)
+    else:
+
+        def make(site: Any, frame: Region) -> Task:
+            return DeviceTask.of(site, frame, place, FillWork(array, value))
+
+    return _encounter(directive, depend, make, deferred, array)
+
+
+def _encounter(directive: str, depend: Any, make: Maker, deferred: bool, written: Any) -> Task:
+    """Encounter a routine as a task; ``make`` makes it, each time that a recorded graph runs anew."""
+    scope = here()
+    runtime = scope.runtime
+    frame = scope.frame(directive)
+    dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
+    if dependences and written.size:
+        name = f"{directive}_async" if directive.startswith("target_") else directive
+        warn_of_writes(name, dependences, (written,))
+    site = call_site(directive, runtime)
+    if not frame.is_plain or runtime.engine.closed:
+        return encounter(scope, frame, lambda frame: make(site, frame), dependences, deferred=deferred)
+    task: Task = make(site, frame)
+    if deferred:
+        defer(scope, frame, task, dependences)
+        return task
+    try:
+        run(scope, frame, task, dependences)
+    except BaseException:
+        del task  # as `run` asks for
+        raise
+    return task
+
+
+# -- arguments -----------------------------------------------------------------------------------------
+
+
+def place_of(runtime: Runtime, array: Any, what: str) -> DevicePlace | None:
+    """Return the place of an array; None for one of the host.
+
+    Raises
+    ------
+    ClauseError
+        It is neither the host's nor on a device of this runtime, or holds Python objects.
+    """
+    if isinstance(array, np.ndarray):
+        if array.dtype.hasobject:
+            raise ClauseError(
+                f"{what}: {label(array)} holds references to Python objects, which cannot be copied as bytes; "
+                "use a numeric or structured dtype"
+            )
+        return None
+    place = runtime.place_of(array)
+    if place is None:
+        raise ClauseError(
+            f"{what}: {type(array).__name__} {array!r:.60} is neither a NumPy array "
+            "nor an array of a device of this runtime"
+        )
+    return place
+
+
+def check_side(runtime: Runtime, array: Any, number: Any, argument: str, what: str) -> tuple[Any, DevicePlace | None]:
+    """Return an array of the host as a plain one, a device's as it is, and its place; refuse another number.
+
+    Raises
+    ------
+    ClauseError
+        It is on no device of the runtime, or not where ``number`` says.
+    RegionClosedError
+        Its storage has gone back.
+    """
+    is_plain = array.__class__ is np.ndarray
+    place = None if is_plain and not array.dtype.hasobject else place_of(runtime, array, what)
+    if number is not None:
+        asked = check_device(number)
+        if asked is not None and runtime.find_place(asked) is not place:
+            where = "the host" if place is None else f"device {place.device.number}"
+            raise ClauseError(
+                f"{what}: {argument}={number}, but {label(array)} is on {where}; leave the argument out, or correct it"
+            )
+    if place is not None:
+        refuse_retired(place.device, array)
+    elif not is_plain:  # a matrix cannot even be made flat
+        array = array.view(np.ndarray)
+    return array, place
+
+
+def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[int, int]:
+    """Return at which byte of a contiguous array to begin, in the order of its memory, and how many are left."""
+    flags = array.flags
+    if not (flags.c_contiguous or flags.f_contiguous):
+        raise ClauseError(f"{what}: {side} {label(array)} is not contiguous; use target_memcpy_rect")
+    low = number_of_bytes(offset, f"{what}: {side}_offset")
+    nbytes = array.nbytes
+    if low > nbytes:
+        raise ClauseError(f"{what}: {side}_offset={offset} is outside of an array of {nbytes} bytes")
+    return low, nbytes - low
+
+
+def _bytes_of(array: Any, place: DevicePlace | None, low: int, count: int) -> Any:
+    """Return some of the bytes of a contiguous array, in the order of its memory, as an array of ``u1``."""
+    if not array.nbytes:
+        return np.empty(0, np.uint8)  # also where the elements have no bytes, and no view as bytes
+    if count == array.nbytes and array.ndim == 1 and array.dtype is _BYTE and array.flags.c_contiguous:
+        return array
+    if place is not None:
+        return place.device.view(array, low, (count,), (1,), _BYTE)
+    flat = array if array.flags.c_contiguous else array.T
+    return flat.reshape(-1).view(_BYTE)[low : low + count]
+
+
+def byte_ranges(
+    dst: Any,
+    src: Any,
+    nbytes: Any,
+    dst_offset: Any = 0,
+    src_offset: Any = 0,
+    dst_device: Any = None,
+    src_device: Any = None,
+    what: str = "target_memcpy",
+    *,
+    cuts: bool = False,
+) -> tuple[Any, Any, Places]:
+    """Return the bytes that ``target_memcpy``, or another routine, copies, as two arrays of ``u1``, and their places.
+
+    Without ``nbytes`` that is all that is left, as much in both; with ``cuts`` the smaller of what is left. Arrays that
+    are copied wholly, and whose elements are the same ones, are returned as they are. So is a device array that is
+    copied wholly, with the host's bytes seen as such elements.
+
+    Raises
+    ------
+    ClauseError
+        An argument that means nothing, is out of range or contradicts another; without ``nbytes`` also where one array
+        has more bytes left than the other, unless that has none.
+    """
+    count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
+    if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
+        return np.empty(0, np.uint8), np.empty(0, np.uint8), (None, None)
+    runtime = current_runtime()
+    dst, place = check_side(runtime, dst, dst_device, "dst_device", what)
+    src, other = check_side(runtime, src, src_device, "src_device", what)
+    is_whole = count is None and dst_offset.__class__ is src_offset.__class__ is int and dst_offset == src_offset == 0
+    if is_whole and _are_alike(dst, src) and dst.size:
+        return dst, src, (place, other)
+    low_to, left_to = byte_range(dst, dst_offset, "dst", what)
+    low_at, left_at = byte_range(src, src_offset, "src", what)
+    most = min(left_to, left_at)
+    if count is None:
+        if left_to != left_at and most and not cuts:
+            raise ClauseError(
+                f"{what}: {left_to} bytes are left in dst, {label(dst)}, and {left_at} in src, {label(src)}; without "
+                f"nbytes= it has to be as much in both; give nbytes={most} for the smaller, or other offsets"
+            )
+        count = most
+    elif count > most:
+        raise ClauseError(f"{what}: {count} bytes do not fit; {left_to} are left in dst and {left_at} in src")
+    places = place if dst.nbytes else None, other if src.nbytes else None
+    if other is None and count == dst.nbytes and _is_plain_run(dst, place):
+        return dst, _bytes_of(src, None, low_at, count).view(dst.dtype).reshape(dst.shape), places
+    if place is None and count == src.nbytes and _is_plain_run(src, other):
+        return _bytes_of(dst, None, low_to, count).view(src.dtype).reshape(src.shape), src, places
+    return _bytes_of(dst, place, low_to, count), _bytes_of(src, other, low_at, count), places
+
+
+def _is_plain_run(array: Any, place: DevicePlace | None) -> bool:
+    """Tell whether a device array is rather left as it is, and the host's bytes seen as its elements.
+
+    A view of a host array takes a tenth of the time of one of CuPy's.
+    """
+    return place is not None and array.size > 0 and array.dtype.isbuiltin == _BUILT_IN and array.flags.c_contiguous
+
+
+def _are_alike(dst: Any, src: Any) -> bool:
+    """Tell whether to copy elements is to copy bytes in the order of memory: those of two arrays without offsets."""
+    dtype = dst.dtype
+    return (
+        dtype is src.dtype  # of the types that NumPy has built in there is one object each
+        and dtype.isbuiltin == _BUILT_IN
+        and dst.shape == src.shape
+        and dst.flags.c_contiguous
+        and src.flags.c_contiguous
+    )
+
+
+def boxes(
+    dst: Any,
+    src: Any,
+    volume: Sequence[int] | None,
+    dst_offsets: Sequence[int] | None,
+    src_offsets: Sequence[int] | None,
+    dst_dimensions: Sequence[int] | None,
+    src_dimensions: Sequence[int] | None,
+    dst_device: Any,
+    src_device: Any,
+) -> tuple[Any, Any, Places]:
+    """Return the boxes that ``target_memcpy_rect`` copies, as two arrays of one shape and dtype, and their places.
+
+    Raises
+    ------
+    ClauseError
+        An argument that means nothing, is out of range or contradicts another.
+    """
+    what = "target_memcpy_rect"
+    runtime = current_runtime()
+    dst, to = check_side(runtime, dst, dst_device, "dst_device", what)
+    src, at = check_side(runtime, src, src_device, "src_device", what)
+    is_whole = (
+        volume is None
+        and dst_offsets is None
+        and src_offsets is None
+        and dst_dimensions is None
+        and src_dimensions is None
+        and dst.shape == src.shape
+    )
+    dtype, other = dst.dtype, src.dtype
+    if dtype.itemsize != other.itemsize:
+        raise ClauseError(
+            f"{what}: elements of {dtype.itemsize} and {other.itemsize} bytes; the item sizes must be equal"
+        )
+    dst, src = uninterpreted(dst, src)
+    if is_whole:
+        return dst, src, (to, at)
+    box = resolve_rect(dst.shape, src.shape, volume, dst_offsets, src_offsets, dst_dimensions, src_dimensions)
+    if len(box.volume) > MAX_DIMENSIONS:
+        raise ClauseError(f"{what}: {len(box.volume)} dimensions; at most {MAX_DIMENSIONS} can be copied at once")
+    return (
+        _box(dst, box.dst_dimensions, box.dst_offsets, box.volume, "dst"),
+        _box(src, box.src_dimensions, box.src_offsets, box.volume, "src"),
+        (to, at),
+    )
+
+
+def uninterpreted(dst: Any, src: Any) -> tuple[Any, Any]:
+    """Return two arrays of one item size as such of one dtype without fields, so that padding is copied, too."""
+    dtype = dst.dtype
+    if dtype == src.dtype and dtype.fields is None:
+        return dst, src
+    nbytes = dtype.itemsize
+    raw = np.dtype(f"{'u' if nbytes in {1, 2, 4, 8} else 'V'}{nbytes}")
+    return dst.view(raw), src.view(raw)
+
+
+def span(d: Any, value: Any, nbytes: Any, device: Any) -> tuple[Any, int, DevicePlace | None]:
+    """Return the bytes that ``target_memset`` sets, as an array of ``u1``, the value of each, and their place.
+
+    Raises
+    ------
+    ClauseError
+        An argument that means nothing, is out of range or contradicts another.
+    """
+    what = "target_memset"
+    try:
+        byte = index(value)
+    except TypeError:
+        byte = 256
+    if not -128 <= byte < 256:
+        raise ClauseError(f"{what}: value {value!r} is not that of a byte; use an int of 0 to 255, or -128 to -1")
+    count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
+    if d is None:
+        return np.empty(0, np.uint8), byte & 255, None
+    d, place = check_side(current_runtime(), d, device, "device", what)
+    _, whole = byte_range(d, 0, "d", what)
+    if count is not None and count > whole:
+        raise ClauseError(f"{what}: {count} bytes do not fit; {label(d)} has {whole}")
+    array = _bytes_of(d, place, 0, whole if count is None else count)
+    return array, byte & 255, place if whole else None
+
+
+def number_of_bytes(value: Any, what: str) -> int:
+    """Return a number of bytes; ``what`` names it in the message.
+
+    Raises
+    ------
+    ClauseError
+        It is no integer, or negative.
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ClauseError(f"{what}={value!r} is not a number of bytes; use an int of at least 0")
+    return number
+
+
+def _box(array: Any, dims: tuple[int, ...], offsets: tuple[int, ...], volume: tuple[int, ...], side: str) -> Any:
+    """Return the view of the box; dimensions other than the array's own shape need it to be contiguous."""
+    if tuple(dims) != tuple(array.shape):
+        if not array.flags.c_contiguous:
+            raise ClauseError(
+                f"target_memcpy_rect: {side}_dimensions={dims} other than the shape {array.shape} "
+                "need a C-ordered array"
+            )
+        array = array.reshape(-1)[: math.prod(dims)].reshape(dims)
+    return array[tuple([slice(low, low + size) for low, size in zip(offsets, volume, strict=True)])]
+
+
+def _section(place: DevicePlace | None, array: Any) -> Section:
+    """Return the storage of an array of a place, whose device finds it quicker than `array_section`."""
+    return array_section(array) if place is None else place.device.section(array)
+
+
+def _check_writeable(flags: Any, dst: Any, what: str) -> None:
+    if not getattr(flags, "writeable", True):  # CuPy's arrays always are
+        raise ClauseError(f"{what}: the destination {label(dst)} is read-only")

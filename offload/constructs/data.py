@@ -1,0 +1,423 @@
+"""Data constructs."""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import array_section, is_device_array
+from offload.constructs.clauses.dependences import Dependence, check_depend_now, inout
+from offload.constructs.clauses.mapping import map_items
+from offload.constructs.clauses.maps import as_tuple, check_clauses, check_device, check_map, symbolic
+from offload.constructs.doubts import warn_of_no_copy
+from offload.constructs.groups import GroupRegion
+from offload.data.maptypes import Construct
+from offload.errors import ClauseError, UsageError
+from offload.interrupts.finalizers import refuse_inside
+from offload.runtime.current import for_finalizers, here
+from offload.runtime.generate import encounter
+from offload.runtime.launch import device_maker
+from offload.runtime.sites import call_site
+from offload.runtime.works import EndDataWork, EnterDataWork, ExitDataWork
+from offload.tasks.states import TaskState
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region
+    from offload.tasks.scope import Scope
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "map": check_map,
+    "depend": lambda value: value,
+    "device": check_device,
+    "nowait": bool,
+    "if_": bool,
+}
+
+
+class _DataConstruct:
+    """The clauses of a data construct, checked, at the place where it is encountered."""
+
+    def __init__(self, construct: Construct, clauses: dict[str, Any]) -> None:
+        name = construct.value
+        checked = check_clauses(name, clauses, _CHECKS)
+        depend = check_depend_now(name, checked["depend"])
+        if symbolic(checked["map"]):
+            raise ClauseError(f"{name}: list items written as strings belong to decorators; name the array itself")
+        self.scope: Scope = here()
+        runtime = self.scope.runtime
+        self.runtime: Runtime = runtime
+        self.frame: Region = self.scope.frame(name)
+        self.items: list[MapItem] = map_items(construct, checked["map"])
+        self.place: DevicePlace | None = runtime.place(self.frame, checked["device"], if_=checked["if_"])
+        self.depend: tuple[Dependence, ...] = depend
+        self.deferred: bool = checked["nowait"]
+        self.site = call_site(name.replace("_", " "), runtime)
+        self.made: Task | None = None  # what `run` had generated when it was interrupted
+
+    def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
+        """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold."""
+        site = self.site
+        if self.place is None:
+
+            def make(frame: Region) -> Task:
+                return Task(site, _nothing, (), None, frame)
+        else:
+            make = device_maker(site, None, self.place, work(items))  # type: ignore[assignment]  # a DeviceTask is a Task
+
+        def kept(frame: Region) -> Task:
+            task = self.made = make(frame)
+            return task
+
+        scope, frame = self.scope, self.frame
+        if scope.thread != get_ident():  # a generator is ended elsewhere than it was begun, perhaps by the collector
+            scope = self.runtime.here()
+            frame = scope.frame(site.directive)
+        try:
+            task = encounter(scope, frame, kept, self.depend, deferred=self.deferred)
+        except Exception:
+            self.made = None  # it has mapped nothing
+            raise
+        self.made = None
+        return task
+
+    async def finish(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
+        """Do what `run` does, and let the loop run until the task is complete."""
+        from offload.constructs.awaiting import ended  # imports asyncio
+
+        waits, recorder = not self.deferred, self.frame.recorder
+        self.deferred = recorder is None or recorder.executes
+        try:
+            task = self.run(work, items)
+        finally:
+            self.deferred = not waits
+        if waits and task.state_ is not TaskState.RECORDED:
+            self.made = task
+            await ended(task)
+            self.made = None
+        return task
+
+    def translated(self, arrays: tuple[Any, ...], entry: Task) -> tuple[Any, ...]:
+        """Return the device arrays of host arrays once the entry is complete; of what is absent, the arrays."""
+        place = self.place
+        if place is None or entry.state_ is TaskState.RECORDED:
+            return arrays
+        if self.deferred:
+            entry.result()
+        found = [place.corresponding(array) if isinstance(array, np.ndarray) else None for array in arrays]
+        return tuple([array if device is None else device for array, device in zip(arrays, found, strict=True)])
+
+
+def _used(clause: str, value: Any) -> tuple[Any, ...]:
+    """Return the list items of a ``use_device_*`` clause: arrays, of which a device array stands for itself."""
+    items = as_tuple(value)
+    for item in items:
+        if isinstance(item, str):
+            raise ClauseError(f"{clause}: list items written as strings belong to decorators; name the array itself")
+        if not (isinstance(item, np.ndarray) or is_device_array(item)):
+            raise ClauseError(
+                f"{clause}: {type(item).__name__} {item!r:.60} is not an array; name arrays, views or section(…)"
+            )
+        array_section(item)  # refuses Python objects
+    return items
+
+
+def _nothing() -> None:
+    """Do nothing: the body of a construct whose device is the host."""
+
+
+@for_finalizers
+def target_enter_data(
+    map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
+) -> Task | None:
+    """Map items to a device until they are unmapped by `target_exit_data`.
+
+    Parameters
+    ----------
+    map : list of map clauses
+        `to` or `alloc`; a bare array is ``to``, and ``tofrom`` means the same here.
+    depend, nowait, device : as for `target`
+    if_ : bool
+        False: nothing is mapped, dependences hold.
+
+    Returns
+    -------
+    Task or None
+        The task, with ``nowait``.
+
+    Raises
+    ------
+    ClauseError, DependError
+        Wrong clauses.
+    MapError, DeviceMemoryError
+        An item is present in part, or does not fit; with ``nowait`` from ``result()``.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until the copies are done. *Costs* a copy of each item that is not present.
+    OpenMP 5.2, 13.6 "target enter data Construct".
+    """
+    construct = _DataConstruct(
+        Construct.TARGET_ENTER_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    )
+    task = construct.run(EnterDataWork, construct.items)
+    return task if nowait else None
+
+
+@for_finalizers
+def target_exit_data(
+    map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
+) -> Task | None:
+    """Unmap items from a device; `from_` copies back where nothing else maps them, as does a bare array.
+
+    Parameters, returns and errors as for `target_enter_data`; the map types are `from_`, `release`, `delete`. Items
+    that are absent, or present in part, are ignored. Associated storage is not copied without ``always``, which is a
+    `DirectiveWarning`.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until the copies are done. OpenMP 5.2, 13.7 "target exit data Construct".
+    """
+    construct = _DataConstruct(
+        Construct.TARGET_EXIT_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    )
+    if construct.place is not None:
+        warn_of_no_copy("target_exit_data", construct.items, construct.place)
+    task = construct.run(ExitDataWork, construct.items)
+    return task if nowait else None
+
+
+class TargetData(ContextDecorator):
+    """What `target_data` returns: a context manager, used once."""
+
+    def __init__(self, clauses: dict[str, Any], used: tuple[Any, ...], *, nogroup: bool) -> None:
+        self._clauses = clauses
+        self._given = used  # the clauses use_device_ptr and use_device_addr
+        self._nogroup = nogroup
+        self._construct: _DataConstruct | None = None
+        self._used: tuple[Any, ...] = ()
+        self._entry: Task
+        self._region: GroupRegion | None = None
+
+    def _recreate_cm(self) -> TargetData:
+        """Return one for each call of a function that this decorates."""
+        return TargetData(self._clauses, self._given, nogroup=self._nogroup)
+
+    def __enter__(self) -> tuple[Any, ...]:
+        construct = self._encounter()
+        if construct.deferred or construct.frame.recorder is None:
+            construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
+        try:
+            self._entry = construct.run(EnterDataWork, construct.items)
+        except KeyboardInterrupt:
+            self._undo()
+            raise
+        self._begin()
+        try:
+            return self._translated()
+        except BaseException as error:
+            self.leave(error)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._region is not None:
+            self._region.leave_block()
+        self._exit(error)
+
+    @for_finalizers
+    def _exit(self, error: BaseException | None) -> None:
+        failure = self.leave(error)
+        try:
+            if failure is not None and failure is not error:
+                raise failure
+        finally:
+            del self, error, failure  # or the traceback would refer to the failure's own frame
+
+    async def __aenter__(self) -> tuple[Any, ...]:
+        construct = self._encounter()
+        construct.depend += (inout(_Region()),)  # as above; what lets the loop run is a deferred task
+        try:
+            self._entry = await construct.finish(EnterDataWork, construct.items)
+        except (Exception, BaseExceptionGroup):
+            raise
+        except BaseException:  # an interrupt, or a cancellation of the coroutine
+            self._undo()
+            raise
+        self._begin()
+        try:
+            if self._used and construct.deferred and self._entry.state_ is not TaskState.RECORDED:
+                await self._entry
+            return self._translated()
+        except BaseException as error:
+            await self.finish(error)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failure = await self.finish(error)
+        try:
+            if failure is not None and failure is not error:
+                raise failure
+        finally:
+            del self, error, failure  # as above
+
+    def _encounter(self) -> _DataConstruct:
+        """Check the clauses and evaluate the list items."""
+        refuse_inside("target data")
+        if self._construct is not None:
+            raise UsageError("target data is entered once; call target_data() for each block")
+        pointers, addresses = self._given
+        self._used = (*_used("use_device_ptr", pointers), *_used("use_device_addr", addresses))
+        self._construct = _DataConstruct(Construct.TARGET_DATA, self._clauses)
+        return self._construct
+
+    def _begin(self) -> None:
+        """Begin the implicit taskgroup."""
+        construct = self._construct
+        assert construct is not None, "encountered"
+        if not self._nogroup:
+            self._region = GroupRegion(construct.scope, construct.frame, "the end of target data", is_implicit=True)
+
+    def _undo(self) -> None:
+        """Undo an entry that an interrupt has cut short."""
+        construct = self._construct
+        assert construct is not None, "encountered"
+        if construct.made is not None:  # it has mapped the items, or will
+            construct.deferred = True
+            _leave_data(construct, construct.made)
+
+    def _translated(self) -> tuple[Any, ...]:
+        construct = self._construct
+        assert construct is not None, "encountered"
+        return construct.translated(self._used, self._entry) if self._used else ()
+
+    def leave(self, error: BaseException | None) -> BaseException | None:
+        """Wait for the tasks of the block, then copy back and release.
+
+        Return the first failure, which is ``error`` where the block has raised that; later ones are notes on it.
+        """
+        construct, region = self._construct, self._region
+        assert construct is not None, "encountered"
+        for step in (region.end if region is not None else _nothing, lambda: _leave_data(construct, self._entry)):
+            try:
+                step()
+            except BaseException as later:  # noqa: BLE001  # the first failure goes on, with this one as a note
+                error = _joined(error, later)
+        try:
+            return error
+        finally:
+            del error  # or the traceback would refer to this frame, and that to the failure
+
+    async def finish(self, error: BaseException | None) -> BaseException | None:
+        """Do what `leave` does, and let the loop run meanwhile."""
+        construct, region, entry = self._construct, self._region, self._entry
+        assert construct is not None, "encountered"
+        try:
+            if region is not None:
+                await region.finish()
+        except BaseException as later:  # noqa: BLE001  # as in `leave`
+            error = _first(error, later)
+        try:
+            if entry.failure is None:
+                await construct.finish(EndDataWork, construct.items)
+        except BaseException as later:  # noqa: BLE001  # as in `leave`
+            error = _first(error, later)
+        try:
+            return error
+        finally:
+            del error  # as in `leave`
+
+
+def _joined(error: BaseException | None, later: BaseException) -> BaseException:
+    """Return the first of two failures of a block and its end, with the later one as a note."""
+    if error is None:
+        return later
+    if later is not error:
+        error.add_note(f"then, at the end of target data: {later!r}")
+    return error
+
+
+def _first(error: BaseException | None, later: BaseException) -> BaseException:
+    """Return what goes on of two failures in a coroutine, whose cancellation must not get lost."""
+    if error is None or isinstance(later, (Exception, BaseExceptionGroup)):
+        return _joined(error, later)
+    return later
+
+
+def target_data(
+    map: Any = (),
+    *,
+    use_device_ptr: Any = (),
+    use_device_addr: Any = (),
+    device: int | None = None,
+    if_: bool = True,
+    nowait: bool = False,
+    depend: Any = (),
+    nogroup: bool = False,
+) -> TargetData:
+    """Map items to a device for the time of a block, and give the device arrays of others.
+
+    The end of the block waits for the tasks generated in it, and their descendants (with ``nogroup`` it does not), then
+    copies back and releases; also if the block raised, whose exception goes on, with later failures as notes.
+
+    Parameters
+    ----------
+    map : list of map clauses
+        `to`, `from_`, `tofrom`, `alloc`; a bare array is ``tofrom``.
+    use_device_ptr, use_device_addr : list of arrays
+        Host arrays whose device arrays the block is given. They are looked up after the maps, and not counted.
+    device, if_, nowait, depend
+        As for `target_enter_data`; with ``nowait`` entry and exit are deferred tasks with these dependences.
+
+    Returns
+    -------
+    context manager
+        For ``with``; in a coroutine for ``async with``, which lets the loop run at the entry and at the end. It gives a
+        tuple of arrays: for each item of ``use_device_ptr``, then of ``use_device_addr``, a device array of its shape
+        and dtype over the corresponding storage; the array itself where not all of it is present, on the host, and with
+        ``if_=False``. To use it after the end of the mapping is a `RegionClosedError`; on CUDA constructs and routines
+        that are given it say so, CuPy does not. The block is the coroutine's or the generator's own that enters it, as
+        that of `taskgroup`.
+
+    Raises
+    ------
+    ClauseError, DependError, MapError, DeviceMemoryError
+        At the entry, as for `target_enter_data`.
+    ExceptionGroup
+        Tasks generated in the block failed, and nobody has seen it.
+
+    Notes
+    -----
+    *Blocks* at the end; with ``nowait`` and items to look up, at the entry as well, until they are mapped. List items
+    are evaluated at the entry. OpenMP 5.2, 13.5 "target data Construct", 5.4.8 "use_device_ptr Clause", 5.4.10
+    "use_device_addr Clause"; 6.0 makes it the composite of tasks in a taskgroup that it is here.
+    """
+    clauses = {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    return TargetData(clauses, (use_device_ptr, use_device_addr), nogroup=nogroup)
+
+
+class _Region:
+    """Stands for one ``target data`` region in the dependence between its entry and its exit."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "target data"
+
+
+def _leave_data(construct: _DataConstruct, entry: Task) -> None:
+    """Undo the entry of a region; one that failed has mapped nothing, and what is present is somebody else's."""
+    if entry.failure is None:
+        construct.run(EndDataWork, construct.items)

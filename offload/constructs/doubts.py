@@ -1,0 +1,63 @@
+"""What a construct means, but hardly what its words make one expect: warnings, at the line that it is called in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.arrays.items import array_section, label
+from offload.arrays.sections import Section, overlaps
+from offload.errors import DirectiveWarning
+from offload.interrupts.frames import warn
+from offload.tasks.depend import DependType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from offload.constructs.clauses.dependences import Dependence
+    from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
+
+
+def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: Iterable[Any]) -> None:
+    """Warn where a construct writes storage that its dependences name for reading only: nobody who reads it would wait.
+
+    Parameters
+    ----------
+    construct : str
+        Its name.
+    dependences : sequence of Dependence
+        As they are for this construct.
+    written : iterable of arrays
+        What it writes, of the host or a device.
+    """
+    for dependence in dependences:
+        if dependence.type is DependType.IN:
+            break
+    else:  # a generator takes as long as all the rest of a clause
+        return
+    for array in written:
+        section = array_section(array)
+        found = {dependence.type for dependence in dependences if _names(dependence, section)}
+        if found == {DependType.IN}:
+            warn(
+                f"{construct} writes {label(array)}, which depend names by in_ only, so that tasks which read it do "
+                "not wait for this one; name it by out or inout",
+                DirectiveWarning,
+            )
+
+
+def _names(dependence: Dependence, section: Section) -> bool:
+    keys: Any = dependence.keys
+    return keys is None or any(isinstance(key, Section) and overlaps(key, section) for key in keys)
+
+
+def warn_of_no_copy(construct: str, items: Iterable[MapItem], place: DevicePlace) -> None:
+    """Warn where the end of a mapping is to copy storage back that is associated, which no construct ends."""
+    for item in items:
+        if item.map_type.copies_out and not item.always and place.is_associated(item):
+            warn(
+                f"{construct}(map from: {item.label}) copies nothing: the array is associated on device "
+                f"{place.device.number} (target_associate_ptr), which no construct ends; use target_update, or "
+                "from_(…, always=True)",
+                DirectiveWarning,
+            )

@@ -1,0 +1,219 @@
+"""Taskgroups: regions whose end waits for the tasks generated inside, and for their descendants."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from offload.constructs.clauses.reductions import check_reduction, end_reductions, reductions_of
+from offload.errors import UsageError
+from offload.interrupts.finalizers import refuse_inside
+from offload.runtime.current import for_finalizers, here
+from offload.runtime.sites import call_site
+from offload.tasks.blocks import Block
+from offload.tasks.failures import raise_failures
+from offload.tasks.region import Group
+from offload.tasks.task import LeaveRegion
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from offload.constructs.clauses.reductions import Reduction
+    from offload.tasks.region import Region
+    from offload.tasks.scope import Scope
+
+
+class GroupRegion:
+    """A taskgroup region: from its making to `end`, what its block generates belongs to it.
+
+    Parameters
+    ----------
+    nests : bool
+        As for `Block`.
+    """
+
+    __slots__ = ("_block", "_recorder", "_scope", "_where", "group")
+
+    def __init__(
+        self, scope: Scope, frame: Region, where: str, *, is_implicit: bool = False, nests: bool = False
+    ) -> None:
+        self._scope = scope
+        self._where = where
+        self._block = Block(scope, frame, nests=nests)
+        frame = self._block.frame
+        self.group = Group(frame.inherited.group, is_implicit=is_implicit)
+        frame.inherited = frame.inherited.within(self.group)
+        self._recorder = frame.recorder
+        if self._recorder is not None:
+            self._recorder.begin_group(self.group)
+
+    def end(self, *, combines: bool = True) -> None:
+        """Wait for the tasks of the group and their descendants, raise what failed among them, combine reductions."""
+        group = self.group
+        try:
+            scope = self._close()
+            if group.live:
+                scope.runtime.engine.wait(scope, lambda: not group.live, (group,), self._where)
+            raise_failures(group.failures, self._where)
+        except BaseException:
+            self._end_group(combines=False)
+            raise
+        self._end_group(combines=combines)
+
+    async def finish(self, *, combines: bool = True) -> None:
+        """Do what `end` does, and let the loop run meanwhile."""
+        from offload.tasks.aio.wait import AsyncWait  # imports asyncio
+
+        group = self.group
+        try:
+            scope = self._close()
+            await AsyncWait(scope.runtime.engine, scope, lambda: not group.live, (group,), self._where).run()
+            raise_failures(group.failures, self._where)
+        except BaseException:
+            self._end_group(combines=False)
+            raise
+        self._end_group(combines=combines)
+
+    def leave_block(self) -> None:
+        """Have what is generated from now on not belong to the block; its end may be put off."""
+        self._block.leave()
+
+    def notify(self) -> None:
+        """Tell of the wait at the end, under ``OFFLOAD_NOTIFY``."""
+        notify, recorder = self._scope.runtime.notify, self._recorder
+        if notify is not None and (recorder is None or recorder.executes):
+            notify.wait(self._where)
+
+    def _close(self) -> Scope:
+        """Have nothing more belong to the group; return what the calling thread is doing, as it is then."""
+        group, frame, runtime = self.group, self._block.frame, self._scope.runtime
+        self._block.leave()
+        if frame.inherited.group is group:  # else a later block is open still, and looks further out at its end
+            around = group.outer
+            while around is not None and around.is_over:
+                around = around.outer
+            frame.inherited = frame.inherited.within(around)
+        if self._recorder is not None:
+            self._recorder.end_group(call_site("taskgroup", runtime), group)
+        return self._scope if self._scope.thread == get_ident() else runtime.here()
+
+    def _end_group(self, *, combines: bool) -> None:
+        """End the reductions, and the cancellation, of a group that nobody waits for any more."""
+        group = self.group
+        if group.live and not combines:  # an interrupt, or a cancellation of the coroutine: they are still at work
+            return
+        group.is_over = True  # not before: what its tasks generate belongs to it while it is waited for
+        group.is_cancelled = False  # groups in it may outlast it, where coroutines or generators take turns
+        if group.reductions:
+            end_reductions(group, combines=combines)
+
+
+class Taskgroup:
+    """What `taskgroup` returns: a context manager, used once."""
+
+    __slots__ = ("_directive", "_reductions", "_region")
+
+    def __init__(self, reductions: tuple[Reduction, ...] = (), directive: str = "taskgroup") -> None:
+        self._reductions = reductions
+        self._directive = directive
+        self._region: GroupRegion | None = None
+
+    def __enter__(self) -> None:
+        refuse_inside(self._directive)
+        if self._region is not None:
+            raise UsageError("a taskgroup is entered once; call taskgroup() for each block")
+        scope = here()
+        self._region = GroupRegion(
+            scope,
+            scope.frame(self._directive),
+            f"the end of the {self._directive}",
+            nests=self._directive != "taskgroup",  # constructs that have an implicit one: their own `with`
+        )
+        self._region.group.reductions = self._reductions
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        region = self._region
+        assert region is not None, "entered"
+        region.leave_block()
+        return bool(self._exit(region, error))
+
+    @for_finalizers
+    def _exit(self, region: GroupRegion, error: BaseException | None) -> bool:
+        self._notify(region)
+        is_left = _leaves(error, region.group)
+        try:
+            region.end(combines=error is None or is_left)
+        except BaseException as later:
+            if error is None or is_left:
+                raise
+            error.add_note(f"then, at the end of the {self._directive}: {later!r}")
+        return is_left
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        region = self._region
+        assert region is not None, "entered"
+        self._notify(region)
+        is_left = _leaves(error, region.group)
+        try:
+            await region.finish(combines=error is None or is_left)
+        except BaseException as later:
+            if error is None or is_left or not isinstance(later, (Exception, BaseExceptionGroup)):
+                raise  # a cancellation must not get lost
+            error.add_note(f"then, at the end of the {self._directive}: {later!r}")
+        return is_left
+
+    def _notify(self, region: GroupRegion) -> None:
+        """Tell of the wait at the end, under ``OFFLOAD_NOTIFY``; a construct that has an implicit group does not."""
+        if self._directive == "taskgroup":
+            region.notify()
+
+
+def _leaves(error: BaseException | None, group: Group) -> bool:
+    """Tell whether an error is that of a `cancel`, which leaves the block; a group of such, from tasks of asyncio."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_leaves(one, group) for one in error.exceptions)
+    return isinstance(error, LeaveRegion) and error.group is group
+
+
+def taskgroup(task_reduction: Any = None) -> Taskgroup:
+    """Wait, at the end of the block, for the tasks generated in it and all their descendants.
+
+    Parameters
+    ----------
+    task_reduction : dict of str to list of arrays, optional
+        By operator, ``+ * min max & | ^ and or`` or a name given to `declare_reduction`, writeable NumPy arrays of any
+        shape, one without dimensions for a number. Each task of the group that has such an item in ``in_reduction``
+        receives a private array of the same shape and dtype for it, and adds to what that holds. At the end the private
+        arrays are combined with the item, in place and in no fixed order.
+
+    Returns
+    -------
+    context manager
+        For ``with``; in a coroutine for ``async with``, which lets the loop run at the end. The block is the
+        coroutine's or the generator's own that enters it: what others on its thread generate meanwhile does not belong
+        to the group.
+
+    Raises
+    ------
+    ExceptionGroup
+        Tasks of the group failed, and nobody has seen it. If the block raised, its exception goes on and the group
+        is added to it as a note.
+    ClauseError
+        An item of ``task_reduction`` is no such array, shares memory with another one or with itself, or its dtype has
+        no such operator.
+
+    Notes
+    -----
+    *Blocks* at the end; the waiting thread may run other tasks. *Costs* of a reduction: as many private arrays as tasks
+    with that item have been under way at a time. Where the end or the block raises, the items are what they were; where
+    the group is cancelled, what its tasks have put in until then is combined. OpenMP 5.2, 15.4 "taskgroup Construct",
+    5.5.9 "task_reduction Clause".
+    """
+    return Taskgroup(reductions_of("task_reduction", check_reduction("task_reduction", task_reduction)))

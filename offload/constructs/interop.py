@@ -1,0 +1,334 @@
+"""`interop`: a stream for work that is no task's, ordered with the tasks by dependences.
+
+Theory of operation
+-------------------
+What a program enqueues on the stream by itself are OpenMP's foreign tasks, the stream is what they are synchronised
+by. The entry of the block, `Interop.use` and its exit each generate one empty device task with the dependences of the
+construct. The task follows what the stream held when it was generated, and what is enqueued there from then on follows
+the task; each is one event and one wait on the device. At the entry nothing on the stream has to be followed, at the
+exit nothing follows on it.
+
+A stream can wait for a task only where that has been put on a stream itself. So the encountering thread waits until the
+entry is *launched*, which it is when all that it follows is: a host task when it is complete, device work mostly at
+once, without a wait for what is on its stream. What holds up the launch of a predecessor holds up the entry, and that
+may be the device: staged copies of pageable memory are launched when their stream gets there and the bytes have been
+moved, a region that was put off for want of memory when another one ends. The stream of the block is marked and held by
+the encountering thread alone, since what a handle such as CUDA's per-thread default stream stands for depends on the
+thread.
+
+Rejected: to hold the stream by a host function or by a value in memory until a host task is complete, which would let
+the thread go on; a host function of one stream holds up those of all others, and a wait for a value that never
+comes cannot be told from a stream that is at work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.arrays.items import is_device_array
+from offload.constructs.clauses.dependences import check_depend_now
+from offload.constructs.clauses.maps import check_device
+from offload.devices.host import Host
+from offload.errors import ClauseError, UnsupportedError, UsageError
+from offload.events.sources import put_on
+from offload.runtime.current import here
+from offload.runtime.generate import encounter
+from offload.runtime.launch import device_maker
+from offload.runtime.sites import call_site
+from offload.runtime.works import Work
+from offload.tasks.failures import see
+from offload.tasks.states import TaskState
+from offload.tasks.task import LeaveRegion, Task
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from offload.constructs.clauses.dependences import Dependence
+    from offload.devices.base import Device
+    from offload.devices.streams import Lane, Point
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region, Site
+    from offload.tasks.scope import Parker, Scope
+
+
+class Interop:
+    """What `interop` returns: a context manager, entered once.
+
+    Attributes
+    ----------
+    stream : stream or None
+        The native stream of the block, or the one that was given; None on the host, and without ``targetsync``.
+    device : device
+        The device, as `offload.device` returns it.
+    """
+
+    __slots__ = ("_depend", "_frame", "_has_ended", "_lane", "_place", "_runtime", "_syncs", "device", "stream")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        place: DevicePlace | None,
+        stream: Any,
+        depend: tuple[Dependence, ...],
+        *,
+        syncs: bool,
+    ) -> None:
+        self._runtime = runtime
+        self._place = place
+        self._depend = depend
+        self._syncs = syncs
+        self._frame: Region | None = None  # in the block: the region that it is in
+        self._has_ended = False
+        self._lane: Lane | None = None
+        if place is not None and syncs:
+            self._lane = place.user_pool.next() if stream is None else place.lane_of(stream)
+        self.device: Device | Host = Host(runtime.initial_device) if place is None else place.device
+        self.stream: Any = stream if stream is not None or self._lane is None else self._lane.stream
+
+    def __enter__(self) -> Self:
+        if self._frame is not None or self._has_ended:
+            raise UsageError("an interop object is entered once; call interop() for each block")
+        scope = here()
+        if scope.runtime is not self._runtime:
+            raise UsageError("an interop object is entered in the runtime that it was made in; call interop() here")
+        frame = scope.frame("interop")
+        if self._syncs:
+            self._follow(scope, frame, self._depend, None)
+        self._frame = frame
+        return self
+
+    def use(self, depend: Any = None) -> None:
+        """Order what the stream holds, and what it is given from now on, with the tasks generated until and from now.
+
+        Parameters
+        ----------
+        depend : list of dependences, optional
+            In place of those of the construct.
+
+        Raises
+        ------
+        UsageError
+            Outside of the block, or in another thread or task than that.
+        ClauseError, DependError, EventError, UnsupportedError
+            As `interop`.
+
+        Notes
+        -----
+        *Blocks* as the entry does. OpenMP 5.2, 14.1.3 "use Clause" (section number unchecked).
+        """
+        dependences = self._depend if depend is None else check_depend_now("interop", depend)
+        scope, frame = self._block("use")
+        if not self._syncs:
+            raise ClauseError("interop: there is nothing to be ordered without targetsync; leave targetsync=True")
+        self._follow(scope, frame, dependences, None if self._lane is None else _mark(self._lane))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._leave()
+        except BaseException as later:
+            if error is None:
+                raise
+            error.add_note(f"then, at the end of interop: {later!r}")
+
+    def __repr__(self) -> str:
+        where = "in its block" if self._frame is not None else "ended" if self._has_ended else "not entered"
+        return f"<Interop device {self.device.number}, {self.stream!r}, {where}>"
+
+    def _block(self, what: str) -> tuple[Scope, Region]:
+        """Return what the caller does, who has to be in the block."""
+        scope = here()
+        if self._frame is None:
+            raise UsageError(f"interop: {what} outside of the block; write `with offload.interop(…) as …:`")
+        frame = scope.frame("interop")
+        if scope.runtime is not self._runtime or frame.children is not self._frame.children:
+            raise UsageError(f"interop: {what} in another thread or task than the block was entered in")
+        return scope, frame
+
+    def _leave(self) -> None:
+        """Generate the task that later ones follow."""
+        scope, frame = self._block("the end")
+        self._frame, self._has_ended = None, True
+        if not self._syncs:
+            return
+        site = call_site("interop", self._runtime)
+        lane, place = self._lane, self._place
+        if lane is None or place is None:
+            self._on_host(scope, frame, self._depend, site, deferred=True)
+            return
+        make = device_maker(site, None, place, _Passage(_mark(lane), None))
+        encounter(scope, frame, make, self._depend, deferred=True)
+
+    def _follow(self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], before: Point | None) -> None:
+        """Generate a task that follows ``before``, and hold what the stream is given from now on until it is done."""
+        if frame.recorder is not None:
+            raise UnsupportedError(
+                "interop while a graph is recorded: what is enqueued on its stream is no task, and would be missing "
+                "when the graph runs again; enqueue it in the body of a target region, on current_stream()"
+            )
+        site = call_site("interop", self._runtime)
+        lane, place = self._lane, self._place
+        if lane is None or place is None:
+            self._on_host(scope, frame, depend, site, deferred=False)
+            return
+        lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
+        names_device_arrays = any(is_device_array(item) for dependence in depend for item in dependence.items)
+        passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
+        make = device_maker(site, None, place, passage)
+        task = encounter(scope, frame, make, depend, deferred=True)
+        try:
+            if passage.point is None:
+                _wait_until_launched(scope, task, passage)
+            if passage.point is None:
+                _raise_end(task)
+        finally:
+            del task  # as there
+        event = passage.point.event  # type: ignore[union-attr]  # else it has raised
+        if event is not None:
+            put_on(lane, "interop", lane.device.wait_event, lane.stream, event)
+
+    def _on_host(
+        self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], site: Site, *, deferred: bool
+    ) -> None:
+        """Generate an empty task: without a stream only the dependences are left."""
+        encounter(scope, frame, lambda frame: Task(site, _nothing, (), None, frame), depend, deferred=deferred)
+
+
+def interop(targetsync: bool = True, device: int | None = None, depend: Any = (), *, stream: Any = None) -> Interop:
+    """Give a stream for work of the program's own, which follows and is followed by tasks as ``depend`` says.
+
+    What is enqueued on ``stream`` in the block runs after the earlier siblings that the dependences name, and later
+    siblings with conflicting ones run after it. Tasks that are generated *in* the block do not wait for it.
+
+    Parameters
+    ----------
+    targetsync : bool
+        False: give the device only; there is no stream and nothing is ordered.
+    device : int, optional
+        A device number; None is the default device, or that of ``stream``.
+    depend : list of dependences
+        Of the entry and of the exit, each of which is an empty task with them. List items are evaluated at the call,
+        and are not held in between. Where device arrays are named, what the calling thread's own stream holds at the
+        entry comes before, too.
+    stream : stream, optional
+        One that the program has: a `cupy.cuda.Stream`, an object with ``__cuda_stream__``, a simulated stream. Else one
+        of the runtime's.
+
+    Returns
+    -------
+    Interop
+        A context manager with ``stream`` and ``device``. Work that is enqueued before the entry, or after the exit, is
+        ordered with nothing.
+
+    Raises
+    ------
+    ClauseError
+        Dependences or a stream without ``targetsync``, a stream that is none of the device's, or wrong clauses.
+    DependError
+        A wrong dependence. At the entry: a task that it follows has failed, as is known already.
+    EventError
+        At the call, the entry, the exit: the stream is capturing a CUDA graph, or CUDA takes no event there, since it
+        is a stream of another device.
+    UnsupportedError
+        At the entry: a graph is being recorded there.
+    UsageError
+        In a target body; or the block is entered twice, or left in another thread or task.
+
+    Notes
+    -----
+    *Blocks* at the entry until the tasks that it follows are launched, host tasks among them complete. Device work in
+    flight is not waited for, except that staged copies of pageable memory are launched when their stream gets there
+    and the bytes have been moved, and a region that was put off for want of memory when another one ends. The exit
+    never blocks. *Costs* at each an empty task and at most two waits on the device. What fails on the stream loses the
+    device, as it does in a target region. On the host ``stream`` is None and the entry waits for the tasks. OpenMP
+    5.2, 14.1 "interop Construct" (section number unchecked): the block is its ``init`` with ``targetsync`` and its
+    ``destroy``; ``stream=`` is an extension.
+    """
+    if not isinstance(targetsync, bool):
+        raise ClauseError(f"interop: targetsync={targetsync!r:.40} is not a truth value; use True or False")
+    dependences = check_depend_now("interop", depend)
+    number = check_device(device)
+    if not targetsync and (dependences or stream is not None):
+        raise ClauseError("interop: depend and stream mean nothing without targetsync; leave targetsync=True")
+    scope = here()
+    runtime: Runtime = scope.runtime
+    frame = scope.frame("interop")
+    if stream is None or number is not None:
+        place = runtime.place(frame, number)
+        if stream is not None and (place is None or not place.device.owns_stream(stream)):
+            where = "the host, which has no streams" if place is None else f"device {number}, {place.device.name}"
+            raise ClauseError(f"interop: {stream!r:.60} is no stream of {where}; leave device= out, or name its device")
+    else:
+        owners = (place for place in runtime.places if place.device.owns_stream(stream))
+        place = next(owners, None)
+        if place is None:
+            raise ClauseError(
+                f"interop: {type(stream).__name__} {stream!r:.60} is not a stream of a device of this runtime; "
+                "leave stream= out, or use a cupy.cuda.Stream of the device"
+            )
+    return Interop(runtime, place, stream, dependences, syncs=targetsync)
+
+
+class _Passage(Work):
+    """An empty work that follows ``before`` and tells its place on a lane; `again` is the same one.
+
+    With ``takes_device_arrays`` it follows the calling thread's own stream, too.
+    """
+
+    __slots__ = ("_before", "_parker", "ends_region", "takes_device_arrays")
+
+    def __init__(self, before: Point | None, parker: Parker | None, *, takes_device_arrays: bool = False) -> None:
+        super().__init__()
+        self.takes_device_arrays = takes_device_arrays
+        self._before = before
+        self._parker = parker
+        self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup
+
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        if self._before is not None:
+            lane.wait_for([self._before])
+        if self._parker is not None:
+            self.point = lane.mark()
+            self._parker.unpark()
+
+
+def _mark(lane: Lane) -> Point:
+    """Return the tail of the stream of a block; raise `EventError` if it captures, or is of another device."""
+    lane.device.adopt(lane.stream)
+    point: Point = put_on(lane, "interop", lane.mark)
+    return point
+
+
+def _wait_until_launched(scope: Scope, task: Task, passage: _Passage) -> None:
+    """Block until the task is on its stream, or is complete since it cannot get there."""
+    parker = scope.parker
+    task.add_done_callback(lambda _: parker.unpark())
+    scope.runtime.engine.wait(
+        scope,
+        lambda: passage.point is not None or task.finished,
+        (),
+        f"the entry of interop at {task.construct.location}",
+        awaited=(task,),
+        helps=scope.task is not None,  # else a worker will: a user may hold a lock across the construct
+    )
+
+
+def _raise_end(task: Task) -> None:
+    """Raise why a task was never launched."""
+    group = task.inherited.group
+    if task.state_ is TaskState.CANCELLED and group is not None and (cancelled := group.cancelled_by) is not None:
+        raise LeaveRegion(cancelled)
+    see(task)
+    failure = task.failure
+    assert failure is not None, "complete and not launched"
+    try:
+        raise failure
+    finally:
+        del task, failure  # or the traceback would refer to the task, and the task to it
+
+
+def _nothing() -> None:
+    """Do nothing: the body where there is no stream."""

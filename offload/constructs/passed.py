@@ -1,0 +1,89 @@
+"""What a call of a target function passes besides host arrays and scalars, as far as the construct asks before it maps.
+
+Of device arrays that is the device: a region without a ``device`` clause goes where they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import SCALARS, is_device_array, is_foreign
+from offload.constructs.clauses.dependences import Dependence
+from offload.errors import ClauseError, UsageError
+from offload.runtime.current import here
+from offload.tasks.depend import DependType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.received import Values
+
+_PLAIN = SCALARS | {np.ndarray}
+
+
+def others_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[int | str, Any]]:
+    """Return the arguments that are neither host arrays nor scalars, each with its position or name."""
+    found: list[tuple[int | str, Any]] = [(at, value) for at, value in enumerate(args) if value.__class__ not in _PLAIN]
+    if kwargs:
+        found += [(name, value) for name, value in kwargs.items() if value.__class__ not in _PLAIN]
+    return found
+
+
+def device_of(runtime: Runtime, passed: list[tuple[int | str, Any]], what: str) -> int | None:
+    """Return the number of the device that the device arrays among arguments are on; None if there are none.
+
+    Raises
+    ------
+    ClauseError
+        They are on several devices of the runtime.
+    """
+    first: tuple[int | str, int] | None = None
+    for slot, value in passed:
+        place = _place_of(runtime, value)
+        if place is None:
+            continue
+        number = place.device.number
+        if first is None:
+            first = slot, number
+        elif first[1] != number:
+            raise ClauseError(
+                f"{what}: argument {first[0]} is a device array of device {first[1]}, and argument {slot} one of "
+                f"device {number}; a region runs on one device: copy one of them there with target_memcpy, and give "
+                "device= where you want another than theirs"
+            )
+    return None if first is None else first[1]
+
+
+def _place_of(runtime: Runtime, value: Any) -> DevicePlace | None:
+    """Return the place of a device array, of another library's too; None for anything else."""
+    place = runtime.place_of(value)
+    if place is not None or not (is_device_array(value) or is_foreign(value)):
+        return place
+    return next((place for place in runtime.places if place.device.as_array(value) is not None), None)
+
+
+def dependence_on(values: Values) -> Dependence:
+    """Return the dependence on the tasks.
+
+    Raises
+    ------
+    UnsupportedError, UsageError
+        As where ``depend`` names a task that a graph does not have, or that was only recorded. Besides, for the
+        task that encounters the construct and those around it: whoever waits for the new task there would wait for
+        ever, and that is what most do.
+    """
+    running = here().task
+    while running is not None:
+        if running in values.tasks:
+            slot = values.slots[values.tasks.index(running)]
+            raise UsageError(
+                f"argument {slot} is {running.key}, which encounters this construct or is around it, and has no "
+                "value before it ends; pass it in a list where the body wants the task itself, or order by "
+                "depend=in_(…) and ask for the result() in the body"
+            )
+        running = running.frame.task
+    return Dependence(DependType.IN, tuple(dict.fromkeys(values.tasks))).resolved({})

@@ -1,0 +1,176 @@
+"""Storage on devices that no construct ends: associated device arrays and declared arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import array_section, is_device_array, label
+from offload.arrays.sections import covers, overlaps
+from offload.constructs.clauses.mapping import map_item
+from offload.constructs.clauses.maps import check_device
+from offload.data.declared import declarations
+from offload.data.maptypes import MapType
+from offload.devices.retired import refuse_retired
+from offload.errors import ClauseError, MapError
+from offload.runtime.current import for_finalizers, here
+
+if TYPE_CHECKING:
+    from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
+
+_DEVICE_TYPES = ("any", "host", "nohost")
+
+
+def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int = 0) -> None:
+    """Make a part of a device array the corresponding storage of a host array, until `target_disassociate_ptr`.
+
+    No construct copies by itself, ends the association or frees the device array: use ``always``, or `target_update`.
+
+    Parameters
+    ----------
+    a : array
+        A host array, or a view of one; with gaps its rows lie in ``d`` without them.
+    d : array
+        A contiguous device array, which the association keeps alive.
+    device : int, optional
+        A device number; the default device, if left out.
+    offset : int
+        Bytes from the beginning of ``d``.
+
+    Raises
+    ------
+    ClauseError
+        No such arrays, the host or another device than that of ``d``, too few bytes from ``offset`` on, or an
+        offset that the element type cannot lie at.
+    MapError
+        ``a``, or a part of it, is mapped or associated otherwise. To associate the same again is no error.
+    RegionClosedError
+        ``d`` has been freed, or its mapping has ended.
+
+    Notes
+    -----
+    *Blocks* until what the calling thread's own stream holds is done. An association left at the runtime's end is
+    reported as a mapping is. OpenMP 5.2, 18.8.9 "omp_target_associate_ptr".
+    """
+    associate("target_associate_ptr", a, d, device, offset)
+
+
+@for_finalizers
+def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> None:
+    """Do what `target_associate_ptr` does; ``what`` is the routine, for errors."""
+    place = _device_place(what, device)
+    item = _host_item(what, a)
+    if not is_device_array(d):
+        raise ClauseError(f"{what}: {type(d).__name__} {d!r:.60} is not a device array; use one of target_alloc")
+    if not place.device.is_array(d):
+        raise ClauseError(
+            f"{what}: {label(d)} is not on device {place.device.number}; name the device that holds it by device="
+        )
+    refuse_retired(place.device, d)
+    if not (d.flags.c_contiguous or d.flags.f_contiguous):
+        raise ClauseError(f"{what}: {label(d)} is not contiguous; associate the array that it is a view of")
+    if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
+        raise ClauseError(f"{what}: offset={offset!r} is not a number of bytes; use an int of at least 0")
+    if (array_section(d).address + offset) % a.dtype.alignment:
+        raise ClauseError(
+            f"{what}: offset {offset} into {label(d)} is no place for {a.dtype}, which needs a multiple of "
+            f"{a.dtype.alignment} bytes; a kernel would fail there"
+        )
+    if not 0 <= offset <= d.nbytes - item.section.nbytes:
+        raise ClauseError(
+            f"{what}: {item.section.nbytes} bytes from offset {offset} on do not fit in the {d.nbytes} of {label(d)}"
+        )
+    event = place.device.caller_event()
+    if event is not None:
+        event.synchronize()
+    place.associate(item, place.device.view(d, int(offset), (item.section.nbytes,), (1,), np.dtype("u1")))
+
+
+@for_finalizers
+def target_disassociate_ptr(a: Any, device: int | None = None) -> None:
+    """End what `target_associate_ptr` began; copy nothing back and free nothing.
+
+    Parameters
+    ----------
+    a : array
+        The host array that was associated.
+    device : int, optional
+        A device number; the default device, if left out.
+
+    Raises
+    ------
+    ClauseError
+        No host array, or the host as its device.
+    MapError
+        ``a`` is not associated there: absent, a part of another array, or mapped by a construct.
+
+    Notes
+    -----
+    *Blocks* until what has been enqueued with the storage is done. OpenMP 5.2, 18.8.10 "omp_target_disassociate_ptr".
+    """
+    what = "target_disassociate_ptr"
+    _device_place(what, device).disassociate(_host_item(what, a))
+
+
+@for_finalizers
+def declare_target(array: Any, link: bool = False, device_type: str = "any") -> None:
+    """Give an array storage on every device that lasts until the runtime closes.
+
+    Each device gets it at its first use, of this runtime and of later ones, with the values that the host has then.
+    Maps only count from then on: values move by ``always`` and by `target_update`. On a device that maps the array
+    already, it begins when that mapping has ended. The declaration lasts as long as the memory of ``array``.
+
+    Parameters
+    ----------
+    array : array
+        A host array, or a view of one.
+    link : bool
+        No storage until the array is mapped; then it counts as any other.
+    device_type : {"any", "nohost", "host"}
+        ``"host"``: no storage on devices. The other two mean the same, as the host's array is there in any case.
+
+    Raises
+    ------
+    ClauseError
+        No host array, or another ``device_type``.
+    MapError
+        It overlaps an array declared before in part, or its rows interleave.
+
+    Notes
+    -----
+    *Costs* a copy of the array at the first use of each device, for which that construct waits; it may raise
+    `DeviceMemoryError`. OpenMP 5.2, 7.8 "Declare Target Directives".
+    """
+    what = "declare_target"
+    if device_type not in _DEVICE_TYPES:
+        raise ClauseError(f"{what}: device_type={device_type!r} is not allowed; use one of {', '.join(_DEVICE_TYPES)}")
+    item = _host_item(what, array, may_be_empty=True)
+    if link or device_type == "host" or not item.section.run_nbytes:
+        return
+    if not item.section.is_nested:
+        raise MapError(f"{what}: {item.label} has rows that interleave; declare the array that it is a view of")
+    for other in map(array_section, declarations.arrays()):
+        if covers(other, item.section):
+            return
+        if overlaps(other, item.section):
+            raise MapError(f"{what}: {item.label} overlaps an array declared before in part; declare what holds both")
+    declarations.add(array)
+
+
+def _device_place(what: str, device: int | None) -> DevicePlace:
+    scope = here()
+    place: DevicePlace | None = scope.runtime.place(scope.frame(what), check_device(device))
+    if place is None:
+        raise ClauseError(f"{what}: the host has no storage of its own for host arrays; name a device")
+    return place
+
+
+def _host_item(what: str, array: Any, *, may_be_empty: bool = False) -> MapItem:
+    if not isinstance(array, np.ndarray):
+        raise ClauseError(f"{what}: {type(array).__name__} {array!r:.60} is not a host array; give a NumPy array")
+    section = array_section(array)  # refuses Python objects
+    if not section.run_nbytes and not may_be_empty:
+        raise ClauseError(f"{what}: {label(array)} has no elements")
+    return map_item(array, MapType.TO, label(array))

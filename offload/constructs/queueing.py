@@ -1,0 +1,329 @@
+"""What constructs do with async queues: put an operation into one, wait for some, ask whether they are through.
+
+How queues work is said in `offload.runtime.queues`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from offload.constructs.clauses.dependences import Dependence
+from offload.errors import ClauseError
+from offload.events.event import Event
+from offload.interrupts.shields import lower_shield, raise_shield
+from offload.runtime.generate import encounter, submit
+from offload.runtime.launch import device_maker
+from offload.runtime.queues import Mark
+from offload.runtime.sites import call_site
+from offload.runtime.works import EmptyWork
+from offload.tasks.depend import DependType
+from offload.tasks.failures import raise_failures
+from offload.tasks.states import TaskState
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from offload.devices.streams import Point
+    from offload.events.observer import Observer
+    from offload.runtime.queues import Queue
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region
+    from offload.tasks.scope import Scope
+
+
+def enqueue(
+    scope: Scope,
+    frame: Region,
+    queue: Queue,
+    made: Task | Callable[[Region], Task],
+    depend: Sequence[Any] = (),
+    after: Iterable[Queue] = (),
+) -> Task:
+    """Generate a task as the next operation of a queue, which follows the last ones of other queues, too.
+
+    ``made`` is the task where the frame is plain, else what makes it any number of times.
+    """
+    saved = raise_shield(scope)  # as `Shield` does, at half the price
+    try:
+        marks = [mark for other in after if other is not queue and (mark := last_mark(scope, frame, other)) is not None]
+        if isinstance(made, Task):
+            task = made
+            _put(scope, frame, queue, task, depend, marks)
+        else:
+            task = _encounter(scope, frame, queue, made, depend, marks)
+    except BaseException as error:
+        lower_shield(scope, saved, error)
+        raise
+    lower_shield(scope, saved)
+    return task
+
+
+def _put(scope: Scope, frame: Region, queue: Queue, task: Task, depend: Sequence[Any], marks: list[Mark]) -> None:
+    """Enter a deferred task as the next operation of a queue, behind these marks, where nothing else matters."""
+    own = Mark(queue, frame.tracker, task)
+    before = queue.append(own, frame)
+    try:
+        if before is not None:
+            marks.append(before)
+        if marks:
+            task.follows = _followed(scope, frame, marks)
+        queue.note(task)
+        submit(scope, frame, task, depend)
+    except BaseException:
+        scope.runtime.engine.mend(task)
+        if not _is_entered(task):
+            own.void()
+            task.finished = True  # nobody is to wait for it
+        raise
+    own.before = None
+
+
+def _encounter(
+    scope: Scope, frame: Region, queue: Queue, make: Callable[[Region], Task], depend: Sequence[Any], marks: list[Mark]
+) -> Task:
+    """Encounter an operation where a graph is recorded, or nothing is deferred."""
+    own = Mark(queue, frame.tracker)
+    before = queue.append(own, frame)
+    try:
+        if before is not None:
+            marks.append(before)
+        first = [_followed(scope, frame, marks)]
+
+        def kept(of: Region) -> Task:
+            task = make(of)
+            if of.recorder is None or of.recorder.executes:
+                queue.note(task)
+                if first:  # a replay's has its own predecessors
+                    task.follows = first.pop()
+                    own.set(task)
+            first.clear()
+            return task
+
+        recorded = _recorded(frame, own, marks) if frame.recorder is not None else ()
+        task = encounter(scope, frame, kept, depend, deferred=True, recorded=recorded)
+    except BaseException:
+        made = own.task() if own.task is not None else None
+        if made is None or not _is_entered(made):
+            own.void()
+        if made is not None and not _is_entered(made):
+            made.finished = True  # nobody is to wait for it
+        raise
+    own.before = None
+    return task
+
+
+def _recorded(frame: Region, own: Mark, marks: Sequence[Mark]) -> tuple[Dependence, ...]:
+    """Return the dependences that a recorder has of an operation; also on what is over, since the graph runs again."""
+    reals = [real for mark in marks if (real := mark.real()) is not None and real.tracker is frame.tracker]
+    written = Dependence(DependType.OUT, (own,))
+    return (Dependence(DependType.IN, tuple(reals)), written) if reals else (written,)
+
+
+def _is_entered(task: Task) -> bool:
+    """Tell whether a task whose generation has raised will run all the same, or has run."""
+    return task in task.frame.children.live or task.state_ is not TaskState.WAITING
+
+
+def enqueue_marker(
+    scope: Scope, frame: Region, queue: Queue, after: Iterable[Queue] = (), before: Point | None = None
+) -> Task:
+    """Generate an operation that does nothing but follow: the queue, other queues, a place on a stream."""
+    site = call_site("acc wait", scope.runtime)
+    make: Any
+    if queue.place is None:
+
+        def make(frame: Region) -> Task:
+            return Task(site, _nothing, (), None, frame)
+    else:
+        make = device_maker(site, None, queue.place, EmptyWork(before))
+    return enqueue(scope, frame, queue, make(frame) if frame.is_plain else make, (), after)
+
+
+def last_mark(scope: Scope, frame: Region, queue: Queue) -> Mark | None:
+    """Return the mark of all that is in a queue, with what the program has put on its stream."""
+    if _is_busy(queue) and frame.recorder is None:
+        enqueue_marker(scope, frame, queue)
+    return queue.tail_for(frame)
+
+
+def _is_busy(queue: Queue) -> bool:
+    """Tell whether the program has the queue's stream and that has not got to its end."""
+    return queue.is_exposed and queue.lane is not None and not queue.lane.stream.done
+
+
+def give_stream(scope: Scope, frame: Region, queue: Queue, stream: Any, what: str) -> None:
+    """Put what comes in a queue on a stream of the program's, or for None on one of the runtime's.
+
+    What the program has put on the stream before stays part of the queue. ``what`` is for errors.
+
+    Raises
+    ------
+    ClauseError
+        It is no stream of the device.
+    """
+    place: Any = queue.place
+    if stream is not None and not place.device.owns_stream(stream):
+        raise ClauseError(
+            f"{what}: {type(stream).__name__} {stream!r:.60} is not a stream of device {place.device.number} "
+            f"({place.device.name}); name the device of the stream, or give a cupy.cuda.Stream made there"
+        )
+    lane: Any = queue.lane
+    end = lane.mark() if _is_busy(queue) and frame.recorder is None else None
+    queue.use(stream)
+    if end is not None:
+        enqueue_marker(scope, frame, queue, (), end)
+
+
+def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -> None:
+    """Block until what the queues hold now is complete, and raise what has failed among it, as a group."""
+    runtime: Runtime = scope.runtime
+    marks = [mark for queue in queues if (mark := last_mark(scope, frame, queue)) is not None]
+    recorder = frame.recorder
+    if recorder is not None:
+        here = [mark for mark in marks if mark.tracker is frame.tracker]
+        if here:
+            recorder.add_wait(call_site("acc wait", runtime), (Dependence(DependType.IN, tuple(here)),))
+        if not recorder.executes:
+            return
+    if runtime.notify is not None:
+        _tell(runtime.notify, where, queues)
+    held = [queue.unfinished() for queue in queues]
+    while tasks := [task for operations in held if (task := _last(operations)) is not None]:
+        _park(scope, tasks, all, where)
+    raise_failures([task for queue in queues for task in queue.take_failed()], where)
+
+
+def wait_for_any(scope: Scope, frame: Region, queues: Sequence[Queue | None], where: str) -> int:
+    """Block until what one of the queues holds now is complete; return which, and raise what has failed in it.
+
+    None in place of a queue is what is complete at any time.
+    """
+    if frame.recorder is not None and not frame.recorder.executes:
+        return 0
+    for queue in queues:
+        if queue is not None:
+            last_mark(scope, frame, queue)
+    notify = scope.runtime.notify
+    if notify is not None:
+        _tell(notify, where, [queue for queue in queues if queue is not None])
+    held = [queue.unfinished() if queue is not None else [] for queue in queues]
+    while None not in (tasks := [_last(operations) for operations in held]):
+        _park(scope, tasks, any, where)  # type: ignore[arg-type]  # none is None
+    at = tasks.index(None)
+    done = queues[at]
+    if done is not None:
+        done.raise_failures(where)
+    return at
+
+
+def _tell(observer: Observer, where: str, queues: Sequence[Queue]) -> None:
+    place = queues[0].place if queues else None
+    observer.wait(where, None if place is None else place.device.number, [queue.number for queue in queues])
+
+
+def are_complete(scope: Scope, frame: Region, queues: Sequence[Queue]) -> bool:
+    """Tell whether what the queues hold is complete; who asks again and again gets there without a wait.
+
+    Raises
+    ------
+    BaseExceptionGroup
+        All is complete, and something has failed that nobody has seen.
+    """
+    engine = scope.runtime.engine
+    held = [queue.unfinished() for queue in queues]
+    unfinished = [task for operations in held if (task := _last(operations)) is not None]
+    if unfinished:
+        for task in unfinished:
+            task.watch()
+        if engine.look is not None:
+            engine.look()
+        if not engine.threads or scope.task is not None:  # else nobody may be left to run what is ready
+            engine.help_once(scope, frame)
+        if any(_last(operations) is not None for operations in held):
+            return False
+    if any(map(_is_busy, queues)):
+        return False
+    raise_failures([task for queue in queues for task in queue.take_failed()], "async_test")
+    return True
+
+
+def _last(operations: list[Task]) -> Task | None:
+    """Return the last operation that is not complete, and drop those after it."""
+    while operations and operations[-1].finished:
+        operations.pop()
+    return operations[-1] if operations else None
+
+
+def _park(scope: Scope, tasks: Sequence[Task], enough: Callable[[Iterable[bool]], bool], where: str) -> None:
+    """Block until all or any of some tasks are complete."""
+
+    def tell(_: Task) -> None:
+        scope.parker.unpark()
+
+    for task in tasks:
+        task.watch()
+        task.add_done_callback(tell)
+    try:
+        scope.runtime.engine.wait(scope, lambda: enough(task.finished for task in tasks), (), where, awaited=tasks)
+    finally:
+        for task in tasks:
+            with suppress(ValueError):  # it is complete, or is so at this very moment
+                (task.callbacks or []).remove(tell)
+
+
+def _followed(scope: Scope, frame: Region, marks: Sequence[Mark]) -> list[ref[Task]]:
+    """Return the siblings that an operation behind these marks follows; in place of those of other regions bridges."""
+    recorder, tracker = frame.recorder, frame.tracker
+    found: list[ref[Task]] = []
+    for mark in marks:
+        real = mark.real()
+        if real is None:
+            continue
+        if real.tracker is tracker:
+            if real.task is not None:  # else it is only recorded
+                found.append(real.task)
+            continue
+        standing = real.standing()
+        if standing is None:
+            continue
+        if recorder is None:
+            found.append(ref(_bridge(scope, frame, standing)))
+        elif recorder.executes:
+            _wait_at(scope, standing)  # a bridge would be part of the graph, and wait for ever when that runs again
+    return found
+
+
+def _bridge(scope: Scope, frame: Region, mark: Mark) -> Task:
+    """Generate the sibling that is complete when an operation elsewhere is.
+
+    It needs no thread: its body is nothing, and is run here.
+    """
+    engine = scope.runtime.engine
+    event = Event()
+    mark.when_complete(lambda _: event.fulfill())
+    task = Task(call_site("acc wait", scope.runtime), _nothing, (), None, frame)
+    task.label = f"{mark!r} elsewhere"
+    event.attach(task)
+    task.event, task.early, task.special = event, [], True
+    if engine.submit(task, ()):
+        engine.execute(task, scope)
+    return task
+
+
+def _wait_at(scope: Scope, mark: Mark) -> None:
+    """Block until the operation of a mark is complete."""
+    complete: list[object] = []
+
+    def tell(task: object) -> None:
+        complete.append(task)
+        scope.parker.unpark()
+
+    mark.when_complete(tell)
+    scope.runtime.engine.wait(scope, lambda: bool(complete), (), f"an earlier operation of {mark!r}")
+
+
+def _nothing() -> None:
+    """Do nothing: the body of an operation that is only followed."""

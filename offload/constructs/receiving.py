@@ -1,0 +1,275 @@
+"""Target regions that are passed tasks: what can be said at the call, and the rest when the region gets its turn.
+
+What the region maps for a value depends on the value. At the call everything else is decided, with None in the place of
+each value. In its turn the region has the values, and a work is made as for a call with these arguments. A device array
+passes, a scalar is a scalar, a host array is mapped as a ``map`` clause says that names its parameter, else ``tofrom``.
+
+Clauses that say at the call what an argument is (``firstprivate`` captures its contents, a section needs its shape)
+cannot name such an argument.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.arrays.items import label, mapper_of
+from offload.constructs.clauses.mapping import map_items
+from offload.constructs.clauses.maps import MapClause
+from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.variadics import members, named_by
+from offload.constructs.target_work import TargetWork, on_host
+from offload.data.maptypes import Construct
+from offload.errors import ClauseError, MapError
+from offload.runtime.works import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from offload.constructs.clauses.mappers import Expansion
+    from offload.constructs.clauses.names import VisibleNames
+    from offload.constructs.clauses.sharing import Slot
+    from offload.data.items import MapItem
+    from offload.devices.streams import Lane
+    from offload.runtime.place import DevicePlace
+    from offload.tasks.received import Values
+
+
+# -- clauses ---------------------------------------------------------------------------------------
+
+
+class Late(NamedTuple):
+    """A list item that is a value: its clause, or a bare string; the argument; what messages call it.
+
+    Attributes
+    ----------
+    is_one_of_all : bool
+        Whether the clause names all arguments of a ``*`` or ``**`` parameter, and so applies to arrays only.
+    """
+
+    clause: Any
+    slot: Slot
+    text: str
+    is_one_of_all: bool
+
+
+def divided(
+    clauses: Iterable[Any],
+    values: Values,
+    visible: VisibleNames | None,
+    names: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
+) -> tuple[list[Any], list[Late]]:
+    """Return what ``map`` clauses name that is known at the call, as clauses, and what is a value.
+
+    Raises
+    ------
+    ClauseError
+        A string names a part of a value.
+    """
+    now: list[Any] = []
+    late: list[Late] = []
+    for clause in clauses:
+        items = clause.items if isinstance(clause, MapClause) else (clause,)
+        kept: list[Any] = []
+        for item in items:
+            found = _slots_of(item, values, visible, names, kwargs)
+            for slot, text, is_whole, is_one_of_all in found:
+                if not is_whole:
+                    raise ClauseError(
+                        f"map: list item {text!r} is a part of a task's value, which is known when the task is "
+                        f"complete; name all of it, or pass the result() of that task"
+                    )
+                late.append(Late(clause, slot, text, is_one_of_all))
+            if not found or any(is_one_of_all for *_, is_one_of_all in found):
+                kept.append(item)
+        if isinstance(clause, MapClause) and len(kept) < len(items):
+            clause = _with_items(clause, tuple(kept))  # noqa: PLW2901  # what is left of it
+        if kept:
+            now.append(clause)
+    return now, late
+
+
+def check_default(behaviour: Mapping[str, str], values: Values, late: Iterable[Late], word: str) -> None:
+    """Raise `ClauseError` if ``defaultmap`` says something about a value that is in no clause."""
+    named = {one.slot for one in late}
+    for slot in values.slots:
+        if slot not in named and any(how != "default" for how in behaviour.values()):
+            raise ClauseError(
+                f"{word}: argument {slot} is the value of a task, which is known when the task is complete, and it is "
+                "in no map clause; name it in one, or pass the result() of that task"
+            )
+
+
+def check_known(
+    clauses: Mapping[str, Any],
+    values: Values,
+    visible: VisibleNames | None,
+    names: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Raise `ClauseError` if a clause of these, by what messages call them, names a value."""
+    for word, items in clauses.items():
+        for item in items:
+            for _, text, *_ in _slots_of(item, values, visible, names, kwargs):
+                raise ClauseError(
+                    f"{word}: {text!r} is the value of a task, which is known when the task is complete, and the "
+                    "clause needs it at the call; leave it out of the clause, or pass the result() of that task"
+                )
+
+
+def _slots_of(
+    item: Any,
+    values: Values,
+    visible: VisibleNames | None,
+    names: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
+) -> list[tuple[Slot, str, bool, bool]]:
+    """Return the values that an item names: argument, text, whether all of the value, whether among others."""
+    if not isinstance(item, str) or visible is None:
+        return []
+    parsed = parse_item(item)
+    every = members(parsed, names)
+    if every is not None:
+        return [(one.slot, one.text, True, True) for one in every if one.slot in values.slots]
+    found = named_by(parsed, visible, names, kwargs)
+    return [(one.slot, one.text, not one.rest.steps, False) for one in found if one.slot in values.slots]
+
+
+def late_items(late: Sequence[Late], by_slot: Mapping[Slot, Any], objects: dict[int, Expansion]) -> list[MapItem]:
+    """Return the evaluated list items that are values; enter what mappers made of them.
+
+    Raises
+    ------
+    MapError
+        One is no array of the host, nor has a mapper, and is named by itself.
+    """
+    items: list[MapItem] = []
+    for clause, slot, text, is_one_of_all in late:
+        value = by_slot[slot]
+        if is_one_of_all and not (isinstance(value, np.ndarray) or mapper_of(value) is not None):
+            continue
+        given = clause
+        if isinstance(clause, MapClause):
+            given = _with_items(clause, (value,))
+            given.names = {id(value): text}
+        else:
+            given = value
+        items += map_items(Construct.TARGET, (given,), {}, objects)
+    return items
+
+
+def _with_items(clause: MapClause, items: tuple[Any, ...]) -> MapClause:
+    other = copy(clause)
+    other.items = items
+    return other
+
+
+# -- works -----------------------------------------------------------------------------------------
+
+
+class ReceivingWork(Work):
+    """The work of a target region that receives values: the one that these ask for, made when it gets its turn.
+
+    Parameters
+    ----------
+    known : TargetWork
+        The work with None in the place of each value; never begun.
+    values : Values
+        Of this task.
+    make : callable
+        Returns the work for the values.
+    """
+
+    __slots__ = ("_inner", "_known", "_make", "point", "takes_device_arrays", "values")
+
+    def __init__(self, known: TargetWork, values: Values, make: Callable[[list[Any]], TargetWork]) -> None:
+        super().__init__()
+        self.point = None
+        self._known = known
+        self._make = make
+        self._inner: TargetWork | None = None
+        self.values = values
+        self.takes_device_arrays = known.takes_device_arrays
+
+    @property
+    def items(self) -> list[MapItem]:
+        """What it maps as far as that is known at the call."""
+        return self._known.items
+
+    @property
+    def program(self) -> tuple[Callable[..., Any] | None, Iterable[Any]]:
+        return self._known.program
+
+    def again(self) -> ReceivingWork:
+        return ReceivingWork(self._known, self.values.again(), self._make)
+
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        inner = self._inner
+        if inner is None:
+            inner = self._inner = self._make(self.values.found())
+            if inner.takes_device_arrays and not all(task.waits_in_stream_order for task in self.values.tasks):
+                # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
+                event = place.device.caller_event()
+                if event is not None:
+                    place.device.wait_event(lane.stream, event)
+        inner.begin(place, lane, staged)
+
+    def settle(self, place: DevicePlace, lane: Lane) -> None:
+        place.settle(lane)
+
+    def run(self) -> Any:
+        assert self._inner is not None, "begun"
+        return self._inner.run()
+
+    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
+        assert self._inner is not None, "begun"
+        held = self._inner.end(place, lane, staged)
+        self.point = self._inner.point
+        return held
+
+    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
+        assert self._inner is not None, "begun"
+        return self._inner.abort(place, lane)
+
+
+def receiving_work(
+    values: Values, late: Sequence[Late], call: tuple[Any, ...], check: Callable[[Values, Sequence[Any]], None]
+) -> ReceivingWork:
+    """Return the work of a region that receives values.
+
+    Parameters
+    ----------
+    call : tuple
+        What `TargetWork` takes, with None in the place of each value.
+    check : callable
+        Raises where a region of this kind cannot have such values.
+    """
+    body, args, kwargs, items, sections, place, objects, privates, counter = call
+
+    def make(found: list[Any]) -> TargetWork:
+        check(values, found)
+        known = {**objects}
+        more = late_items(late, dict(zip(values.slots, found, strict=True)), known)
+        given, named = values.put(found, args, kwargs)
+        return TargetWork(body, given, named, [*items, *more], sections, place, known, privates, counter)
+
+    first = TargetWork(body, args, kwargs, [*items], sections, place, objects, privates, counter)
+    return ReceivingWork(first, values, make)
+
+
+def rebuilt_on_host(found: list[Any]) -> Sequence[Any]:
+    """Return what becomes of values in a region that runs on the host."""
+    return on_host(tuple(found), {}, {}, {}, {})[0]
+
+
+def refuse_host_arrays(directive: str, values: Values, found: Sequence[Any]) -> None:
+    """Raise `MapError` if a region that cannot map what it learns in its turn receives something to map."""
+    for slot, value in zip(values.slots, found, strict=True):
+        if isinstance(value, np.ndarray) or mapper_of(value) is not None:
+            raise MapError(
+                f"{directive}: argument {slot} is a task's value, {label(value):.60}, of the host; what operations "
+                "of queues map has to be known at the call: pass the result() of that task"
+            )

@@ -1,0 +1,412 @@
+"""Target functions: what the decorator ``target`` makes of a function."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import SCALARS, array_section, mapper_of
+from offload.constructs.clauses.defaults import Defaults
+from offload.constructs.clauses.dependences import check_depend
+from offload.constructs.clauses.mapping import check_writeable, map_items
+from offload.constructs.clauses.maps import (
+    check_device,
+    check_map,
+    check_name,
+    check_priority,
+    string_items,
+    worded_items,
+)
+from offload.constructs.clauses.names import parse_item, unseen
+from offload.constructs.clauses.sharing import SHARING, ArgumentRules, check_defaultmap, check_sharing, has_rules
+from offload.constructs.clauses.variadics import members, named_by
+from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
+from offload.constructs.passed import dependence_on, device_of, others_among
+from offload.constructs.receiving import check_default, check_known, divided, rebuilt_on_host, receiving_work
+from offload.constructs.target_work import TargetWork, on_host
+from offload.data.entries import Counter
+from offload.data.maptypes import Construct
+from offload.errors import ClauseError
+from offload.interrupts.finalizers import collector
+from offload.interrupts.shields import is_at_work
+from offload.runtime.current import here, put_off_here
+from offload.runtime.generate import defer, encounter, run
+from offload.runtime.launch import DeviceTask, device_maker
+from offload.tasks.received import Receiver, Values
+from offload.tasks.scope import current_scope
+from offload.tasks.stack import owned
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Self
+
+    from offload.arrays.sections import Section
+    from offload.constructs.clauses.mappers import Expansion
+    from offload.constructs.clauses.names import SymbolicItem
+    from offload.constructs.clauses.sharing import Private
+    from offload.constructs.receiving import Late, ReceivingWork
+    from offload.data.items import MapItem
+    from offload.tasks.region import Region
+    from offload.tasks.scope import Scope
+
+
+_DIRECT = {"nowait", "map", "name", "priority"}
+"""Clauses beside ``depend`` that the short way of a call knows."""
+
+_PLAIN = {"nowait"}
+"""Those with which device arrays need no work."""
+
+
+class TargetFunction(DirectiveFunction):
+    """A function whose calls are target regions: its array arguments are device arrays there."""
+
+    _directive = "target"
+    _is_target = True
+    _may_be_direct = True
+    _counter = Counter.DYNAMIC
+    _rules_of: type[ArgumentRules] = ArgumentRules
+    _checks = {  # noqa: RUF012  # a table, never changed
+        "map": check_map,
+        "depend": check_depend,
+        "nowait": bool,
+        "device": check_device,
+        "if_": lambda value: value,
+        "firstprivate": check_sharing,
+        "private": check_sharing,
+        "is_device_ptr": check_sharing,
+        "has_device_addr": check_sharing,
+        "defaultmap": check_defaultmap,
+        "priority": check_priority,
+        "name": check_name,
+    }
+
+    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_prepared", "_rules")
+
+    def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
+        self._defaults = Defaults.of(function)
+        super().__init__(function, clauses)
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        super()._apply(clauses)
+        names = self._names
+        self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
+        self._prepared: list[MapItem] | None = None
+        self._is_deferred = bool(clauses.get("nowait"))
+        is_known = names is None and not self._is_late and self._defaults is None
+        self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
+        self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
+        if names is not None:
+            for item, word in worded_items(clauses.get("map", ())):
+                if not names.may_have(parse_item(item).name):
+                    raise ClauseError(
+                        f"{word}: list item {item!r}: {unseen(parse_item(item).name)}; {self._name} takes "
+                        f"{', '.join(names.parameters) or 'no parameters'}"
+                    )
+
+    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
+        """Return a copy with these clauses replaced. Raises as for every construct."""
+        if depend is not NOT_GIVEN:
+            if not clauses and self._is_plain and are_plain(depend):
+                copy = self._with_dependences(depend)
+                copy._is_plain = copy._is_direct = True  # noqa: SLF001  # its own kind
+                copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
+                copy._rules = copy._prepared = None  # noqa: SLF001  # the same
+                return copy
+            clauses["depend"] = depend
+        return super().options(**clauses)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Encounter the construct: return what the body returns, or with ``nowait`` the `Task`."""
+        scope = current_scope.get()
+        if scope is None or scope.thread != get_ident():
+            scope = here()
+        frame = scope.region
+        site = self._site
+        if (
+            not self._is_direct
+            or kwargs
+            or frame is None
+            or site is None
+            or site.runtime is not scope.runtime
+            or not frame.is_plain
+            or collector.thread
+            or owned
+            or (not self._is_deferred and is_at_work())
+        ):
+            return self._encounter(scope, args, kwargs)
+        # Arrays and scalars only, and nothing to be asked but dependences and arrays that are mapped.
+        runtime = scope.runtime
+        place = runtime.default_place(frame)
+        if place is None:
+            return self._encounter(scope, args, kwargs)
+        device = place.device
+        items: list[MapItem] = []
+        takes_arrays, maps = False, not self._is_plain
+        if maps and "map" in self._clauses:
+            if self._prepared is None:
+                return self._encounter(scope, args, kwargs)
+            check_writeable(self._prepared)
+            items = self._prepared.copy()
+        for value in args:
+            kind = value.__class__
+            if kind is np.ndarray:
+                maps = True
+            elif kind not in SCALARS:
+                if not device.is_array(value) or device.retired(value) is not None:
+                    return self._encounter(scope, args, kwargs)
+                takes_arrays = True
+        if maps:
+            work: TargetWork | None
+            work = TargetWork(self._function, args, {}, items, {}, place, {}, {}, self._counter)
+            priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
+            task = DeviceTask.of(site, frame, place, work, self._label, priority)
+            work = None  # what it holds goes before the task is complete
+        else:
+            task = DeviceTask(site, frame, place, None, self._function, args)
+            if takes_arrays:
+                task.after = device.caller_event()
+        if not self._is_deferred:
+            try:
+                return run(scope, frame, task, self._depend)
+            finally:
+                del task  # as `run` asks for
+        defer(scope, frame, task, self._depend)
+        return task
+
+    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Encounter a region that has more than dependences and arrays in no clause."""
+        if put_off_here(scope, self, args, kwargs):
+            return None
+        if self._defaults is not None:
+            args, kwargs = self._defaults.completed(args, kwargs)
+        runtime = scope.runtime
+        frame = scope.frame(self._directive)
+        clauses = self._clauses
+        device, is_offloaded = clauses.get("device"), self._is_offloaded()
+        values: Values | None = None
+        if passed := others_among(args, kwargs):
+            if device is None and is_offloaded:
+                device = device_of(runtime, passed, self._directive)
+            values = Values.among(args, kwargs)
+        place = runtime.place(frame, device, if_=is_offloaded)
+        names = self._names.at_call(args, kwargs) if self._names is not None else {}
+        depend: Any = self._dependences(names) if self._is_late else self._depend
+        site = self._site_in(runtime)
+        priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
+        objects: dict[int, Expansion] = {}
+        privates: dict[int | str, Private] = {}
+        given: Sequence[Any] = clauses.get("map", ())
+        late: Sequence[Late] = ()
+        if values is not None:
+            given, late = self._divided(values, names, kwargs)
+            depend = (*depend, dependence_on(values))
+            args, kwargs = values.without(args, kwargs)
+        body = self._body(names, args, kwargs)
+        items = self._items(names, objects, given)
+        sections = self._sections(names, args, kwargs)
+        if self._rules is not None:
+            decided = self._rules.decide(
+                args, kwargs, names, items, objects, on_host=place is None, listed=self._listed_around(frame)
+            )
+            privates = decided.privates
+            sections.update(decided.sections)
+            items += decided.items
+            objects.update(decided.objects)
+        make: Callable[[Region], Task]
+        work: TargetWork | ReceivingWork | None = None
+        if place is None:
+
+            def make(frame: Region) -> Task:
+                replaced, named = on_host(args, kwargs, sections, objects, privates)
+                call = body if values is None else Receiver(body, values.again(), rebuilt_on_host)
+                task = Task(site, call, replaced, named, frame)
+                task.label = self._label
+                if priority:
+                    task.priority = priority
+                return task
+        else:
+            parts = body, args, kwargs, items, sections, place, objects, privates, self._counter
+            work = TargetWork(*parts) if values is None else receiving_work(values, late, parts, self._check_values)
+            if self._is_deferred and frame.is_plain:
+                task = DeviceTask.of(site, frame, place, work, self._label, priority)
+                defer(scope, frame, task, depend)
+                return task
+            make = device_maker(site, self._label, place, work, priority)
+        return self._generate(scope, frame, make, depend, work, device)
+
+    # -- what another kind of target region does otherwise -------------------------------------------
+    def _is_offloaded(self) -> bool:
+        return bool(self._clauses.get("if_", True))
+
+    def _listed_around(self, frame: Region) -> tuple[Section, ...]:
+        """Return the storage that ``defaultmap(none)`` need not name."""
+        return ()
+
+    def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return what is called with the arguments on the device."""
+        return self._function
+
+    def _generate(
+        self,
+        scope: Scope,
+        frame: Region,
+        make: Callable[[Region], Task],
+        depend: Any,
+        work: TargetWork | ReceivingWork | None,
+        device: int | None,
+    ) -> Any:
+        """Generate the task, and return what the call does; ``work`` is None on the host."""
+        encountered = encounter(scope, frame, make, depend, deferred=self._is_deferred)
+        return encountered if self._is_deferred else encountered.value
+
+    def _check_values(self, values: Values, found: Sequence[Any]) -> None:
+        """Raise `MapError` if the region cannot have such values of tasks."""
+
+    # -- list items ----------------------------------------------------------------------------------
+
+    def _divided(
+        self, values: Values, names: Mapping[str, Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], list[Late]]:
+        """Return what the ``map`` clause names but for values of tasks, and those.
+
+        Raises
+        ------
+        ClauseError
+            A clause says of a value what has to be said at the call.
+        """
+        words, clauses = self._rules_of.words, self._clauses
+        shared = {words.get(clause, clause): clauses.get(clause, ()) for clause in SHARING}
+        check_known(shared, values, self._names, names, kwargs)
+        given, late = divided(clauses.get("map", ()), values, self._names, names, kwargs)
+        check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
+        return given, late
+
+    def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
+        """Return the evaluated list items of the ``map`` clause, which are the same at every call if all are arrays."""
+        if not given:
+            return []
+        prepared = self._prepared
+        if prepared is None:
+            prepared = map_items(Construct.TARGET, given, names, objects)
+            if self._names is None and not objects:
+                self._prepared = prepared
+        else:
+            check_writeable(prepared)
+        return list(prepared)
+
+    def _sections(
+        self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[int | str, Any]:
+        """Return the arguments of which a string names a section: the body receives the array of that section.
+
+        And those of which a string names a member or an element, as they are: the program knows what is in them.
+
+        Raises
+        ------
+        ClauseError
+            Strings name two sections of one argument, and none names all of it: the body can receive one array only.
+        """
+        if self._names is None:
+            return {}
+        found: dict[int | str, Any] = {}
+        texts: dict[int | str, list[str]] = {}
+        whole: set[int | str] = set()
+        holders: dict[int | str, Any] = {}
+        for item in string_items(self._clauses.get("map", ())):
+            parsed = parse_item(item)
+            if members(parsed, names) is not None:
+                continue  # each argument as it is
+            ((_, slot, value, rest),) = named_by(parsed, self._names, names, kwargs)
+            if not (slot in kwargs if isinstance(slot, str) else slot < len(args)):
+                continue  # a visible name, or a parameter that has its default
+            if not rest.steps:
+                whole.add(slot)
+                continue
+            part = parsed.resolve(names)
+            if rest.reaches_into(value):
+                check_held(parsed, value, part, (*args, *kwargs.values()))
+                holders[slot] = value
+                continue
+            if slot not in found:
+                found[slot] = part
+                texts[slot] = [item]
+            elif array_section(part) != array_section(found[slot]):
+                texts[slot].append(item)
+        for slot in whole:
+            found.pop(slot, None)
+        for slot in found:
+            if len(texts[slot]) > 1:
+                raise ClauseError(
+                    f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
+                    "receives one array; name one section, or all of the array as well"
+                )
+        return {**holders, **found}
+
+
+def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:
+    """Raise `ClauseError` if the body does not receive an array that is mapped as what an argument holds."""
+    if mapper_of(holder) is not None:
+        return
+    if any(value is array or (isinstance(value, np.ndarray) and np.may_share_memory(value, array)) for value in passed):
+        return
+    kind = type(holder).__name__
+    raise ClauseError(
+        f"map: list item {item.text!r} is held by {item.name!r}, a {kind}, which the body receives as it is, with the "
+        f"host's array in it; pass {item.text} as an argument of its own"
+        + ("" if isinstance(holder, (list, tuple)) else f", or declare_mapper({kind}, …)")
+    )
+
+
+def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make a function a target function: each call runs the body with its array arguments on a device.
+
+    Parameters
+    ----------
+    map : list of map clauses
+        `to`, `from_`, `tofrom`, `alloc` of list items; a bare array is ``tofrom``. Arrays in no clause, and objects
+        whose class has a mapper, are ``tofrom`` as well, or ``to`` where they are read-only. A string that names a
+        ``*`` or ``**`` parameter, here and in the other clauses, means each array that the call passes there.
+    firstprivate, private : list of str and arrays
+        Arguments with device storage of their own, with the contents that they have at the call, or uninitialised;
+        never copied back, released when the task is complete, no mappings.
+    is_device_ptr, has_device_addr : list of str and arrays
+        Arguments that have to be device arrays of the device; they pass through, as every device array does.
+    defaultmap : str or dict
+        What happens to arguments in no clause, for all or by category ("aggregate": arrays, "scalar", "pointer": device
+        arrays): ``"alloc"``, ``"to"``, ``"from"``, ``"tofrom"``, ``"firstprivate"``, ``"present"``, ``"default"``; with
+        ``"none"`` they have to be in one. Scalars are captured by value and device arrays pass in any case.
+    depend : list of dependences
+        The region runs after the earlier siblings that they name.
+    nowait : bool
+        True: deferred, the call returns its `Task`.
+    device : int
+        A device number; None is the device of the device arrays that the call passes, else the default device.
+    if_ : bool
+        False: the region runs with the host as its device.
+    priority, name
+        As for `task`.
+
+    Returns
+    -------
+    TargetFunction
+        Calling it returns what the body returns, or a `Task`; ``.options(…)`` as for `task`. An argument that is a
+        `Task` is followed, and the body gets its value, as for `task`. A host array or an object with a mapper is
+        mapped when the region gets its turn: ``tofrom``, or as the ``map`` clause says that names all of the parameter.
+        Other clauses cannot name such an argument, and the device is not taken from it.
+
+    Raises
+    ------
+    ClauseError, DependError, MapError
+        At the call or before: wrong clauses, types, names or device numbers, device arrays of several devices. In the
+        task: presence, overlap, memory.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until copies back are done. *Costs* a copy of each item to the device if it is not
+    present, and back. OpenMP 5.2, 13.8 "target Construct"; deviations: items may be non-contiguous, a body that
+    fails copies nothing back.
+    """
+    return decorate(TargetFunction, function, clauses)

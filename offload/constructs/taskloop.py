@@ -1,0 +1,327 @@
+"""The taskloop: a range, a sequence or any other iterable, split into tasks.
+
+It is what the standard says that it is: a taskgroup with ``task_reduction``, in which tasks with ``in_reduction`` are
+generated, one for each part of the range.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import is_device_array
+from offload.constructs.clauses.dependences import mutexinoutset
+from offload.constructs.clauses.maps import check_clauses, check_count, check_name, check_priority
+from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.reductions import Item, check_reduction, identity_of, reductions_of, resolved
+from offload.constructs.functions import DirectiveFunction, TaskFunction
+from offload.constructs.groups import Taskgroup
+from offload.errors import ClauseError
+from offload.runtime.current import for_finalizers, here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.tasks.task import Task
+
+_TASKS_A_THREAD = 4
+"""Tasks for each thread where neither grainsize nor num_tasks is given: parts of unequal work even out, and little of
+the time goes into tasks. (libomp takes 10 a thread, libgomp 1.)"""
+
+
+class TaskloopFunction(DirectiveFunction):
+    """A function over a part of a range. Calling it with the whole range encounters the construct."""
+
+    __slots__ = ("_task",)
+
+    _directive = "taskloop"
+    _checks = {  # noqa: RUF012  # a table, never changed
+        "grainsize": partial(check_count, "grainsize"),
+        "num_tasks": partial(check_count, "num_tasks"),
+        "strict": bool,
+        "reduction": partial(check_reduction, "reduction"),
+        "nogroup": bool,
+        "if_": lambda value: value,
+        "final": bool,
+        "priority": check_priority,
+        "name": check_name,
+    }
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        super()._apply(clauses)
+        _check_together(clauses)
+        self._task = _LoopTask(self._function, {name: clauses[name] for name in _OF_TASKS if name in clauses})
+        if any(isinstance(item, str) for _, item in clauses.get("reduction", ())):
+            self._names = self._visible_names()
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Bind like a function: under a method, ``self`` is the body's first argument, before the part of the range."""
+        return self if instance is None else type(self)(types.MethodType(self._function, instance), {**self._clauses})
+
+    @for_finalizers
+    def __call__(self, iterable: Any, /, *args: Any, **kwargs: Any) -> list[Task] | None:
+        """Encounter the construct: each task calls the body with a part of ``iterable``, and with the other arguments.
+
+        Return None, or with ``nogroup`` the tasks.
+        """
+        scope = here()
+        frame = scope.frame("taskloop")
+        clauses = self._clauses
+        parts = split(
+            iterable,
+            grainsize=clauses.get("grainsize"),
+            num_tasks=clauses.get("num_tasks"),
+            is_strict=clauses.get("strict", False),
+            n_threads=len(scope.runtime.engine.threads) + 1,
+        )
+        task: TaskFunction = self._task
+        group = Taskgroup((), "taskloop")
+        if clauses.get("reduction"):
+            task, group, args = self._reducing(iterable, args, kwargs)
+        if_, final = clauses.get("if_", True), clauses.get("final", False)
+        is_deferred = if_ and not final and not frame.inherited.is_final
+        tasks = []
+        is_left = clauses.get("nogroup")
+        with nullcontext() if clauses.get("nogroup") else group:
+            enclosing = frame.inherited.group
+            for part in parts:
+                if not is_deferred and enclosing is not None and enclosing.cancelled_by is not None:
+                    break  # it would be discarded, and an undeferred one raises that
+                generated = task(part, *args, **kwargs)
+                if is_left:
+                    tasks.append(generated)
+                del generated  # the traceback of the group would refer to it
+        return tasks if is_left else None
+
+    def _reducing(
+        self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[TaskFunction, Taskgroup, tuple[Any, ...]]:
+        """Return what generates the tasks, the group that reduces, and what the tasks are passed besides a part.
+
+        An item that is not among the arguments follows them, if the body has a parameter for it. If not, the body works
+        on the item itself, by whatever name, and its tasks have to exclude each other.
+        """
+        given: tuple[Item, ...] = self._clauses["reduction"]
+        items = resolved("reduction", given, self._names_at_call(iterable, args, kwargs))
+        group = Taskgroup(reductions_of("reduction", items), "taskloop")
+        received: list[Item] = []
+        missing: list[Item] = []
+        for written, item in zip(given, items, strict=True):
+            if self._is_passed(written.item, item.item, args, kwargs):
+                received.append(written)
+            else:
+                missing.append(item)
+        depend = []
+        if missing and self._takes(len(missing), 1 + len(args), kwargs):
+            args = (*args, *(item for _, item in missing))
+            received += missing
+        else:
+            depend = [mutexinoutset(item) for _, item in missing if item.size]
+        in_reduction: dict[str, list[Any]] = {}
+        for operator, item in received:
+            in_reduction.setdefault(operator, []).append(item)
+        return self._task.options(depend=depend, in_reduction=in_reduction or None), group, args
+
+    def _names_at_call(self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if self._names is None:
+            return {}
+        try:
+            return self._names.at_call((iterable, *args), kwargs)
+        except TypeError as error:
+            raise ClauseError(
+                f"taskloop {self._name!r}: {error}; a list item written as a string names an argument of the call, "
+                "or a global or enclosing variable"
+            ) from None
+
+    def _is_passed(self, written: Any, item: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Tell whether an item is among the arguments, or is written as a section of one."""
+        wanted = identity_of(item)
+        if any(isinstance(value, np.ndarray) and identity_of(value) == wanted for value in (*args, *kwargs.values())):
+            return True
+        if not isinstance(written, str) or self._names is None:
+            return False
+        parsed = parse_item(written)
+        slot = self._names.slot(parsed.name, kwargs)
+        if isinstance(slot, str):
+            return slot in kwargs and parsed.is_part_of(kwargs[slot])
+        return 0 < slot <= len(args) and parsed.is_part_of(args[slot - 1])  # the first parameter takes the part
+
+    def _takes(self, n_items: int, n_given: int, kwargs: dict[str, Any]) -> bool:
+        """Tell whether the body has parameters for items after the arguments, or for the arguments only.
+
+        Parameters that have a default are not for items.
+
+        Raises
+        ------
+        ClauseError
+            Neither.
+        """
+        try:
+            parameters = inspect.signature(self._function).parameters.values()
+        except ValueError:  # a builtin
+            return False
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        needed = sum(p.default is p.empty and p.name not in kwargs for p in positional)
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters) or needed == n_given + n_items:
+            return True
+        if n_given >= needed:
+            return False
+        raise ClauseError(
+            f"taskloop {self._name!r}: the body needs {needed} arguments; it is given {n_given}, a part of the range "
+            f"first, and with a private array for each list item of reduction {n_given + n_items}"
+        )
+
+
+class _LoopTask(TaskFunction):
+    """The task function behind a taskloop: a call generates the task of one part."""
+
+    __slots__ = ()
+
+    _directive = "taskloop"
+
+
+# -- splitting -------------------------------------------------------------------------------------
+
+
+def split(iterable: Any, *, grainsize: int | None, num_tasks: int | None, is_strict: bool, n_threads: int) -> list[Any]:
+    """Return the parts of a range, each of at least one element, in order: ranges, slices, or lists of what it yields.
+
+    Raises
+    ------
+    ClauseError
+        It cannot be iterated over.
+    """
+    whole = iterable
+    try:
+        if isinstance(whole, (Sequence, np.ndarray)) or is_device_array(whole):
+            whole[0:0]
+        else:
+            whole = list(whole)
+        n = len(whole)
+    except (TypeError, IndexError):
+        try:
+            whole = list(iterable)  # a deque, for one, has no slices
+        except TypeError:
+            raise ClauseError(
+                f"taskloop: {type(iterable).__name__} {iterable!r:.60} cannot be iterated over; "
+                "write for example range(n), or an array or a list"
+            ) from None
+        n = len(whole)
+    parts, begin = [], 0
+    for size in part_sizes(n, grainsize=grainsize, num_tasks=num_tasks, is_strict=is_strict, n_threads=n_threads):
+        parts.append(whole[begin : begin + size])
+        begin += size
+    return parts
+
+
+def part_sizes(n: int, *, grainsize: int | None, num_tasks: int | None, is_strict: bool, n_threads: int) -> list[int]:
+    """Return how many of ``n`` iterations each task gets, the larger numbers first.
+
+    OpenMP 5.2, 12.6.1 "grainsize Clause": at least that and less than twice as many, or strictly as many but for the
+    last task. A balanced split into k = n // grainsize tasks does the former: n < (k + 1) * grainsize.
+    12.6.2 "num_tasks Clause": so many tasks, or one for each iteration if there are fewer; strict: ceil(n / num_tasks)
+    for the first, floor for the others.
+    """
+    if n == 0:
+        return []
+    if grainsize is not None and is_strict:
+        return [grainsize] * (n // grainsize) + [n % grainsize] * (n % grainsize > 0)
+    n_tasks = max(1, n // grainsize) if grainsize is not None else min(n, num_tasks or _TASKS_A_THREAD * n_threads)
+    size, n_larger = divmod(n, n_tasks)
+    return [size + 1] * n_larger + [size] * (n_tasks - n_larger)
+
+
+# -- clauses ---------------------------------------------------------------------------------------
+
+
+def _check_together(clauses: dict[str, Any]) -> None:
+    """Raise `ClauseError` if clauses contradict each other."""
+    grainsize, num_tasks = clauses.get("grainsize"), clauses.get("num_tasks")
+    if grainsize is not None and num_tasks is not None:
+        raise ClauseError(
+            f"taskloop: grainsize={grainsize} and num_tasks={num_tasks} both say how to split; give one of them"
+        )
+    if clauses.get("strict") and grainsize is None and num_tasks is None:
+        raise ClauseError("taskloop: strict modifies grainsize or num_tasks, and there is neither; give one of them")
+    if clauses.get("nogroup") and clauses.get("reduction"):
+        raise ClauseError(
+            "taskloop: nogroup with reduction, which the end of the group would combine; "
+            "leave out nogroup, or use a taskgroup with task_reduction and tasks with in_reduction"
+        )
+
+
+_OF_TASKS = ("if_", "final", "priority", "name")
+"""The clauses that each task has."""
+
+_NOTHING: Any = object()
+
+
+def taskloop(iterable: Any = _NOTHING, body: Callable[..., Any] | None = None, **clauses: Any) -> Any:
+    """Split a range into tasks, each of which calls the body with a part of it.
+
+    ``taskloop(range(n), body)`` does so at once, and so does ``@taskloop(range(n))`` above the body. Without a range,
+    ``@taskloop`` or ``@taskloop(grainsize=4)`` makes a function whose calls do, ``f(range(n))``; it passes further
+    arguments on to the body.
+
+    Parameters
+    ----------
+    iterable : range, sequence, array or iterable
+        Of a range, the parts are ranges; of a sequence or an array, slices (of an array, views along its first axis);
+        of anything else, which is run through first, lists. No part is empty, and each element is in one.
+    body : callable
+        ``body(part)``.
+    grainsize : int
+        Each task gets at least so many elements, or all if there are fewer, and less than twice as many.
+    num_tasks : int
+        So many tasks, or one for each element if there are fewer; their sizes differ by one at most. With neither, four
+        for each worker and the calling thread.
+    strict : bool
+        True: each task gets exactly ``grainsize`` elements, but the last one what is left. ``num_tasks`` is exact in
+        any case.
+    reduction : dict of str to list of arrays and str
+        By operator, list items as in `taskgroup`. ``body(part, total)``: the body receives a private array for each
+        item, in order, in parameters without default, or in place of the arguments that are the item.
+        ``body(part)``: it works on the items themselves, and its tasks run one at a time (``mutexinoutset``).
+    nogroup : bool
+        True: wait for nothing, and return the tasks.
+    if_, final, priority, name
+        As for `task`, for each of the tasks.
+
+    Returns
+    -------
+    None, or list of Task with ``nogroup``
+        Without a range: a function that returns that, and has ``.options(…)`` as a task function has. As a decorator
+        with a range, the name of the body is bound to it.
+
+    Raises
+    ------
+    ExceptionGroup
+        Tasks, or descendants of theirs, failed, and nobody has seen it; the items of ``reduction`` for which there are
+        private arrays are what they were. With ``if_=False`` or ``final=True`` the first failure itself, and no more
+        tasks are generated.
+    ClauseError
+        ``grainsize`` with ``num_tasks``, ``nogroup`` with ``reduction``, numbers below 1, something that cannot be
+        iterated over, a list item that cannot be reduced.
+
+    Notes
+    -----
+    *Blocks* until all tasks and their descendants are complete; the waiting thread may run them. They are the group
+    that ``cancel("taskgroup")`` in a body cancels. Loops that are to be collapsed are one range:
+    ``itertools.product(range(n), range(m))``. OpenMP 5.2, 12.6 "taskloop Construct", 5.5.8 "reduction Clause".
+    """
+    checked = check_clauses("taskloop", clauses, TaskloopFunction._checks)  # noqa: SLF001  # same module
+    if body is None and callable(iterable) and not hasattr(iterable, "__iter__"):
+        return TaskloopFunction(iterable, checked)
+    if iterable is _NOTHING:
+        if body is not None:
+            raise ClauseError("taskloop: there is no range; write taskloop(range(n), body)")
+        return lambda function: TaskloopFunction(function, {**checked})
+    if body is None:
+        return lambda function: TaskloopFunction(function, {**checked})(iterable)
+    return TaskloopFunction(body, checked)(iterable)

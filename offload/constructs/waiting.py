@@ -1,0 +1,181 @@
+"""Constructs that wait for tasks, or give way to them."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+from offload.constructs.clauses.dependences import Dependence, check_depend_now
+from offload.constructs.clauses.following import awaited
+from offload.errors import ClauseError, DependError, UsageError
+from offload.interrupts.finalizers import refuse_inside
+from offload.runtime.current import here
+from offload.runtime.generate import encounter
+from offload.runtime.sites import call_site
+from offload.tasks.depend import DependType
+from offload.tasks.failures import raise_failures
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from offload.tasks.region import Region
+    from offload.tasks.scope import Scope
+
+
+# -- taskgroup -------------------------------------------------------------------------------------
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+def taskwait(depend: Any = (), nowait: bool = False) -> Any:
+    """Wait for the tasks that the current task, or host thread, has generated.
+
+    Parameters
+    ----------
+    depend : list of dependences, optional
+        Wait only for the tasks that one with these dependences would follow; ``mutexinoutset`` is not allowed.
+    nowait : bool
+        True: wait for nothing, but generate an empty task with these dependences, which later tasks can follow.
+
+    Returns
+    -------
+    Task, coroutine or None
+        The task, with ``nowait``. Called in a coroutine a coroutine, which waits when it is awaited, and lets the loop
+        run: ``await taskwait()``.
+
+    Raises
+    ------
+    ExceptionGroup
+        Tasks that were waited for failed, and nobody has seen it.
+    ClauseError
+        ``nowait`` without ``depend``.
+    DependError
+        A dependence of type ``mutexinoutset``.
+
+    Notes
+    -----
+    *Blocks*; the waiting thread may run other tasks, so hold no lock. Does not wait for descendants.
+    OpenMP 5.2, 15.5 "taskwait Construct".
+    """
+    dependences = check_depend_now("taskwait", depend)
+    if any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
+        raise DependError("taskwait: mutexinoutset excludes tasks, and a taskwait runs nothing; use inout")
+    refuse_inside("taskwait")
+    scope = here()
+    frame = scope.frame("taskwait")
+    if nowait:
+        return _edges(scope, frame, dependences)
+    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `caller` does
+    recorder = frame.recorder
+    if recorder is not None:
+        recorder.add_wait(call_site("taskwait", scope.runtime), dependences)
+        if not recorder.executes:
+            return None if waits is None else waits.nothing()
+    if scope.runtime.notify is not None:
+        scope.runtime.notify.wait("taskwait")
+    if dependences:
+        if waits is not None:
+            return waits.some(scope, _followed(frame, dependences), "taskwait")
+        return _wait_for(scope, _followed(frame, dependences))
+    if waits is not None:
+        return waits.children(scope, frame, "taskwait")
+    scope.runtime.wait_for_children(scope, frame, "taskwait")
+    return None
+
+
+def _front(caller: FrameType) -> Any:
+    """Return what waits for a caller that is a coroutine; None for any other."""
+    if not caller.f_code.co_flags & _COROUTINE:
+        return None
+    from offload.constructs import awaiting  # imports asyncio
+
+    return awaiting
+
+
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+def _edges(scope: Scope, frame: Region, dependences: Sequence[Dependence]) -> Task:
+    """Generate an empty task."""
+    if not dependences:
+        raise ClauseError("taskwait: nowait without depend says nothing; name what later tasks are to follow")
+    runtime = scope.runtime
+    site = call_site("taskwait", runtime)
+    return encounter(scope, frame, lambda frame: Task(site, _nothing, (), None, frame), dependences, deferred=True)
+
+
+def _followed(frame: Region, dependences: Sequence[Dependence]) -> list[Task]:
+    """Return the tasks that one with these dependences would follow."""
+    handles = frame.tracker.latest(dependences)
+    found = [awaited(task) for handle in handles if (task := handle()) is not None]
+    return list(dict.fromkeys(task for task in found if not task.past))
+
+
+def _wait_for(scope: Scope, waited: Sequence[Task]) -> None:
+    """Wait for certain tasks, and raise what failed among them."""
+    try:
+        for task in waited:
+            task.add_done_callback(lambda _: scope.parker.unpark())
+        scope.runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait", awaited=waited)
+        raise_failures([task for task in waited if task.failure is not None], "taskwait")
+    finally:
+        waited = task = None  # type: ignore[assignment]  # a failure refers to the frames that its body was called from
+
+
+def barrier() -> Any:
+    """Wait for every task of the runtime, whoever generated it.
+
+    Returns
+    -------
+    coroutine or None
+        Called in a coroutine a coroutine, which waits when it is awaited: ``await barrier()``.
+
+    Raises
+    ------
+    ExceptionGroup
+        Tasks failed, and nobody has seen it.
+    UsageError
+        In a task, which the barrier would wait for.
+
+    Notes
+    -----
+    *Blocks*; the waiting thread may run other tasks. OpenMP 5.2, 15.3.1 "barrier Construct".
+    """
+    refuse_inside("barrier")
+    scope = here()
+    frame = scope.frame("barrier")
+    if scope.task is not None:
+        raise UsageError(f"barrier in the task {scope.task.name!r}, which it would wait for; use taskwait or taskgroup")
+    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `caller` does
+    if frame.recorder is not None:
+        frame.recorder.add_wait(call_site("barrier", scope.runtime), ())
+        if not frame.recorder.executes:
+            return None if waits is None else waits.nothing()
+    if scope.runtime.notify is not None:
+        scope.runtime.notify.wait("barrier")
+    if waits is not None:
+        return waits.everything(scope.runtime, scope, "the barrier")
+    scope.runtime.wait_for_all("the barrier")
+    return None
+
+
+def taskyield() -> None:
+    """Let the current thread run another ready task, if there is one; inside of a task only what that generated.
+
+    Notes
+    -----
+    *Blocks* as long as that takes. OpenMP 5.2, 12.7 "taskyield Construct".
+    """
+    scope = here()
+    scope.runtime.engine.help_once(scope, scope.frame("taskyield"))
+
+
+def _nothing() -> None:
+    """Do nothing: the body of an empty task."""
+
+
+# -- cancelling ------------------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+"""Copies back to host storage that is mapped no more, until they have arrived.
+
+The end of a mapping takes its entry out of the present table at once, but its copy to the host takes time. A construct
+that maps the same bytes anew meanwhile has to follow that copy, or it would send the device what the host held before:
+the counting and the transfers of one construct are one step for all others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any
+
+from offload.arrays.sections import Section, overlaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class CopyBack:
+    """The bytes of one copy back; ``point`` says where on which lane it ends."""
+
+    __slots__ = ("point", "section")
+
+    def __init__(self, section: Section, point: Any) -> None:
+        self.section = section
+        self.point = point
+
+
+class CopiesBack:
+    """Copies under way, sorted by address. Not locked: the caller orders the calls."""
+
+    __slots__ = ("_copies", "_reach", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._copies: list[CopyBack] = []
+        self._reach = 0  # the longest extent so far: none that begins further down can meet a section
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def add(self, section: Section, point: Any) -> CopyBack:
+        """Enter a copy, and where it ends."""
+        copy = CopyBack(section, point)
+        at = bisect_right(self._starts, section.address)
+        if at and self._copies[at - 1].section == section:
+            self._copies[at - 1] = copy  # it follows that one, and so does what follows it
+            return copy
+        self._starts.insert(at, section.address)
+        self._copies.insert(at, copy)
+        self._reach = max(self._reach, section.end - section.address)
+        return copy
+
+    def remove(self, copy: CopyBack) -> None:
+        """Forget a copy that has arrived, or never will, unless one that follows it has taken its place."""
+        at = bisect_left(self._starts, copy.section.address)
+        n, address = len(self._starts), copy.section.address
+        while at < n and self._starts[at] == address and self._copies[at] is not copy:
+            at += 1
+        if at == n or self._copies[at] is not copy:
+            return
+        del self._starts[at], self._copies[at]
+        if not self._copies:
+            self._reach = 0
+
+    def meeting(self, section: Section) -> Iterator[CopyBack]:
+        """Yield the copies that share a byte with ``section``."""
+        first = bisect_right(self._starts, section.address - self._reach)
+        last = bisect_left(self._starts, section.end, first)
+        for copy in self._copies[first:last]:
+            if overlaps(copy.section, section):
+                yield copy

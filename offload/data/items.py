@@ -1,0 +1,58 @@
+"""The list items of clauses that map or move data, evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offload.arrays.sections import Section
+    from offload.data.maptypes import MapType
+
+
+@dataclass(slots=True, eq=False)
+class MapItem:
+    """One list item of a ``map`` clause, evaluated.
+
+    Attributes
+    ----------
+    section : Section
+        The host bytes it covers.
+    address, shape, strides, itemsize
+        The host view: address of element ``(0, …, 0)``, elements, **bytes**, bytes.
+    map_type : MapType
+        The effective type, from `offload.data.maptypes.resolve`.
+    always, present : bool
+        The modifiers.
+    host : object
+        What keeps the host memory alive; opaque here.
+    label : object
+        For messages; as a string ``"x[0:50]"``.
+    implicit : bool
+        The item is in no clause.
+    clause : str
+        What messages call the clause; empty: ``map``, with the map type.
+    if_present : bool
+        Where it is not wholly present the item is ignored.
+    zeroes : bool
+        Storage that it makes begins with zeros.
+    """
+
+    section: Section
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    map_type: MapType
+    always: bool = False
+    present: bool = False
+    host: object = None
+    label: object = "the item"
+    implicit: bool = False
+    clause: str = ""
+    if_present: bool = False
+    zeroes: bool = False
+
+    def text(self, directive: str = "map") -> str:
+        """Return the item as messages show it: in its clause, or in the directive that names its map type."""
+        return f"{self.clause}({self.label})" if self.clause else f"{directive}({self.map_type.word}: {self.label})"

@@ -1,0 +1,251 @@
+"""The ledger of a data environment: who uses which storage up to where, and whom a use has to follow.
+
+Theory of operation
+-------------------
+The ledger has two lists for each entry (`Accesses`): its *writes*, which are the library's own copies to the buffer,
+and its *uses*, which are all else: kernels, and copies from the buffer. A third list has the *copies back*: host
+storage whose entry is gone already, while the copy to it is under way. Each says which bytes, and a place on a lane.
+
+A construct acquires by `before`, which returns the places that its lane has to follow:
+
+=================================  =======================  ====================  ==============
+a construct that                   writes that meet it      uses that meet it     copies back
+=================================  =======================  ====================  ==============
+uses storage, or copies from it    yes                      no                    -
+copies to storage                  yes                      yes                   -
+makes an entry of host storage     -                        -                     yes
+ends an entry (`before_end`)       all                      all                   -
+=================================  =======================  ====================  ==============
+
+It enters its own accesses with `open`, under the same hold of the lock. They have no place then: a construct that would
+have to follow one is put off (`PutOffError`). When its copies have been enqueued, or been carried out by threads, it
+releases by `settle`: one event is recorded on its lane, and everything that it has opened ends there. Nothing else
+changes the lists, but for `note`, which enters accesses whose place is known.
+
+A write of a whole entry takes all earlier writes out of the list: it has followed them. Otherwise accesses that are
+over are dropped when the list has grown long.
+
+Model: the event lists of CUDASTF, of which each instance of data has two. Rejected: to follow the users of storage that
+is only used again, since dependences order those, and to record the place of an open access when somebody asks for it
+(the event would come after kernels that were launched since, which a reader need not follow).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from offload.data.copies_back import CopiesBack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
+
+    from offload.arrays.sections import Section
+    from offload.data.copies_back import CopyBack
+    from offload.data.entries import Accesses, Entry
+
+    Part: TypeAlias = tuple[Entry, Section]
+
+
+class Point(Protocol):
+    """A place on a lane; ``event`` is None once the lane has passed it."""
+
+    lane: Any
+    sequence: int
+    event: Any
+
+
+class Lane(Protocol):
+    """A stream whose work runs in order."""
+
+    def mark(self) -> Any:
+        """Return the place where the lane is now, a `Point`."""
+
+
+class _Open:
+    """The place of an access whose copy is being enqueued, or carried out by threads."""
+
+    __slots__ = ()
+    event = "to be recorded"
+
+
+OPEN: Any = _Open()
+"""The only one."""
+
+
+class PutOffError(Exception):
+    """The launch has to be tried again later; nothing has changed."""
+
+
+class Ledger:
+    """The accesses of the entries of one device, and the copies back to what was mapped there.
+
+    Parameters
+    ----------
+    lock : context manager
+        Held by the caller of `before`, `before_end`, `open` and `note`; `settle` and `arrived` take it.
+
+    Attributes
+    ----------
+    may_query : bool
+        Whether events may be asked if they are over.
+    """
+
+    __slots__ = ("_back", "_back_on", "_kept", "_lock", "_open", "may_query")
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self.may_query = True
+        self._lock = lock
+        self._back = CopiesBack()
+        self._back_on: dict[Lane, deque[CopyBack]] = {}
+        self._open: dict[Lane, tuple[list[tuple[Accesses, Section]], list[CopyBack]]] = {}
+        self._kept: dict[Lane, list[Any]] = {}
+
+    # -- acquiring -----------------------------------------------------------------------------------
+    def before(self, uses: Iterable[Part], writes: Iterable[Part] = (), fresh: Iterable[Section] = ()) -> list[Any]:
+        """Return the places that a construct has to follow.
+
+        Parameters
+        ----------
+        uses : iterable of (Entry, Section)
+            All that it uses, what it copies to included.
+        writes : iterable of (Entry, Section)
+            What it copies to.
+        fresh : iterable of Section
+            Host storage of which it makes entries.
+
+        Raises
+        ------
+        PutOffError
+            One of the accesses is open.
+        """
+        found: list[Any] = []
+        for entry, section in uses:
+            if entry.writes:
+                found += entry.writes.overlapping(section)
+        for entry, section in writes:
+            if entry.uses:
+                found += entry.uses.overlapping(section)
+        if self._back:
+            found += [copy.point for section in fresh for copy in self._back.meeting(section)]
+        if OPEN in found:
+            raise PutOffError
+        return found
+
+    def before_end(self, entries: Iterable[Entry]) -> list[Any]:
+        """Return the places of all that accesses entries, as far as it has been enqueued."""
+        return [
+            point
+            for entry in entries
+            for accesses in (entry.writes, entry.uses)
+            for point in accesses.values()
+            if point is not OPEN
+        ]
+
+    def open(
+        self, lane: Lane, uses: Iterable[Part] = (), writes: Iterable[Part] = (), back: Iterable[Section] = ()
+    ) -> None:
+        """Enter accesses of a construct on a lane: what it uses, copies to, and copies back of what it has unmapped."""
+        opened: list[tuple[Accesses, Section]] = []
+        for entry, section in writes:
+            if section == entry.section:
+                entry.writes.clear()
+            opened.append((entry.writes, section))
+        opened += [(entry.uses, section) for entry, section in uses]
+        for accesses, section in opened:
+            accesses[lane, section] = OPEN
+        self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
+
+    # -- releasing -----------------------------------------------------------------------------------
+    def settle(self, lane: Lane) -> Any:
+        """Take note that the copies of the construct on the lane are all enqueued, or carried out.
+
+        Returns
+        -------
+        Point or None
+            Where what was open ends; None if nothing was. If the place cannot be marked, nothing is left open.
+        """
+        opened, back = self._open.pop(lane, _NOTHING)
+        if not opened and not back:
+            return None
+        point = None
+        try:
+            point = lane.mark()
+        finally:
+            with self._lock:
+                if point is None:
+                    for accesses, section in opened:
+                        accesses.pop((lane, section), None)
+                    for copy in back:
+                        self._back.remove(copy)
+                else:
+                    for accesses, section in opened:
+                        self._enter(accesses, section, point)
+                    self._end_back(back, point)
+        return point
+
+    def note(
+        self, point: Point, uses: Iterable[Part], writes: Iterable[Part] = (), back: Sequence[Section] = ()
+    ) -> None:
+        """Enter accesses that end at a point; otherwise as `open`."""
+        for entry, section in uses:
+            self._enter(entry.uses, section, point)
+        for entry, section in writes:
+            if section == entry.section:
+                entry.writes.clear()
+            self._enter(entry.writes, section, point)
+        if back:
+            self._end_back([self._back.add(section, point) for section in back], point)
+
+    def _enter(self, accesses: Accesses, section: Section, point: Point) -> None:
+        if len(accesses) >= accesses.limit and self.may_query:
+            accesses.prune(_is_over)
+        accesses[point.lane, section] = point
+
+    def _end_back(self, copies: Sequence[CopyBack], point: Point) -> None:
+        for copy in copies:
+            copy.point = point
+        if copies:
+            self._back_on.setdefault(point.lane, deque()).extend(copies)
+
+    # -- what arrives --------------------------------------------------------------------------------
+    @property
+    def has_back(self) -> bool:
+        """Whether copies back are under way that `arrived` is to hear of."""
+        return bool(self._back_on)
+
+    def arrived(self, end: Point) -> None:
+        """Forget the copies back that a lane has done."""
+        with self._lock:
+            copies = self._back_on.get(end.lane)
+            while copies and copies[0].point.sequence <= end.sequence:
+                self._back.remove(copies.popleft())
+            if copies is not None and not copies:
+                del self._back_on[end.lane]
+
+    # -- constructs that fail ------------------------------------------------------------------------
+    def keep(self, lane: Lane, things: Iterable[Any]) -> None:
+        """Keep what a construct that fails leaves in use on a lane, for `take_kept`."""
+        self._kept.setdefault(lane, []).extend(things)
+
+    def take_kept(self, lane: Lane) -> list[Any] | None:
+        """Return what must live until the lane gets to where it is now, although its construct has failed."""
+        return self._kept.pop(lane, None)
+
+
+def is_open(entry: Entry) -> bool:
+    """Tell whether an access of an entry, or of a part, is open."""
+    return OPEN in entry.writes.values() or OPEN in entry.uses.values()
+
+
+_NOTHING: Any = (), ()
+
+
+def _is_over(access: Any) -> bool:
+    """Tell whether a lane has passed the place where an access ends."""
+    if access is OPEN:
+        return False
+    event = access.event
+    return event is None or bool(event.done)

@@ -1,0 +1,49 @@
+"""What the parts of the simulated device need of the device, so that none of them imports it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.arrays.sections import Section
+    from offload.devices.sim.fate import Fate
+    from offload.devices.sim.memory import MemoryAccount
+
+
+class Queue(Protocol):
+    """The operations behind a stream; see `offload.devices.sim.lane.Lane`, whose events are `SimEvent`."""
+
+    number: int
+
+    @property
+    def is_idle(self) -> bool: ...
+    def put(self, function: Callable[..., Any] | None, args: tuple[Any, ...]) -> None: ...
+    def record(self, event: Any, point: int) -> None: ...
+    def wait(self, event: Any, point: int) -> None: ...
+    def retire(self) -> None: ...
+    def runs_here(self) -> bool: ...
+
+
+class StreamsDevice(Protocol):
+    """What streams and events need of their device."""
+
+    name: str
+    fate: Fate
+
+    def new_lane(self) -> Queue: ...
+    def current_stream(self) -> Any: ...
+
+
+class ArraysDevice(Protocol):
+    """What arrays, and the functions that make them, need of their device."""
+
+    poisons: bool
+    name: str
+    fate: Fate
+    memory: MemoryAccount
+
+    def settle(self) -> None: ...
+    def section(self, array: Any) -> Section: ...
+    def namespace(self) -> Any: ...

@@ -1,0 +1,24 @@
+"""The contract between a runtime and an observer, which is told what the runtime does on the thread that does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Observer(Protocol):
+    """An observer of one runtime.
+
+    Devices and async queues are given by their numbers, ``location`` is ``file:line``.
+    """
+
+    def launch(self, directive: str, name: str, location: str, device_num: int, queue: Any) -> None:
+        """Tell of a body, or a graph, that a device task launches; ``queue`` is an async queue's number or None."""
+
+    def copy(self, dst: Any, src: Any, device_num: int, queue: int | None, text: object) -> None:
+        """Tell of a copy that a device has been given; ``text`` is the name of its list item."""
+
+    def wait(self, what: str, device_num: int | None = None, queues: Sequence[int] = ()) -> None:
+        """Tell that the program waits, for the operations of these queues or for what ``what`` says."""

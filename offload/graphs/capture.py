@@ -1,0 +1,386 @@
+"""Capture: a recorded region whose tasks are all work of one device, as one graph of that device.
+
+Theory of operation
+-------------------
+*Once the bodies run.* At the first replay each task is begun, run and ended as on a lane, in the order of generation,
+while its stream is being captured: what it enqueues becomes nodes. A few streams stand for the branches of the region
+(`offload.graphs.branches`), dependences between them are event waits, which become edges.
+
+*The data environment* of a capture is one of its own (`offload.graphs.rehearsal`). Storage that was mapped outside is
+used where it is, its addresses are in the nodes. Each replay looks whether it is still there, and the region is
+captured again if not. What the region maps itself, and what bodies allocate, is the graph's own memory.
+
+*Whether it is worth it* only the future tells: a capture takes as long as it saves in `_WORTH` replays. A few are made
+at once. When none of them has served so many, the region is carried out on streams until what it uses has been in the
+same place for as many replays. So a program whose mappings move at each replay captures no more, one whose mappings
+stay has its graph again, and none takes more than about twice the time that it would with foresight.
+
+*From then on* a replay is one task, which launches the graph. It follows on its stream the last writes of the storage
+that it uses, and is a user and writer of that for those who come later, as the tasks would be. Likewise it follows, and
+is followed by, copies back to host memory that the region maps itself. It belongs to its region as any task does, so
+that waits, failures and cancellations are the same.
+
+*What cannot be captured* is carried out on streams as before, and `Capture.why_not` says why. A capture that fails has
+enqueued nothing: bodies that ran have left no work.
+
+Rejected: capture while recording (the region would not have run, and its waits would have had nothing to wait for);
+updating the nodes of a graph whose addresses changed (the nodes of a body are unknown).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import label, mapper_of
+from offload.data.environment import DataEnvironment
+from offload.devices.streams import Lane, Point, using
+from offload.errors import DeviceError
+from offload.graphs.branches import branches
+from offload.graphs.reach import reached
+from offload.graphs.rehearsal import NotCapturableError, ShadowTable
+from offload.graphs.work import GraphWork, section_of_entry
+from offload.interrupts.frames import calls_program
+from offload.runtime.launch import DeviceTask
+from offload.runtime.queues import uncounted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.devices.base import Device, GraphCapture
+    from offload.graphs.rehearsal import Noted
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.queues import Queue
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+MOST_STREAMS = 64
+"""Branches of a graph that run at the same time at most. To launch a graph costs 1.6 µs for each on an H200."""
+
+_DISTURBED = 3
+"""Captures that other threads have ended, after which no more are tried."""
+
+_WORTH = 16
+"""Replays that a capture has to serve. It takes 4 to 5 ms on an H200; to carry out some twenty tasks one by one takes
+0.3 ms longer than to launch them as a graph."""
+
+_IN_VAIN = 3
+"""Captures in a row that served fewer, after which the next one waits: programs map in passing before they begin."""
+
+_MOVES = (
+    f"what it uses was mapped elsewhere too often; map that around the replays: once it has been in the same place for "
+    f"{_WORTH} of them, they are a graph again"
+)
+
+
+def obstacle(tasks: Sequence[Task], *, has_events: bool) -> str:
+    """Return why the tasks of a recorded region can never be one graph; nothing if they may be.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Those that were recorded.
+    has_events : bool
+        Whether one of them has a detach event.
+    """
+    if has_events:
+        return "an event is in it"
+    place: DevicePlace | None = None
+    for task in tasks:
+        if isinstance(task, DeviceTask):
+            if place is None:
+                place = task.place
+            elif task.place is not place:
+                return f"it is on several devices, {place.device.number} and {task.place.device.number}"
+        elif task.construct.directive != "taskwait":  # else an empty task, for its edges
+            return f"{task.name} runs on the host"
+    if place is None:
+        return "no device work is in it"
+    if place.device.graph_capture() is None:
+        return f"{place.device.name} has no graphs"
+    return ""
+
+
+class Capture:
+    """The graph of a record: made at the first replay, and again when what it uses is elsewhere.
+
+    Parameters
+    ----------
+    before : sequence of sequences of int
+        For each task of the record the positions of its predecessors.
+    refusal : str
+        What `obstacle` says.
+    steps : object
+        What the tasks are made of, whose host arrays a graph in flight needs.
+
+    Attributes
+    ----------
+    refusal : str
+        Why replays will never be a graph; empty while nothing is known against it.
+    n_captured : int
+        How often the region has been captured.
+    queues : set of Queue
+        The async queues that operations in it belong to: a replay belongs to them all.
+    """
+
+    __slots__ = (
+        "_before",
+        "_lock",
+        "_n_disturbed",
+        "_n_in_vain",
+        "_n_launched",
+        "_n_steady",
+        "_noted",
+        "_places",
+        "_steps",
+        "n_captured",
+        "place",
+        "queues",
+        "refusal",
+        "work",
+    )
+
+    def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object) -> None:
+        self._before = before
+        self._lock = threading.Lock()
+        self._n_disturbed = 0
+        self._n_in_vain = 0
+        self._n_launched = 0  # replays that the present graph has served
+        self._n_steady = 0  # replays, one by one, for which what the last graph used
+        self._noted: Noted | None = None
+        self._places: tuple[object, ...] = ()  # has been where it is
+        self._steps = steps
+        self.n_captured = 0
+        self.place: DevicePlace | None = None
+        self.queues: set[Queue] = set()
+        self.refusal = refusal
+        self.work: GraphWork | None = None
+
+    @property
+    def why_not(self) -> str:
+        """Why the last replay was no graph; empty while nothing is known against it."""
+        return self.refusal or (_MOVES if self.work is None and self._n_in_vain >= _IN_VAIN else "")
+
+    def ready(self, scope: Scope, make: Callable[[], Sequence[Task]]) -> GraphWork | None:
+        """Return what a replay launches; None where the tasks go to streams one by one.
+
+        Parameters
+        ----------
+        make : callable
+            Returns the tasks, which will never be entered; it is called where the region is captured.
+        """
+        work = self.work
+        if work is not None and work.is_unchanged():
+            self._n_launched += 1  # no lock: what matters is whether it is more than one
+            return work
+        with self._lock:
+            if self.work is not None and not self.work.is_current():
+                self._discard()
+            if self.work is None and not self.refusal and self._is_worth_it():
+                with uncounted():
+                    tasks = make()
+                self._capture(scope, tasks)
+            self._n_launched += 1
+            return self.work
+
+    def _discard(self) -> None:
+        """Let go of a graph for which something has changed."""
+        self._noted = self.work.noted  # type: ignore[union-attr]  # there is one
+        self.work = None
+        self._n_in_vain = self._n_in_vain + 1 if self._n_launched < _WORTH else 0
+
+    def _is_worth_it(self) -> bool:
+        """Tell whether a capture may serve as many replays as it takes the time of; called at each that has none."""
+        if self._n_in_vain < _IN_VAIN:
+            return True
+        place: Any = self.place  # there was a capture
+        with place.lock:
+            places = self._noted.places(place.table, section_of_entry(place.device))  # type: ignore[union-attr]  # the same
+        if places != self._places:
+            self._places, self._n_steady = places, 0
+        self._n_steady += 1
+        return self._n_steady > _WORTH
+
+    def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
+        launched = [task for task in tasks if isinstance(task, DeviceTask)]
+        self.place = launched[0].place
+        self.queues = {task.queue for task in launched if task.queue is not None}
+        try:
+            self.work = _captured(scope, self.place, tasks, self._before, self._steps)
+        except NotCapturableError as error:
+            self._n_disturbed += error.is_passing
+            if not error.is_passing or self._n_disturbed == _DISTURBED:
+                self.refusal = str(error)
+        else:
+            self.n_captured += 1
+            self._n_launched = self._n_steady = 0
+
+
+# -- capturing -------------------------------------------------------------------------------------
+
+
+def _captured(
+    scope: Scope, place: DevicePlace, tasks: Sequence[Task], before: Sequence[Sequence[int]], made_of: object
+) -> GraphWork:
+    """Carry tasks out under capture, and return what launches the graph.
+
+    Raises
+    ------
+    NotCapturableError
+        Why there is none.
+    """
+    launched = [task for task in tasks if isinstance(task, DeviceTask)]
+    kept = [made_of, *(value for task in launched for value in _reached(task))]
+    takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
+    steps = branches(_with_exclusions(tasks, before), MOST_STREAMS)
+    capture = place.device.graph_capture()
+    device: Any = _CapturedDevice(place.device, capture)  # the methods of a device
+    with place.lock:
+        table = ShadowTable(place.table, section_of_entry(place.device))
+    environment: Any = _CapturedEnvironment(device, table)  # what a work needs of a place
+    awaited = {other for step in steps for other in step.waits}
+    points: dict[int, Point] = {}
+    held: list[object] = []  # what must not be allocated again on another branch
+    try:
+        streams = capture.begin(1 + max(step.stream for step in steps))  # type: ignore[union-attr]  # `obstacle` looked
+        lanes = [Lane(device, stream, number) for number, stream in enumerate(streams)]
+        for at, (task, step) in enumerate(zip(tasks, steps, strict=True)):
+            lane = lanes[step.stream]
+            lane.wait_for([points[other] for other in step.waits])
+            if isinstance(task, DeviceTask):
+                held.append((task.work, _carry_out(scope, task, environment, lane)))
+                task.work = task.body = None
+                if len(lanes) == 1:
+                    held.clear()
+            if at in awaited:
+                points[at] = lane.mark()
+        noted = table.noted()
+        graph = capture.end()  # type: ignore[union-attr]  # the same
+    except BaseException as error:
+        capture.cancel()  # type: ignore[union-attr]  # the same
+        if isinstance(error, DeviceError):
+            why = f"the device made no graph of it: {error}"
+            raise NotCapturableError(why, is_passing=device.was_disturbed(error)) from None
+        raise
+    return GraphWork(graph, place, noted, kept, takes_device_arrays=takes_device_arrays)
+
+
+def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """Return the predecessors with those that a task only excludes: in a graph they follow each other as generated."""
+    last: dict[Any, int] = {}
+    found = []
+    for at, task in enumerate(tasks):
+        excluded = [last[mutex] for mutex in task.mutexes if mutex in last]
+        found.append([*before[at], *excluded])
+        last.update(dict.fromkeys(task.mutexes, at))
+    return found
+
+
+@calls_program
+def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[object]:
+    """Enqueue the work of a task, and return what that uses.
+
+    Raises
+    ------
+    NotCapturableError
+        It cannot be captured, or has failed: on streams it will fail for whoever waits.
+    """
+    work = task.work
+    staged: list[Any] = []  # which the captured device refuses
+    outer = scope.task, scope.region, scope.device, scope.lane
+    scope.task, scope.region, scope.device, scope.lane = task, None, task.place.device, lane
+    try:
+        if work is not None:
+            work.begin(place, lane, staged)
+        if task.body is not None:
+            with using(place.device, lane.stream):
+                try:
+                    scope.in_body = True
+                    task.body(*task.args)
+                finally:
+                    scope.in_body = False
+        return work.end(place, lane, staged) if work is not None else []
+    except Exception as error:  # noqa: BLE001  # whatever the body, or a library under capture, raises
+        why = str(error)
+        is_passing = place.device.was_disturbed(error)
+        if not isinstance(error, NotCapturableError):  # what comes after a refusal tells nothing
+            why = place.device.why_not or f"it raised {type(error).__name__} under capture: {error}"
+    finally:
+        scope.task, scope.region, scope.device, scope.lane = outer
+    raise NotCapturableError(f"{task.name}: {why}", is_passing=is_passing)  # not from one whose frames hold arrays
+
+
+class _CapturedDevice:
+    """A device while its work is captured.
+
+    Attributes
+    ----------
+    why_not : str
+        What it has refused.
+    """
+
+    def __init__(self, device: Device, capture: GraphCapture | None) -> None:
+        self._device = device
+        self._capture: Any = capture
+        self.why_not = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def was_disturbed(self, error: Exception) -> bool:
+        """Tell whether it was another thread that has ended the capture, and nothing was refused."""
+        return not self.why_not and bool(self._capture.was_disturbed(error))
+
+    def record(self, stream: Any) -> Any:
+        """Record an event inside of the capture, which nobody may ever query."""
+        return self._capture.record(stream)
+
+    def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+        """Return an array in memory of the graph."""
+        return self._capture.alloc(shape, dtype, stream)
+
+    def copy(self, dst: Any, src: Any, stream: Any) -> Any:
+        """Copy what a graph can copy again and again.
+
+        Raises
+        ------
+        NotCapturableError
+            One side is in pageable memory, or on another device.
+        """
+        for array in (dst, src):
+            if not isinstance(array, np.ndarray):
+                if not self._device.is_array(array):
+                    self.why_not = f"it copies {label(array)}, which is on another device"
+            elif not self._device.copies_async(array):
+                self.why_not = f"it copies {label(array)}, which is in pageable memory; pin it, or map it outside"
+            if self.why_not:
+                raise NotCapturableError(self.why_not)
+        return self._device.copy(dst, src, stream)
+
+
+class _CapturedEnvironment(DataEnvironment):
+    """The data environment of a capture."""
+
+    def __init__(self, device: Any, table: ShadowTable) -> None:
+        super().__init__(device)
+        self.table = table
+        self.ledger.may_query = False  # a query of an event would end the capture
+
+
+def _reached(task: DeviceTask) -> list[object]:
+    """Return what a body reaches by itself, whose addresses are in what it has enqueued.
+
+    Raises
+    ------
+    NotCapturableError
+        That cannot be told.
+    """
+    function, args = task.work.program if task.work is not None else (task.body, task.args)
+    if function is None:
+        return []
+    try:
+        return reached(function, [value for value in args if mapper_of(value) is None])
+    except NotCapturableError as error:
+        raise NotCapturableError(f"{task.name}: {error}") from None

@@ -1,0 +1,67 @@
+"""Recorded graphs under Dask: nodes and edges for its schedulers, and how to run them without holding a worker.
+
+Theory of operation
+-------------------
+*The graph* (`nodes`). Every directive becomes one `dask.task_spec.Task` under the node's key, every dependence a
+`TaskRef` among its arguments; the values of predecessors order it and are not looked at.
+
+*Completing.* A node is complete when its task is: body, detach event, device work. Dask's schedulers know only
+functions that return, so a gate that is open would hold whoever runs the node. Under `graph.compute` it holds nobody:
+
+* `local`: the loop of `dask.local.get_async` asks for the next result, and gets that of *whichever* node is complete
+  next. So the thread that computes waits in the engine, where a hang is told (``OFFLOAD_HANG_S``) and where it can run
+  what is ready, as it must in a runtime without workers.
+* `client`: under `distributed` a node is a coroutine. Its body runs in the worker's own executor; if the node is not
+  complete then, it gives up its slot and awaits the rest on the worker's loop: neither thread nor slot is held.
+* Under a scheduler that Dask was given explicitly a node is a function that blocks until the node is complete.
+
+*Waiting and failing* are the same for all three (`computation`). The thread that computes waits in the engine. A node
+never fails in Dask's eyes: what depends on a failed node is skipped, what does not runs on, as in the engine, since an
+open gate may be fulfilled by a node that has not run yet. When everything that was started is complete, descendants
+included, the first failure is raised as it was.
+
+Rejected: futures completed by the event, as Dask's loop asks for (it then blocks in a queue, where the thread can run
+nothing); stopping at the first failure (gates would stay open); under `distributed`, many slots and a small executor
+(the user's cluster is as it is), `client.submit` of each node when its predecessors are complete (210 µs a node, and
+Dask sees no edges), a second key for a gate, fulfilled from outside (a key without a task is lost to the scheduler).
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from offload.errors import UnsupportedError
+from offload.graphs.dask.local import get_synchronous, get_threaded, rebuild
+from offload.graphs.dask.nodes import dask_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["compute", "dask_graph", "get_threaded", "rebuild"]
+
+_SYNCHRONOUS = frozenset({"sync", "synchronous", "single-threaded"})
+_THREADS = frozenset({"threads", "threading"})
+
+
+def compute(graph: Any, scheduler: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Compute a recorded graph and return the values by key; everything else as `TaskGraph.compute` says."""
+    name = scheduler.lower() if isinstance(scheduler, str) else ""
+    keys = graph.__dask_keys__()
+    if name in _SYNCHRONOUS:
+        values = get_synchronous(dask_graph(graph), keys, **kwargs)
+    elif name in _THREADS:
+        values = get_threaded(dask_graph(graph), keys, **kwargs)
+    elif isinstance(scheduler, ThreadPoolExecutor):
+        values = get_threaded(dask_graph(graph), keys, **{**kwargs, "pool": scheduler})
+    elif "distributed" in sys.modules and isinstance(scheduler, sys.modules["distributed"].Client):
+        from offload.graphs.dask.client import get_on_client  # imports distributed
+
+        values = get_on_client(graph, keys, scheduler, **kwargs)
+    else:
+        raise UnsupportedError(
+            f"compute: scheduler={scheduler!r:.60} is not in this process, where the graph's memory and events are; "
+            "use 'threads', 'synchronous' or a distributed.Client(processes=False)"
+        )
+    return dict(zip(keys, values, strict=True))

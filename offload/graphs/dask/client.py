@@ -1,0 +1,139 @@
+"""Recorded graphs under a `distributed.Client` whose workers are in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from dask.task_spec import Task as DaskTask
+from dask.task_spec import TaskRef
+from distributed import get_worker
+from distributed.worker_state_machine import SecedeEvent
+
+from offload.errors import UnsupportedError, UsageError
+from offload.graphs.dask.computation import Computation
+from offload.graphs.dask.nodes import InProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from distributed import Client
+
+
+class ClientRun(Computation, InProcess):
+    """A computation by the workers of a client; values and failures stay here, Dask moves none."""
+
+    def __init__(self, graph: Any) -> None:
+        Computation.__init__(self, graph)
+        InProcess.__init__(self)
+        self._ends: dict[str, Future[None]] = {}
+
+    def get(self, client: Client, **kwargs: Any) -> None:
+        """Run the graph, and wait until everything is complete."""
+        last = f"offload-end-{self.name}"
+        with self.running():
+            (future,) = client.get(  # type: ignore[no-untyped-call]  # Dask has few types
+                self._nodes(last), [last], sync=False, **kwargs
+            )
+            future.add_done_callback(lambda _: self.scope.parker.unpark())
+            self.wait(future.done)
+            if future.status != "finished":
+                raise future.exception()
+
+    def _nodes(self, last: str) -> dict[str, DaskTask]:
+        """Return the graph under keys of this computation, with a last node behind all that nothing depends on."""
+        graph = self.graph
+        dsk = {}
+        for node in graph.nodes:
+            before = [TaskRef(self._key(other.key)) for other in graph.predecessors(node)]
+            dsk[self._key(node.key)] = DaskTask(self._key(node.key), _run_node, self, node.key, *before)
+        sinks = [TaskRef(self._key(node.key)) for node in graph.nodes if not graph.successors(node)]
+        dsk[last] = DaskTask(last, _nothing, *sinks)
+        return dsk
+
+    def _key(self, key: str) -> str:
+        """Return Dask's key of a node: one that it has not seen, or it would take the node for computed."""
+        return f"{key}-{self.name[:8]}"
+
+    async def run_node(self, key: str) -> None:
+        """Run a node on the worker's executor, then await what is left of it on the worker's loop."""
+        node = self.graph.node(key)
+        end = self._ends.get(key)
+        if end is None:  # else Dask runs the node again, whose worker has gone
+            if self.skips(key, (other.key for other in self.graph.predecessors(node))):
+                return
+            end = self._ends[key] = Future()
+            end.set_running_or_notify_cancel()  # Dask may cancel who awaits it, not the node
+            call = contextvars.copy_context().run
+            executor = get_worker().executor
+            await asyncio.get_running_loop().run_in_executor(
+                executor, call, self.start, self.graph, node, lambda: end.set_result(None)
+            )
+        if not end.done():
+            _secede(self._key(key))
+            await asyncio.wrap_future(end)
+
+
+async def _run_node(reference: ClientRun | str, key: str, *_predecessors: object) -> None:
+    """Run a node of a computation of this process; a coroutine on a worker's loop."""
+    run = ClientRun.find(reference)
+    if run is None:
+        raise UnsupportedError(
+            f"{key} belongs to a computation of another process, where its memory and its events are"
+        )
+    await run.run_node(key)
+
+
+def _nothing(*_predecessors: object) -> None:
+    """Do nothing, when everything else is complete."""
+
+
+def _secede(key: str) -> None:
+    """Give up the slot of this coroutine task, as `distributed.secede` does for a task that runs in a thread."""
+    now_s = time.time()
+    get_worker().handle_stimulus(SecedeEvent(key=key, compute_duration=0.0, stimulus_id=f"secede-{now_s}"))
+
+
+def get_on_client(graph: Any, keys: Sequence[str], client: Client, **kwargs: Any) -> list[Any]:
+    """Compute a graph on the workers of a client, and return the values of the keys.
+
+    Raises
+    ------
+    UsageError
+        The client is asynchronous, or the graph is being computed already.
+    UnsupportedError
+        The client has no workers, or one in another process.
+    BaseException
+        The failure of a node, as it was raised, once everything that was started is complete.
+    """
+    run = ClientRun(graph)
+    _check(client, run)
+    with graph.running():
+        run.get(client, **kwargs)
+    return [run.values.get(key) for key in keys]
+
+
+def _check(client: Client, run: ClientRun) -> None:
+    if client.asynchronous:
+        raise UsageError(
+            "compute: the client is asynchronous, and compute blocks; use a Client(processes=False) outside of its loop"
+        )
+    try:
+        is_here = client.run(_is_here, run)
+    except Exception as error:
+        raise UnsupportedError(
+            f"compute: the client's workers cannot import offload, so they are in other processes: {error!r}"
+        ) from error
+    others = [address for address, here in is_here.items() if not here]
+    if others or not is_here:
+        where = f"{others[0]} is in another process" if others else "it has none"
+        raise UnsupportedError(
+            f"compute: the client's workers must be in this process, and {where}; use Client(processes=False)"
+        )
+
+
+def _is_here(reference: ClientRun | str) -> bool:
+    return ClientRun.find(reference) is not None

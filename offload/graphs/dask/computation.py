@@ -1,0 +1,206 @@
+"""One computation of a recorded graph: what it has started, what came of it, and the thread that waits for it.
+
+Imports no Dask: each scheduler decides when a node is started, and here stands what starting, waiting and failing are.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from offload.interrupts.shields import Shield
+from offload.tasks.failures import clear_own_frames, raise_failures, see
+from offload.tasks.region import Group
+from offload.tasks.states import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator
+
+    from offload.tasks.graph import Node
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+
+class Computation:
+    """What was started for one computation, until all of it is complete.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What is computed; any of them, where there are several.
+    is_synchronous : bool
+        Whether the bodies of nodes run on the thread that makes this object and no other.
+
+    Attributes
+    ----------
+    values, failures : dict
+        What came of the nodes that are complete, by key; a skipped node has the failure that it was skipped for.
+    started : set
+        Keys of nodes that are started, or will be by a thread that has been told to, and not complete.
+    """
+
+    def __init__(self, graph: Any, *, is_synchronous: bool = False) -> None:
+        self.scope: Scope = graph.scope()
+        self.values: dict[Hashable, Any] = {}
+        self.failures: dict[Hashable, BaseException] = {}
+        self.started: set[Hashable] = set()
+        self.graph = graph
+        self._is_synchronous = is_synchronous
+        self._is_over = False
+        self._group = Group()  # the nodes' tasks with their descendants
+        self._inner: dict[Group, Group] = {}  # the same for each taskgroup that was recorded
+        self._own: set[Task] = set()  # tasks whose every step is for this thread
+
+    def start(self, graph: Any, node: Node, then: Callable[[], Any] | None = None) -> None:
+        """Start a node on the calling thread; ``then()`` is called when it is complete, on whichever thread that is.
+
+        Raises nothing: a node that cannot be started has failed.
+        """
+        key = node.key
+
+        def over() -> None:
+            self.started.discard(key)
+            if then is not None:
+                then()
+            self.scope.parker.unpark()
+
+        def end(task: Task) -> None:
+            self._own.discard(task)
+            if task.failure is not None:
+                see(task)
+            if task.failure is None or task.state_ is TaskState.CANCELLED:
+                self.values[key] = task.value
+            else:
+                self.failures[key] = task.failure
+            over()
+
+        with Shield(self.scope):
+            self.started.add(key)
+            try:
+                group = self._group_for(graph, graph.group_of(node))
+                task = None if self._is_over else graph.prepare(node, self.scope.task, group)
+                if task is not None:
+                    if self._is_synchronous:
+                        task.owner = self.scope.parker
+                        task.special = True
+                        self._own.add(task)
+                    graph.submit(task)
+            except BaseException as error:  # noqa: BLE001  # kept for whoever computes
+                self.failures[key] = error
+                task = None
+            if task is not None:
+                task.add_done_callback(end)
+            elif node in graph.group_ends and key not in self.failures:
+                self._end_group(self._group_for(graph, graph.group_ends[node]), key, over)
+            else:
+                over()
+
+    def _group_for(self, graph: Any, recorded: Group | None) -> Group:
+        """Return what stands in this computation for a taskgroup that was recorded."""
+        if recorded is None or recorded not in graph.groups:
+            return self._group
+        group = self._inner.get(recorded)
+        if group is None:
+            group = Group(self._group_for(graph, recorded.outer))
+            group.waiters = (self.scope.parker.unpark,)
+            group = self._inner.setdefault(recorded, group)  # another thread may have been quicker
+        return group
+
+    def _end_group(self, group: Group, key: Hashable, over: Callable[[], None]) -> None:
+        """Complete the node at which a taskgroup ends, when the descendants of its tasks are complete as well."""
+        tokens = [None]  # whoever takes it completes the node
+
+        def left() -> None:
+            try:
+                tokens.pop()
+            except IndexError:
+                return
+            try:
+                raise_failures(group.failures, "the end of the taskgroup")
+            except BaseException as error:  # noqa: BLE001  # kept for whoever computes
+                self.failures[key] = error
+            over()
+
+        with self.graph.runtime.engine.lock:
+            group.waiters = (*group.waiters, left)
+        if not group.live:
+            left()
+
+    def _is_left(self) -> bool:
+        return not (self._group.live or any(group.live for group in [*self._inner.values()]))
+
+    def skips(self, key: Hashable, before: Iterable[Hashable]) -> bool:
+        """Tell whether something that the node depends on failed; then the node counts as failed too."""
+        error = next((self.failures[other] for other in before if other in self.failures), None)
+        if error is not None:
+            self.failures[key] = error
+        return error is not None
+
+    def wait(self, done: Callable[[], Any]) -> None:
+        """Wait until ``done()``, on the thread that computes; whatever makes it true unparks that thread."""
+        while not done():
+            steps = [task for task in self._own.copy() if task.is_ready]
+            for task in steps:
+                with Shield(self.scope):
+                    task.is_ready = False
+                    self.graph.advance(task)
+            if not steps:
+                self.graph.runtime.engine.wait(
+                    self.scope,
+                    lambda: done() or any(task.is_ready for task in self._own.copy()),
+                    (self._group,),  # the inner groups unpark this thread by themselves
+                    "the computation of a graph",
+                    awaited=[task for group in [*self._inner.values()] for task in group.live.copy()],
+                    helps=self._is_synchronous,
+                )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the block, wait until everything that it started is complete, and raise what failed.
+
+        Raises
+        ------
+        BaseException
+            What the block raised, else the first failure of a node, as it was; the others are notes on it.
+        BaseExceptionGroup
+            Only tasks that bodies generated failed, and nobody has seen it.
+        """
+        errors: list[BaseException] = []
+        engine = self.graph.runtime.engine
+        engine.hurry()  # whoever computes waits, also while it runs Dask's loop or a body
+        try:
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001  # raised below
+                errors.append(error)
+            self._is_over = True
+            self.wait(lambda: not self.started and self._is_left())
+        finally:
+            engine.relax()
+            for task in self._own.copy():  # none, unless the wait was interrupted
+                engine.disown(task)
+        try:
+            self._raise_failures([*errors, *self.failures.values()])
+        finally:
+            errors.clear()  # as there
+
+    def _raise_failures(self, errors: Iterable[BaseException]) -> None:
+        errors = {id(error): error for error in errors}.values()
+        for error in errors:
+            clear_own_frames(error)
+        failed = [task for group in (self._group, *self._inner.values()) for task in group.failures]
+        if not errors:
+            raise_failures(failed, "the end of the computation")
+            return
+        for task in failed:
+            see(task)
+        first, *others = errors
+        for other in others:
+            note = f"in the same computation: {other!r}"
+            if note not in getattr(first, "__notes__", ()):
+                first.add_note(note)
+        self.failures.clear()
+        try:
+            raise first
+        finally:
+            del self, errors, error, failed, first, others  # or the traceback would refer to what refers to the failure

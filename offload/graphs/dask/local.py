@@ -1,0 +1,183 @@
+"""Recorded graphs under Dask's local scheduler: on threads, or on the calling one alone."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import dask.config
+from dask.delayed import Delayed
+from dask.local import get_async, get_sync
+from dask.system import CPU_COUNT
+from dask.task_spec import List, TaskRef
+from dask.task_spec import Task as DaskTask
+from dask.threaded import pack_exception
+
+from offload.errors import UnsupportedError
+from offload.graphs.dask.computation import Computation
+from offload.graphs.dask.nodes import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from offload.tasks.graph import Node
+
+
+class LocalRun(Computation):
+    """A computation by `dask.local.get_async`: bodies run in a pool, or without one on this thread.
+
+    Dask's loop calls ``submit`` for a node that is ready, and asks what it gets for ``add_done_callback`` and
+    ``result``. It gets a `_Ticket`, which calls back at once: so the loop always asks for a result, and waits for it
+    here instead of in a queue. As many nodes may be in flight as the graph has, so that open gates do not count.
+    """
+
+    def __init__(self, dsk: Mapping[Hashable, Any], nodes: Mapping[Hashable, tuple[Any, Node]], pool: Any) -> None:
+        super().__init__(next(iter(nodes.values()))[0], is_synchronous=pool is None)
+        self._dsk = dsk
+        self._nodes = nodes
+        self._pool: Executor | None = pool
+        self._foreign: dict[Hashable, Callable[[], Any]] = {}
+        self._complete: deque[Hashable] = deque()
+
+    def get(self, keys: Any, **kwargs: Any) -> Any:
+        """Run the graph and return the values of the keys, nested as they are."""
+        with self.running():
+            return get_async(  # type: ignore[no-untyped-call]  # Dask has few types
+                self._submit,
+                len(self._dsk),  # nodes in flight; the pool has the threads
+                self._dsk,
+                keys,
+                get_id=threading.get_ident,
+                pack_exception=pack_exception,
+                chunksize=1,
+                **kwargs,
+            )
+
+    def _submit(self, function: Callable[[Any], Any], batch: Any) -> _Ticket:
+        key = batch[0][0]  # Dask's batches are lists of one job here, which begins with its key
+        if self.skips(key, self._dsk[key].dependencies):
+            self._complete.append(key)
+        elif key not in self._nodes:
+            self._foreign[key] = partial(function, batch)
+            self._complete.append(key)
+        elif self._pool is None:
+            self.start(*self._nodes[key], partial(self._complete.append, key))
+        else:
+            self.started.add(key)
+            try:
+                self._pool.submit(self.start, *self._nodes[key], partial(self._complete.append, key))
+            except BaseException:
+                self.started.discard(key)
+                raise
+        return _Ticket(self)
+
+    def next(self) -> Any:
+        """Return the result of the next node that is complete, in the form that Dask gives its own."""
+        self.wait(lambda: self._complete)
+        key = self._complete.popleft()
+        if key in self._foreign:
+            return self._foreign.pop(key)()
+        return [(key, (self.values.get(key), threading.get_ident()), False)]
+
+
+class _Ticket:
+    """What Dask gets for a node that it submitted: it is worth the next node that is complete, whichever that is."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: LocalRun) -> None:
+        self._run = run
+
+    def add_done_callback(self, fn: Callable[[_Ticket], Any]) -> None:
+        fn(self)
+
+    def result(self) -> Any:
+        return self._run.next()
+
+
+def _run(dsk: Any, keys: Any, pool: Any, kwargs: Mapping[str, Any]) -> Any:
+    if not hasattr(dsk, "keys"):
+        dsk = dsk.__dask_graph__()
+    nodes = {key: found for key, task in dsk.items() if (found := recorded(task)) is not None}
+    if not nodes:  # values that were persisted
+        return get_sync(dsk, keys, **kwargs)
+    with ExitStack() as held:
+        for graph in {id(graph): graph for graph, _ in nodes.values()}.values():
+            held.enter_context(graph.running())
+        return LocalRun(dsk, nodes, pool).get(keys, **kwargs)
+
+
+def get_synchronous(dsk: Any, keys: Any, **kwargs: Any) -> Any:
+    """Compute as `get_threaded`, every body on the calling thread; ``num_workers`` has no meaning."""
+    kwargs.pop("num_workers", None)
+    return _run(dsk, keys, None, kwargs)
+
+
+def get_threaded(dsk: Any, keys: Any, **kwargs: Any) -> Any:
+    """Compute a Dask graph with nodes of recorded graphs in it, on threads; a node that waits for its event holds none.
+
+    The default scheduler of a `TaskGraph`, so what `dask.compute` calls.
+
+    Parameters
+    ----------
+    dsk : mapping or Dask expression
+        Nodes by key; those of other collections run on the calling thread.
+    keys : key or nested list of keys
+        What to return.
+    **kwargs
+        ``num_workers`` (threads, not nodes in flight), ``pool`` (an executor of threads), ``cache``, ``callbacks``.
+
+    Returns
+    -------
+    value or nested tuple of values
+        As ``keys``.
+
+    Raises
+    ------
+    UsageError
+        A graph is being computed already.
+    BaseException
+        The failure of a node, as it was raised, once everything that was started is complete.
+    """
+    pool = kwargs.pop("pool", None) or dask.config.get("pool", None)
+    num_workers = kwargs.pop("num_workers", None) or dask.config.get("num_workers", None) or CPU_COUNT
+    if isinstance(pool, Executor):
+        return _run(dsk, keys, pool, kwargs)
+    with ThreadPoolExecutor(num_workers, thread_name_prefix="offload-dask") as own:
+        return _run(dsk, keys, own, kwargs)
+
+
+class Values(Delayed):
+    """The values of a graph by key: what `dask.persist` and `dask.optimize` make of a `TaskGraph`."""
+
+    __slots__ = ()
+    __dask_scheduler__ = staticmethod(get_threaded)
+
+
+def rebuild(dsk: Mapping[str, Any], finish: Any, extra: tuple[Any, ...], *, rename: object = None) -> Values:
+    """Return a collection of what ``finish(values, *extra)`` makes of a graph's values.
+
+    Parameters
+    ----------
+    dsk : mapping
+        Values, futures or nodes by key.
+    finish, extra
+        As `TaskGraph.__dask_postcompute__` gives them.
+    rename : mapping, optional
+        Not supported.
+
+    Raises
+    ------
+    UnsupportedError
+        The graph is to be renamed.
+    """
+    if rename:
+        raise UnsupportedError("a recorded graph cannot be renamed: its events and its memory are its own")
+    key = f"offload-values-{uuid4().hex}"
+    values = DaskTask(key, finish, List(*map(TaskRef, dsk)), *extra)
+    return Values(key, {**dsk, key: values})  # type: ignore[no-untyped-call]  # Dask has few types

@@ -1,0 +1,180 @@
+"""Recorded graphs as graphs of Dask, and what a node does under a scheduler that Dask was given explicitly.
+
+Such a scheduler gets plain functions: `run_node` blocks until the node is complete. Two things need care.
+
+*Arming.* A computation begins by arming the graph's events, all of them before anything runs, since a node may fulfil
+the event of one that starts after it. These schedulers do not say when they begin; the first node that runs, or one
+that runs again, does (`Round.begin`). Each graph made for Dask counts by itself, as an earlier computation may have
+ended early.
+
+*One thread.* Under the synchronous scheduler a node that blocks keeps every later one from running, also the one that
+would fulfil its event. Nobody can tell in general who will fulfil an event, and no time limit tells a slow network from
+a deadlock. So it is a `UsageError`, at once, where a node that has not run refers to the event; what else hangs is told
+after ``OFFLOAD_HANG_S``, with the event's name, as every wait is.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import threading
+from contextlib import suppress
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from dask.task_spec import Task as DaskTask
+from dask.task_spec import TaskRef
+
+from offload.errors import EventError, UnsupportedError, UsageError
+from offload.graphs.dask.computation import Computation
+from offload.tasks.graph import Graph, Node
+from offload.tasks.states import TaskState
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def dask_graph(graph: Any) -> dict[str, DaskTask]:
+    """Return the Dask graph of a recorded one: a node for each directive, a reference for each dependence.
+
+    Raises nothing; *costs* some 5 µs a node.
+    """
+    round_ = Round(graph)
+    graph.rounds.append(round_)  # keeps it alive where Dask has it pickled only
+    return {
+        node.key: DaskTask(
+            node.key, run_node, round_, node.key, *(TaskRef(other.key) for other in graph.predecessors(node))
+        )
+        for node in graph.nodes
+    }
+
+
+def run_node(reference: Round | str, key: str, *_predecessors: object) -> Any:
+    """Run a node, block until it is complete, and return what its body returned."""
+    round_ = Round.find(reference)
+    if round_ is None:
+        raise UnsupportedError(
+            f"{key} was recorded in another process, where its memory and its events are, or its graph is gone; "
+            "use a scheduler in the process that has the graph"
+        )
+    return round_.run(key)
+
+
+def recorded(task: object) -> tuple[Any, Node] | None:
+    """Return the recorded graph and the node that a node of a Dask graph stands for; None for another's."""
+    if not isinstance(task, DaskTask) or task.func is not run_node:
+        return None
+    reference, key, *_ = task.args
+    round_ = Round.find(reference)
+    return None if round_ is None else (round_.graph, round_.graph.node(key))
+
+
+class InProcess:
+    """What a Dask graph refers to and belongs to this process: pickled, it is its name, which keeps nothing alive."""
+
+    _known: ClassVar[WeakValueDictionary[str, Any]] = WeakValueDictionary()
+
+    def __init__(self) -> None:
+        self.name = uuid4().hex
+        self._known[self.name] = self
+
+    @classmethod
+    def find(cls, reference: Any) -> Any:
+        """Return what the arguments of a Dask node refer to; None in another process, and when it is gone."""
+        return cls._known.get(reference) if isinstance(reference, str) else reference
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (self.name,)
+
+    def __dask_tokenize__(self) -> object:
+        return ("offload", self.name)
+
+
+class Round(InProcess):
+    """A graph made for Dask, which a scheduler may compute more than once but not twice at a time."""
+
+    def __init__(self, graph: Any) -> None:
+        super().__init__()
+        self.graph = graph
+        self._lock = threading.Lock()
+        self._begun: set[Node] | None = None
+        self._thread = threading.get_ident()
+
+    def begin(self, node: Node) -> None:
+        """Note that a node runs; if it is the first one of a computation, arm the graph."""
+        with self._lock:
+            if self._begun is None or node in self._begun:
+                self.graph.arm()
+                self._begun = set()
+            self._begun.add(node)
+
+    def run(self, key: str) -> Any:
+        """Run a node on this thread until it is complete, and return its value or raise what failed."""
+        node = self.graph.node(key)
+        self.begin(node)
+        computation = Computation(self.graph)
+        with computation.running():
+            computation.start(self.graph, node)
+            if computation.started:
+                self._refuse_deadlock(node)
+                _secede()
+        return computation.values.get(key)
+
+    def _refuse_deadlock(self, node: Node) -> None:
+        """Refuse to wait for an event that a later node would have to fulfil on this same thread."""
+        task: Task | None = node.run.task  # type: ignore[union-attr]  # it has just been started
+        event = task.event if task is not None else None  # it has failed meanwhile
+        if (
+            task is None
+            or event is None
+            or event.is_fulfilled
+            or event.is_promised
+            or task.state_ is not TaskState.DETACHED
+        ):
+            return
+        if threading.get_ident() != self._thread:
+            return  # the synchronous scheduler alone runs nodes on the thread that had the graph made
+        later = [other for other in self.graph.nodes if other is not node and other not in (self._begun or ())]
+        culprit = next((other for other in later if _refers_to(other, event)), None)
+        if culprit is None:
+            return
+        with suppress(EventError):  # somebody else did
+            event.fulfill()
+        raise UsageError(
+            f"{node.key} waits for its event, which {culprit.key} would fulfil, and Dask's synchronous scheduler "
+            "has one thread for both; use graph.compute(), or scheduler='threads' with more than one worker"
+        )
+
+
+def _refers_to(node: Node, event: object) -> bool:
+    """Tell whether what a node's body names, or is given, is an event or leads to it in three steps."""
+    if node.spec is None:
+        return False  # a wait
+    level: list[Any] = node.spec.call  # type: ignore[attr-defined]  # the recorder's
+    for _ in range(4):
+        if any(thing is event for thing in level):
+            return True
+        level = [near for thing in level for near in _near(thing)]
+    return False
+
+
+def _near(thing: Any) -> Iterable[Any]:
+    """Return the variables that a function uses, or whatever else an object consists of."""
+    if isinstance(thing, FunctionType):
+        with suppress(ValueError):  # a variable without a value
+            used = inspect.getclosurevars(thing)
+            return (*used.nonlocals.values(), *used.globals.values())
+        return ()
+    return () if isinstance(thing, (type, ModuleType, Task, Graph)) else gc.get_referents(thing)
+
+
+def _secede() -> None:
+    """Give up the slot of a `distributed` worker, if it is one of its tasks that runs on this thread."""
+    distributed = sys.modules.get("distributed")  # whoever runs under it has imported it
+    if distributed is not None:
+        with suppress(ValueError, AttributeError, KeyError):  # no worker, none of its threads, or seceded before
+            distributed.secede()

@@ -1,0 +1,277 @@
+"""Compiling: a recorded region as what is needed to make its tasks once more, for `offload.graphs.replay`.
+
+Theory of operation
+-------------------
+Positions of nodes stand for tasks, since each replay makes its own. A *plain* node, a host task with nothing but a
+body, is kept as what its task is made of; any other, device work for one, by its maker. Waits become edges: a fence
+comes before all that was generated after it, so that its edge to a node is left out where another predecessor lies
+behind the fence; and a wait that joins few with few is no task at all but their edges.
+
+A taskgroup in the region is a group of each replay, and its end a task: it is complete when no task of the group is
+left, descendants included. One at whose end nothing is left to do is none: its tasks are in the one around.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.tasks.received import rebind
+from offload.tasks.region import Site
+from offload.tasks.task import Task
+from offload.tasks.troubles import Trouble, poison
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.graphs.taskgraph import TaskGraph
+    from offload.tasks.graph import Node
+    from offload.tasks.protocols import Runner
+    from offload.tasks.region import Group, Region
+    from offload.tasks.scope import Scope
+
+
+class Plan:
+    """How a recorded graph is made again.
+
+    Attributes
+    ----------
+    steps : list of tuple
+        For each task what it is made of, and for one that is not plain a function that makes it.
+    after : list of list of int
+        For each task those that it releases, as far as the engine does not wire them.
+    special : list of tuple
+        Tasks that the engine wires, each with its predecessors.
+    sources : list of int
+        Tasks without predecessors, as far as the engine does not wire them.
+    regions : dict
+        What the tasks inherit, as number of a group and default device, with its number.
+    regions_of : list of int
+        Which of them each task inherits.
+    outer_groups : list of int
+        For each group but the first the number of the one around it.
+    """
+
+    def __init__(self, graph: TaskGraph, group: Group | None) -> None:
+        self._graph = graph
+        self.steps: list[Any] = []
+        self.after: list[list[int]] = []
+        self.special: list[tuple[int, tuple[int, ...]]] = []
+        self.sources: list[int] = []
+        self.regions: dict[tuple[int, int], int] = {}
+        self.regions_of: list[int] = []
+        self.outer_groups: list[int] = []
+        self._is_plain: list[bool] = []
+        self._default_device = 0
+        self._counters: dict[int, bytearray] = {}
+        self._position_of: dict[Node | None, int] = {}
+        before = _essential(graph)
+        n_after = [0] * len(before)
+        for found in before:
+            for at in found:
+                n_after[at] += 1
+        self._number_groups(group, n_after)
+        positions: list[tuple[int, ...]] = []  # for each node its task, or those that a wait stands for
+        for node, found in zip(graph.nodes, before, strict=True):
+            mine = tuple(dict.fromkeys(position for at in found for position in positions[at]))
+            is_task = node.spec is not None or self._ends_group(node)
+            if not is_task and min(len(mine), n_after[node.index]) <= 1:
+                positions.append(mine)
+            else:
+                positions.append((self._add(node, mine),))
+
+    def _number_groups(self, group: Group | None, n_after: Sequence[int]) -> None:
+        """Give the taskgroups in the region numbers; one at whose end nothing is left to do has that of its outer."""
+        self._groups: dict[Group | None, int] = {group: 0}
+        ends = self._graph.group_ends
+        for node in reversed(self._graph.nodes):  # outer ones end later, so come first here
+            ended = ends.get(node)
+            if ended is None:
+                continue
+            outer = self._groups[ended.outer]
+            if n_after[node.index]:
+                self.outer_groups.append(outer)
+                self._groups[ended] = len(self.outer_groups)
+            else:
+                self._groups[ended] = outer
+
+    def _ends_group(self, node: Node) -> bool:
+        ended = self._graph.group_ends.get(node)
+        return ended is not None and self._groups[ended] != self._groups[ended.outer]
+
+    def _add(self, node: Node, before: tuple[int, ...]) -> int:
+        """Add the task of a node and what it follows; return its position."""
+        at = self._position_of[node] = len(self.steps)
+        is_plain, step = self._wait_step(node) if node.spec is None else self._task_step(node.spec)
+        counters = None
+        if not (is_plain and all(self._is_plain[other] for other in before)):
+            self.special.append((at, before))
+        elif before:
+            counters = self._counters.setdefault(len(before), bytearray(b"\1" + bytes(len(before) - 1)))
+            for other in before:
+                self.after[other].append(at)
+        else:
+            self.sources.append(at)
+        self.steps.append((*step, counters))
+        self.after.append([])
+        self._is_plain.append(is_plain)
+        return at
+
+    def _wait_step(self, node: Node) -> tuple[bool, tuple[Any, ...]]:
+        site = Site(node.directive, node.name, str(node.location), self._graph.runtime)
+        ended = self._graph.group_ends.get(node)
+        if ended is None:
+            self._enter(0)
+            return True, (None, site, _nothing, (), None)
+        self._enter(self._groups[ended.outer])
+        return True, (_end_maker(site, self._groups[ended]), None, None, None, None)
+
+    def _task_step(self, spec: Any) -> tuple[bool, tuple[Any, ...]]:
+        make, inherited = spec.make, spec.inherited
+        self._default_device = inherited.default_device
+        self._enter(self._groups[inherited.group])
+        is_plain = type(make) is PlainMaker and not spec.mutexes
+        if is_plain and make.label is None:
+            return True, (None, make.site, make.body, make.args, make.kwargs)
+        sources = [self._position_of.get(source) for source in spec.sources]
+        return is_plain, (_maker(make, spec.mutexes, sources), None, None, None, None)
+
+    def _enter(self, group: int) -> None:
+        region = group, self._default_device
+        self.regions_of.append(self.regions.setdefault(region, len(self.regions)))
+
+
+def _essential(graph: TaskGraph) -> list[list[int]]:
+    """Return the predecessors of each node, without fences that another predecessor lies behind."""
+    fences = {
+        edge.source.index
+        for edge in graph.edges
+        if edge.kind == "wait" and (edge.source.spec is None or edge.target.spec is not None)
+    }
+    found = []
+    for node in graph.nodes:
+        before = [other.index for other in node.before]
+        if len(before) > 1:
+            last = max(before)
+            before = [at for at in before if at == last or at not in fences]
+        found.append(before)
+    return found
+
+
+def is_replayable(graph: TaskGraph, group: Group | None) -> bool:
+    """Tell whether the taskgroups of a recorded region are known: they have ended in it, inner ones first."""
+    known = {group}
+    for ended in reversed(graph.group_ends.values()):
+        if ended.outer not in known:
+            return False
+        known.add(ended)
+    return all(
+        node.spec is None or node.spec.inherited.group in known  # type: ignore[attr-defined]  # the recorder's
+        for node in graph.nodes
+    )
+
+
+def receives(graph: TaskGraph) -> str:
+    """Return the name of a node of a recorded region that receives the value of a task; nothing if none does."""
+    return next((node.name for node in graph.nodes if node.spec is not None and node.spec.sources), "")  # type: ignore[attr-defined]  # the recorder's
+
+
+def tasks_of(graph: TaskGraph) -> list[Task]:
+    """Return the tasks that a recorded region has generated, but those whose failures have been seen."""
+    runs: Any = [node.run for node in graph.nodes if node.spec is not None]
+    return [run.task for run in runs if run.task is not None]
+
+
+class PlainMaker:
+    """Makes a host task that has nothing but a body, what that is given, and perhaps a label; any number of times."""
+
+    __slots__ = ("args", "body", "kwargs", "label", "site")
+
+    def __init__(
+        self,
+        site: Site,
+        body: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        label: str | None,
+    ) -> None:
+        self.site = site
+        self.body = body
+        self.args = args
+        self.kwargs = kwargs
+        self.label = label
+
+    def __call__(self, frame: Region) -> Task:
+        task = Task(self.site, self.body, self.args, self.kwargs, frame)
+        if self.label is not None:
+            task.label = self.label
+        return task
+
+
+def _maker(
+    make: Callable[[Region], Task], mutexes: tuple[Any, ...], sources: Sequence[int | None]
+) -> Callable[[Region, Any, Sequence[Task]], Task]:
+    def again(frame: Region, _groups: Any, tasks: Sequence[Task]) -> Task:
+        task = make(frame)
+        if sources:
+            rebind(task, [tasks[at] if at is not None else None for at in sources])
+        if mutexes:
+            task.mutexes = mutexes
+            task.special = True
+        return task
+
+    return again
+
+
+def _end_maker(site: Site, number: int) -> Callable[[Region, Sequence[Any], Sequence[Task]], Task]:
+    return lambda frame, groups, _tasks: _GroupEnd(site, frame, groups[number])
+
+
+class _GroupEnd(Task):
+    """The end of a taskgroup in a replay: complete when no task of the group is left.
+
+    It hands the failures on that nobody has seen, and then what comes after it does not run.
+    """
+
+    __slots__ = ("_group", "_is_listed", "_tokens")
+
+    def __init__(self, site: Site, frame: Region, group: Group) -> None:
+        super().__init__(site, _nothing, (), None, frame)
+        self._group = group
+        self._is_listed = False
+        self._tokens = [None]  # whoever takes it goes on
+
+    def advance(self, engine: Runner[Task], scope: Scope) -> Task | None:
+        group = self._group
+        if not self._is_listed:
+            self._is_listed = True
+            with engine.lock:
+                group.waiters = (*group.waiters, self._go_on)
+            if group.live or not self._take():
+                return None
+        group.waiters = ()  # they refer to this task, and it to the group
+        outer = self.inherited.group
+        failed = list(group.failures)
+        if failed and outer is not None:
+            with engine.lock:
+                outer.failures.update(dict.fromkeys(failed))
+        for task in failed:
+            poison(self, task, Trouble.of(task))
+        del failed
+        if (self.special or engine.can_cancel) and engine.hinders(self):
+            return None
+        return engine.finish(self)
+
+    def _take(self) -> bool:
+        try:
+            self._tokens.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _go_on(self) -> None:
+        if self._take():
+            self.construct.runtime.engine.make_ready(self)
+
+
+def _nothing() -> None:
+    """Do nothing: the body of a wait."""

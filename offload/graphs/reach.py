@@ -1,0 +1,189 @@
+"""What a body reaches besides the arrays that its arguments are: what a graph has to keep, and what no graph can.
+
+A graph holds addresses. So the device arrays that a body gets at by names have to be found and kept: in its closure,
+defaults and globals, in containers and modules there, and likewise for the functions that it calls. An object of any
+other class may hold device arrays that nobody finds, or that it replaces one day; a body that reaches one is refused.
+Libraries that keep no arrays of a program between calls are not looked into.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sys
+from collections import deque
+from enum import Enum
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import SCALARS, is_device_array
+from offload.graphs.rehearsal import NotCapturableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_MOST = 10_000
+"""Objects to look at: more than the closure of a body has, less than a replay saves in time."""
+
+_LIBRARIES = sys.stdlib_module_names | {"cupy", "cupy_backends", "cupyx", "numba", "numpy", "offload", "scipy"}
+
+_KERNELS = {
+    "ElementwiseKernel",
+    "Function",
+    "Fusion",
+    "RawKernel",
+    "RawModule",
+    "ReductionKernel",
+    "ufunc",
+    "vectorize",
+}
+
+_CODE = {
+    "cupy": _KERNELS,
+    "cupyx": {"_JitRawKernel"},
+    "numba": {"CUDADispatcher"},
+    "numpy": {"_ArrayFunctionDispatcher", "ufunc"},
+}
+"""Classes, by their library, whose objects are compiled code."""
+
+_PLANS = {"cupy": {"Plan1d", "PlanNd", "XtPlanNd"}}
+"""Likewise, whose objects have device memory that stays theirs."""
+
+_VALUES = (int, float, complex, str, bytes, Enum, np.dtype, np.generic, slice, range)
+
+_CONTAINERS = (tuple, list, set, frozenset, deque)
+
+_Found = tuple[str, Any, frozenset[str]]
+"""A name, its value, and the names of attributes that the code which uses it mentions."""
+
+
+def reached(function: object, args: Iterable[object]) -> list[object]:
+    """Return what must live as long as the addresses that a body has enqueued: device arrays, kernels, FFT plans.
+
+    Raises
+    ------
+    NotCapturableError
+        The body, or one of its arguments, reaches an object that may hold device arrays and cannot be looked into.
+    """
+    todo: list[_Found] = [("the body", function, frozenset())]
+    todo += [("an argument", value, frozenset()) for value in args]
+    seen: dict[Any, object] = {}  # with the objects, whose ids stay theirs
+    kept = []
+    while todo:
+        name, value, mentioned = todo.pop()
+        key = (id(value), mentioned) if isinstance(value, (type, ModuleType)) else id(value)
+        if value.__class__ in SCALARS or key in seen:
+            continue
+        seen[key] = value
+        if len(seen) > _MOST:
+            raise NotCapturableError(f"it reaches more than {_MOST:,} objects; pass what it uses as arguments")
+        if _is_kept(value):
+            kept.append(value)
+            continue
+        parts = _parts(value, mentioned)
+        if parts is None:
+            raise NotCapturableError(
+                f"it reaches {name}, a {type(value).__name__}, whose device arrays cannot be known; "
+                "pass what it uses of that as arguments"
+            )
+        todo += parts
+    return kept
+
+
+def _is_kept(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return not value.dtype.hasobject
+    if isinstance(value, type):
+        return False
+    return is_device_array(value) or _is_one_of(value, _CODE) or _is_one_of(value, _PLANS)
+
+
+def _is_one_of(value: Any, classes: dict[str, set[str]]) -> bool:
+    return any(cls.__name__ in classes.get(_library(cls), ()) for cls in type(value).__mro__)
+
+
+def _library(value: Any) -> str:
+    """Return the top-level package in which a function or class is defined."""
+    return str(getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
+    """Return what can be reached through an object; None if nobody knows."""
+    if isinstance(value, FunctionType):
+        return [] if _library(value) in _LIBRARIES else list(_of_function(value))
+    if isinstance(value, ModuleType):
+        if value.__name__.partition(".")[0] in _LIBRARIES:
+            return []
+        return [(name, vars(value)[name], mentioned) for name in mentioned & vars(value).keys()]
+    if isinstance(value, type):
+        found = [(name, inspect.getattr_static(value, name, None)) for name in mentioned]
+        return [(name, item, mentioned) for name, item in found if is_device_array(item)]
+    parts: list[tuple[str, Any]] | None = None
+    if value is Ellipsis or isinstance(value, _VALUES):
+        parts = []
+    elif isinstance(value, MethodType):
+        mentioned = frozenset(_mentioned(value.__func__))
+        parts = [("__func__", value.__func__), (f"the object of {value.__name__}", value.__self__)]
+    elif isinstance(value, functools.partial):
+        parts = [("func", value.func), *(("a partial argument", item) for item in value.args), *value.keywords.items()]
+    elif isinstance(value, BuiltinFunctionType) or type(value).__name__ == "cython_function_or_method":
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, ModuleType):
+            parts = [(f"the object of {value.__name__}", owner)]
+        elif _library(value) in _LIBRARIES:
+            parts = []
+    elif getattr(value, "__dict__", None):
+        if _library(type(value)) == "offload" and hasattr(value, "__wrapped__"):  # a function under a directive
+            parts = [("__wrapped__", value.__wrapped__)]
+    elif isinstance(value, dict):
+        parts = [(f"an item {key!r:.20}", item) for key, item in value.items()]
+    elif isinstance(value, _CONTAINERS):
+        parts = [("an item", item) for item in value]
+    return None if parts is None else [(name, item, mentioned) for name, item in parts]
+
+
+def _of_function(function: FunctionType) -> Iterator[_Found]:
+    """Yield what a function reaches by its closure, defaults, attributes, globals and imports."""
+    attributes = frozenset(_mentioned(function))
+    names = set()
+    imported = set()
+    for code in _codes(function.__code__):
+        for step in dis.get_instructions(code):
+            if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+                names.add(step.argval)
+            elif step.opname == "IMPORT_NAME":
+                imported.add(step.argval)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents, attributes
+        except ValueError:  # not bound yet
+            continue
+    for value in function.__defaults__ or ():
+        yield "a default", value, attributes
+    for known in (function.__kwdefaults__ or {}, function.__dict__):
+        for name, value in known.items():
+            yield name, value, attributes
+    for name in names & function.__globals__.keys():
+        yield name, function.__globals__[name], attributes
+    package = function.__globals__.get("__package__") or ""
+    for name in {*imported, *(f"{package}.{name}".rstrip(".") for name in imported)} & sys.modules.keys():
+        yield name, sys.modules[name], attributes
+
+
+def _mentioned(function: object) -> Iterator[str]:
+    """Yield the names that a function mentions, those of attributes among them."""
+    code = getattr(function, "__code__", None)
+    if isinstance(code, CodeType):
+        for part in _codes(code):
+            yield from part.co_names
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield code, and that of the functions and comprehensions in it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)

@@ -1,0 +1,338 @@
+"""Replay: the tasks of a recorded region made again, without its body and without the tracker.
+
+Theory of operation
+-------------------
+*Counting.* Nothing runs while a replay is wired, so that a task has one counter a predecessor and none for a producer
+(see `offload.tasks.engine`), and no list is looked at twice. Plain tasks are wired from lists of positions. Where a
+special task takes part (on a stream, or with an event), the engine wires, as it does for tasks that are generated.
+
+*Events* serve one task at a time, so that a replay first waits until no task is left of the run before it, and then
+arms them again. Without events any number of replays may be in flight.
+
+*Graphs.* Where all tasks are work of one device, a replay is one task that launches them as a graph
+(`offload.graphs.capture`).
+
+Rejected: tasks kept from one replay to the next (they are what a user holds, and two replays would need two sets);
+counting down without tasks (a failure, a cancellation and a hang are told by tasks).
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from contextlib import nullcontext
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from offload.errors import RuntimeClosedError, UsageError
+from offload.graphs.capture import Capture, obstacle
+from offload.graphs.plan import Plan, receives, tasks_of
+from offload.interrupts.shields import Shield
+from offload.runtime.generate import begin
+from offload.runtime.launch import DeviceTask
+from offload.tasks.engine import MANY_LIVE
+from offload.tasks.failures import raise_failures
+from offload.tasks.region import Group, Inherited
+from offload.tasks.states import TaskState
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.events.event import Event
+    from offload.graphs.taskgraph import TaskGraph
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.engine import Engine
+    from offload.tasks.region import Region, Site
+    from offload.tasks.scope import Scope
+
+
+_MANY = 1024
+"""Tasks from which on the cyclic collector is held while they are made."""
+
+
+class Replay:
+    """What a region generated, ready to be generated again.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What was recorded; not kept.
+    group : Group or None
+        The taskgroup that the region was in.
+    site : Site
+        The construct.
+    name : str or None
+        Its label.
+
+    Attributes
+    ----------
+    is_broken : bool
+        Whether a task of the recording failed, so that the region has to be recorded again.
+    capture : Capture
+        The device's graph of the region, or why there is none.
+    """
+
+    def __init__(self, graph: TaskGraph, group: Group | None, site: Site, name: str | None) -> None:
+        self.runtime: Runtime = graph.runtime
+        self.is_broken = any(node.state in ("failed", "not run", "cancelled") for node in graph.nodes)
+        self._events: list[Event] = graph.events
+        self._lock = threading.Lock()  # two replays do not both find the events free
+        self._run: list[ref[Task]] = []  # the tasks of the last run, where there are events
+        plan = Plan(graph, group)
+        self._outer_groups = plan.outer_groups
+        self._regions = list(plan.regions)
+        self._steps = plan.steps
+        self._single = [(at, after[0]) for at, after in enumerate(plan.after) if len(after) == 1]
+        self._several = [(at, itemgetter(*after)) for at, after in enumerate(plan.after) if len(after) > 1]
+        self._special = plan.special
+        self._sources = plan.sources
+        self._regions_of = plan.regions_of if len(self._regions) > 1 else None
+        self._site = site
+        self._name = name
+        refusal = obstacle(tasks_of(graph), has_events=bool(graph.events))
+        if not refusal and (name := receives(graph)):
+            refusal = f"{name} is passed the value of a task"
+        self.capture = Capture(() if refusal else _predecessors(plan), refusal, self._steps)
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self._steps)
+
+    # -- the recording, while its tasks are not complete -----------------------------------------------
+    def follow(self, tasks: Sequence[Task]) -> None:
+        """Note the tasks of the recording, which may still run, and of which none must fail."""
+        if self._events:
+            self._run = [ref(task) for task in tasks]
+        for task in tasks:
+            if task.finished:
+                self._note(task)
+            else:
+                task.add_done_callback(self._note)
+
+    def _note(self, task: Task) -> None:
+        if task.failure is not None:
+            self.is_broken = True
+
+    # -- replaying -------------------------------------------------------------------------------------
+    def admit(self, scope: Scope, frame: Region, *, waits: bool) -> None:
+        """See that the region may be replayed now: the runtime is open, and not very many tasks are live."""
+        engine = self.runtime.engine
+        if engine.closed and engine.refuses(frame):
+            raise RuntimeClosedError(engine.closed)
+        if not waits:
+            self._throttle(scope, frame)
+
+    def start_graph(self, scope: Scope, frame: Region, *, waits: bool) -> bool:
+        """Launch the region as a graph of its device, if it is one; return whether it is.
+
+        It is one task, the only one of its taskgroup, so that no region has to be begun and ended for that.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether there is a taskgroup, and the calling thread waits for it.
+        """
+        if self.capture.refusal:
+            return False
+        engine = self.runtime.engine
+        with Shield(scope) as shield:
+            work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
+            if work is None:
+                return False
+            task = DeviceTask.of(self._site, frame, self.capture.place, work, self._name)  # type: ignore[arg-type]  # known then
+            group = Group(frame.inherited.group) if waits else None
+            if group is not None:
+                task.inherited = frame.inherited.within(group)
+            try:
+                for queue in self.capture.queues:
+                    queue.count(task)
+                if engine.submit(task, ()):
+                    begin(scope, task)
+            except BaseException:
+                engine.mend(task)
+                if group is not None:
+                    engine.wait(scope, lambda: not group.live, (group,), _END)
+                raise
+            if group is not None:
+                del task  # what is waited for need not be kept
+                _wait_for_all(scope, group, shield)
+        return True
+
+    def start(self, scope: Scope, frame: Region, *, waits: bool) -> None:
+        """Generate the tasks again in a region, and start them one by one.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether the calling thread then waits for them, and so runs some.
+        """
+        engine = self.runtime.engine
+        is_started = False
+        while not is_started:
+            if self._events and (running := self._running()):
+                self._wait_for(running, scope)
+            with Shield(scope):
+                if not self._events:
+                    made = self._generate(frame, engine)
+                else:
+                    with self._lock:
+                        if self._running():
+                            continue  # another thread was quicker
+                        made = self._generate_armed(frame, engine)
+                self._hand_out(scope, *made, helps=waits)
+                is_started = True
+
+    def _throttle(self, scope: Scope, frame: Region) -> None:
+        """Let tasks get on while very many are live, as long as any does: who waits for nothing may replay for ever."""
+        live = frame.children.live
+        n_before = len(live) + 1
+        while MANY_LIVE < len(live) < n_before:
+            n_before = len(live)
+            self.runtime.engine.throttle(scope, frame)
+
+    def _running(self) -> list[Task]:
+        return [task for reference in self._run if (task := reference()) is not None and not task.finished]
+
+    def _wait_for(self, running: list[Task], scope: Scope) -> None:
+        """Wait until the run before is complete: its events serve one task at a time."""
+        ancestor = scope.task
+        while ancestor is not None:
+            if ancestor in running:
+                raise UsageError(
+                    f"{ancestor.key} replays the taskgraph that it is part of, which has an event, and an event serves "
+                    "one task at a time; generate those tasks outside of the taskgraph"
+                )
+            ancestor = ancestor.frame.task
+        for task in running:
+            task.add_done_callback(lambda _: scope.parker.unpark())
+        self.runtime.engine.wait(
+            scope, lambda: all(task.finished for task in running), (), "a replay with events", awaited=running
+        )
+
+    def _generate_armed(self, frame: Region, engine: Engine) -> tuple[list[Task], list[Task]]:
+        for event in self._events:
+            event.rearm()
+        try:
+            return self._generate(frame, engine)
+        except BaseException:
+            for event in self._events:
+                event.rearm()
+            raise
+
+    def _generate(self, frame: Region, engine: Engine) -> tuple[list[Task], list[Task]]:
+        """Return the tasks that are ready, of the plain ones and of the others; all of them exist then."""
+        frames, groups = self._regions_in(frame)
+        with _no_collection if len(self._steps) >= _MANY else nullcontext():
+            tasks = self._make(frames, groups)
+        special = [tasks[at] for at, before in self._special if engine.follow(tasks[at], [tasks[i] for i in before])]
+        if self._events:
+            self._run = [ref(task) for task in tasks]
+        frame.children.live.update(tasks)
+        if self._regions_of is None:
+            for part in frames:  # one, or none at all
+                if part.inherited.group is not None:
+                    part.inherited.group.live.update(tasks)
+        else:
+            for task in tasks:
+                if task.inherited.group is not None:
+                    task.inherited.group.live.add(task)
+        return [tasks[at] for at in self._sources], special
+
+    def _regions_in(self, frame: Region) -> tuple[list[Region], list[Group | None]]:
+        """Return what the tasks inherit that are generated in a region, and the taskgroups that end there."""
+        groups: list[Group | None] = [frame.inherited.group]
+        for outer in self._outer_groups:
+            groups.append(Group(groups[outer]))
+        return [frame.part(Inherited(default, groups[number])) for number, default in self._regions], groups
+
+    def _hand_out(self, scope: Scope, plain: list[Task], special: list[Task], *, helps: bool) -> None:
+        self.runtime.engine.make_all_ready(plain, helps=helps)
+        for task in special:
+            begin(scope, task)
+
+    def _make(self, frames: Sequence[Region], groups: Sequence[Group | None]) -> list[Task]:
+        """Return the tasks; those that the engine does not wire follow each other already."""
+        tasks: list[Task] = []
+        append, new, waiting = tasks.append, Task.__new__, TaskState.WAITING
+        regions_of = self._regions_of
+        frame: Any = frames[0] if frames else None
+        inherited: Any = frame.inherited if frames else None
+        for make, site, body, args, kwargs, counters in self._steps:
+            if regions_of is not None:
+                frame = frames[regions_of[len(tasks)]]
+                inherited = frame.inherited
+            if make is None:  # as `Task.__init__` does, in half the time
+                task = new(Task)
+                task.construct = site
+                task.body = body
+                task.args = args
+                task.kwargs = kwargs
+                task.frame = frame
+                task.inherited = inherited
+                task.state_ = waiting
+                task.finished = task.special = False
+                task.failure = task.successors = task.dependences = task.value = None
+            else:
+                task = make(frame, groups, tasks)
+            if counters is not None:
+                task.counters = counters.copy()
+            append(task)
+        for at, successor in self._single:
+            tasks[at].successors = [tasks[successor]]
+        for at, successors in self._several:
+            tasks[at].successors = [*successors(tasks)]
+        return tasks
+
+
+def _wait_for_all(scope: Scope, group: Group, shield: Shield) -> None:
+    """Wait for the tasks of a group, and raise what failed among them."""
+    live = group.live
+    if live:
+        scope.runtime.engine.wait(scope, lambda: not live, (group,), _END)
+    shield.check()  # before the failures count as seen
+    if group.failures:
+        raise_failures(group.failures, _END)
+
+
+_END = "the end of the taskgraph"
+
+
+def _predecessors(plan: Plan) -> list[tuple[int, ...]]:
+    """Return the predecessors of each task, whoever wires it."""
+    found: list[tuple[int, ...]] = [()] * len(plan.steps)
+    for at, after in enumerate(plan.after):
+        for other in after:
+            found[other] += (at,)
+    for at, before in plan.special:
+        found[at] = before
+    return found
+
+
+class _NoCollection:
+    """Holds the cyclic collector for some milliseconds: it would look at new tasks again and again and find nothing.
+
+    It is on again when the last of several threads leaves, unless it was off before the first came.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._was_on = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                self._was_on = gc.isenabled()
+                gc.disable()
+            self._n_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0 and self._was_on:
+                gc.enable()
+
+
+_no_collection = _NoCollection()

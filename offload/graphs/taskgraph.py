@@ -1,0 +1,312 @@
+"""The graph that a recording gives: to look at, to compute by Dask, and to run again."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, SupportsIndex
+from weakref import ref
+
+from offload.errors import UsageError
+from offload.tasks.graph import Graph, Node
+from offload.tasks.received import rebind
+from offload.tasks.region import Group, Region
+from offload.tasks.states import TaskState
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from offload.events.event import Event
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.depend import Mutex
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
+
+
+class Run:
+    """What a node shows of its task, which it has no longer once a failure of that has been seen."""
+
+    __slots__ = ("__weakref__", "_end", "task")
+
+    def __init__(self, task: Task) -> None:
+        self.task: Task | None = task
+        self._end: tuple[TaskState, float | None, float | None] = (TaskState.WAITING, None, None)
+        task.run = ref(self)
+
+    def forget(self) -> None:
+        """Keep how the task has ended, whose failure has been seen, and not the failure."""
+        self._end, self.task = self._look(), None
+
+    def _look(self) -> tuple[TaskState, float | None, float | None]:
+        """Return the state of the task, when it began and when it was complete."""
+        task = self.task
+        if task is None:
+            return self._end
+        end_s = getattr(task, "end_s", None) if task.finished else None  # else its body may have ended
+        return task.state, getattr(task, "start_s", None), end_s
+
+    @property
+    def state(self) -> str:
+        return str(self._look()[0])
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the task has been started, or will be without being asked, and is not complete."""
+        task = self.task
+        return task is not None and not task.finished and task.state_ is not TaskState.RECORDED
+
+    @property
+    def start_s(self) -> float | None:
+        return self._look()[1]
+
+    @property
+    def end_s(self) -> float | None:
+        return self._look()[2]
+
+
+_ENDED = {TaskState.COMPLETE, TaskState.FAILED, TaskState.NOT_RUN, TaskState.CANCELLED}
+
+
+class WaitRun:
+    """What the node of a wait shows: it is complete when all that it waited for is, and takes no time of its own."""
+
+    __slots__ = ("_nodes",)
+
+    start_s = end_s = None
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+
+    @property
+    def state(self) -> str:
+        states = {node.state for node in self._nodes}
+        if states <= _ENDED:
+            return str(TaskState.COMPLETE)
+        return str(TaskState.RECORDED if TaskState.RECORDED in states else TaskState.WAITING)
+
+
+class Again:
+    """Makes the task of a node again.
+
+    ``call`` is what a host task's body is and is given: who asks what the node may do looks there. Device work fulfils
+    no event, and what it is given is device memory.
+    """
+
+    __slots__ = ("call", "inherited", "make", "mutexes", "sources")
+
+    def __init__(self, task: Task, make: Callable[[Region], Task]) -> None:
+        self.make = make
+        self.sources: tuple[Node | None, ...] = ()  # whose values the task receives; None: of a task that is no node
+        self.inherited = task.inherited
+        self.mutexes: tuple[Mutex, ...] = ()
+        is_host = not task.waits_in_stream_order
+        self.call = [task.body, *task.args, *(task.kwargs or {}).values()] if is_host else []
+
+    def __call__(self, parent: Task | None, group: Group) -> Task:
+        task = self.make(Region(parent, self.inherited.within(group)))
+        if self.mutexes:
+            task.mutexes = self.mutexes
+            task.special = True
+        if self.sources:
+            rebind(task, [node.run.task if node is not None else None for node in self.sources])  # type: ignore[union-attr]  # it has run
+        return task
+
+
+class TaskGraph(Graph):
+    """The tasks and dependences that `record` saw: a Dask collection.
+
+    Attributes
+    ----------
+    tasks : list of Node
+        One for each directive, in the order of generation, with ``name``, ``key``, ``directive``, ``device_num``,
+        ``state``, ``duration_s``.
+    edges : list of Edge
+        ``source``, ``target``, ``kind`` (``"flow"``, ``"anti"``, ``"output"``, or ``"wait"`` for the order that a wait
+        or an undeferred construct imposes) and ``item``.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self.runtime = runtime
+        self.events: list[Event] = []
+        self.group_ends: dict[Node, Group] = {}  # the nodes at which taskgroups end, with the group that was recorded
+        self.groups: set[Group | None] = set()  # those
+        self.rounds: deque[Any] = deque(maxlen=16)  # the last Dask graphs made of this one
+        self._computing = threading.Lock()
+        self._was_computed = False
+
+    @property
+    def tasks(self) -> list[Node]:
+        return self.nodes
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(
+            "a recorded graph is of a runtime of this process, and cannot be pickled; pickle the function that "
+            "generates its tasks, and record it there"
+        )
+
+    # -- running again -------------------------------------------------------------------------------
+    def compute(self, scheduler: Any = "threads", **kwargs: Any) -> dict[str, Any]:
+        """Run the graph through Dask: every directive a node, every dependence an edge.
+
+        A node with a detach event or device work completes when the event is fulfilled or the stream has got there;
+        meanwhile it holds no worker.
+
+        Parameters
+        ----------
+        scheduler : {"synchronous", "threads"} or distributed.Client
+            A scheduler in this process; a client must have its workers in this process too.
+        **kwargs
+            For the scheduler, for example ``num_workers``.
+
+        Returns
+        -------
+        dict
+            What each task's body returned, by key.
+
+        Raises
+        ------
+        UnsupportedError
+            A scheduler in another process.
+        UsageError
+            The graph is being computed already.
+        BaseException
+            The failure of a task, as its body raised it.
+        """
+        from offload.graphs.dask import compute  # imports Dask
+
+        return compute(self, scheduler, kwargs)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Hold the graph for one computation, since its tasks serve one at a time, and arm it."""
+        if not self._computing.acquire(blocking=False):
+            raise UsageError(
+                "the graph is being computed already, and its tasks serve one computation at a time; "
+                "wait for that one, or record another graph"
+            )
+        try:
+            self._arm()
+            yield
+        finally:
+            self._computing.release()
+
+    def arm(self) -> None:
+        """Make the graph ready for a computation whose end nobody will tell.
+
+        Raises
+        ------
+        UsageError
+            The graph is being computed.
+        """
+        with self.running():
+            return
+
+    def _arm(self) -> None:
+        """Re-arm every event before anything runs: a node may fulfil the event of one that starts after it."""
+        runs = [node.run for node in self.nodes if isinstance(node.run, Run) and node.run.is_live]
+        live = [task for run in runs if (task := run.task) is not None]
+        if live and self._was_computed:
+            raise UsageError(
+                f"the graph is being computed already: {live[0].key} is {live[0].state}; wait for that computation"
+            )
+        if live:
+            self._wait_for_recorded(live)
+        self._was_computed = True
+        for event in self.events:
+            event.rearm()
+
+    def _wait_for_recorded(self, tasks: list[Task]) -> None:
+        scope = self.scope()
+        for task in tasks:
+            task.watch()
+            task.add_done_callback(lambda _: scope.parker.unpark())
+        self.runtime.engine.wait(
+            scope, lambda: all(task.finished for task in tasks), (), "the end of the recorded tasks"
+        )
+
+    def group_of(self, node: Node) -> Group | None:
+        """Return the innermost taskgroup of the recorded region that a node's task was generated in."""
+        group: Group | None = node.spec.inherited.group if isinstance(node.spec, Again) else None
+        return group if group in self.groups else None
+
+    def prepare(self, node: Node, parent: Task | None, group: Group) -> Task | None:
+        """Return a fresh task of a node, in a group with its descendants; None for a node that does nothing."""
+        make: Callable[[Task | None, Group], Task] | None = node.spec  # type: ignore[assignment]  # the recorder's
+        if make is None:
+            return None
+        task = make(parent, group)
+        node.run = Run(task)
+        return task
+
+    def submit(self, task: Task) -> None:
+        """Start a task of `prepare`, whose predecessors the caller has seen complete, on this thread."""
+        task.watch()  # somebody on the host waits
+        if self.runtime.engine.submit(task, ()):
+            self.advance(task)
+
+    def advance(self, task: Task) -> None:
+        """Do what a started task has to do next, on this thread."""
+        self.runtime.engine.execute(task, self.scope())
+
+    def scope(self) -> Scope:
+        """Return what the calling thread is doing for the graph's runtime."""
+        return self.runtime.here()
+
+    # -- Dask's protocol -----------------------------------------------------------------------------
+    def __dask_graph__(self) -> Mapping[str, Any]:
+        from offload.graphs.dask import dask_graph  # imports Dask
+
+        return dask_graph(self)
+
+    def __dask_keys__(self) -> list[str]:
+        return [node.key for node in self.nodes]
+
+    def __dask_tokenize__(self) -> object:
+        return ("offload.TaskGraph", id(self))
+
+    def __dask_postcompute__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return values_by_key, (self.__dask_keys__(),)
+
+    def __dask_postpersist__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        from offload.graphs.dask import rebuild  # imports Dask
+
+        return rebuild, self.__dask_postcompute__()
+
+    @staticmethod
+    def __dask_optimize__(graph: Any, keys: Any, **_: Any) -> Any:
+        """Return the graph as it is: fused nodes would be waited for as one."""
+        return graph
+
+    @property
+    def __dask_scheduler__(self) -> Callable[..., Any]:
+        from offload.graphs.dask import get_threaded  # imports Dask
+
+        return get_threaded
+
+    # -- views ---------------------------------------------------------------------------------------
+    def __rich__(self) -> Any:
+        from offload.views.terminal import render  # imports Rich
+
+        return render(self)
+
+    def visualize(self, path: str | os.PathLike[str]) -> None:
+        """Write a picture of the graph: ``.svg`` or ``.dot`` (Graphviz).
+
+        Raises
+        ------
+        UnsupportedError
+            Another suffix.
+        OSError
+            The file cannot be written; an existing one is as it was.
+        """
+        from offload.views.files import visualize  # only for those who look
+
+        visualize(self, path)
+
+
+def values_by_key(values: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return what `dask.compute` of a graph gives; a function of a module, since Dask may pickle it."""
+    return dict(zip(keys, values, strict=True))

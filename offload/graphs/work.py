@@ -1,0 +1,100 @@
+"""The work that launches a captured graph on a lane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from offload.errors import UsageError
+from offload.runtime.works import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.arrays.sections import Section
+    from offload.data.entries import Entry
+    from offload.devices.base import Device, Graph
+    from offload.devices.streams import Lane
+    from offload.graphs.rehearsal import Noted
+    from offload.runtime.place import DevicePlace
+
+
+class GraphWork(Work):
+    """Launch a graph on a lane: a work which any number of tasks share."""
+
+    __slots__ = ("_entries", "_kept", "_place", "_place_of", "_version", "graph", "noted", "takes_device_arrays")
+
+    def __init__(
+        self, graph: Graph, place: DevicePlace, noted: Noted, kept: object, *, takes_device_arrays: bool
+    ) -> None:
+        super().__init__()
+        self.graph = graph
+        self._place = place
+        self._place_of = section_of_entry(place.device)
+        self.noted = noted
+        self._kept = kept  # arrays and kernels whose addresses are in the graph
+        self._entries: list[ref[Entry]] = []  # of its uses, whose memory is not kept by that,
+        self._version = -1  # in this state of the table
+        self.takes_device_arrays = takes_device_arrays
+
+    def is_unchanged(self) -> bool:
+        """Tell whether nothing has been mapped or removed since the last launch; needs no lock."""
+        return self._version == self._place.table.version
+
+    def is_current(self) -> bool:
+        """Tell whether all that the graph uses is where it was."""
+        with self._place.lock:
+            return self._find()
+
+    def _find(self) -> bool:
+        """Find the entries of what the graph uses; return whether all is where it was. Under the lock of the place."""
+        table = self._place.table
+        if self._version == table.version:
+            return True
+        if not self.noted.holds(table, self._place_of):
+            return False
+        at: Any = table.at  # it holds, so that there is an entry for each use
+        self._entries = [ref(at(use.section)) for use in self.noted.uses]
+        self._version = table.version
+        return True
+
+    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue the graph behind what the tasks of the region would follow.
+
+        Raises
+        ------
+        PutOffError
+            Another thread is just enqueuing a copy to storage that the graph uses, on the device or on the host.
+        UsageError
+            Another thread has ended a mapping since the replay began.
+        DeviceLostError
+            The launch failed.
+        """
+        ledger = place.ledger
+        with place.lock:  # also, a graph is launched by one thread at a time
+            if not self._find():
+                raise UsageError(
+                    "a mapping that a taskgraph uses was ended by another thread while it was being replayed; "
+                    "end it after the replay"
+                )
+            noted = self.noted
+            entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
+            uses = [(entry, entry.section) for entry in entries]
+            pairs = list(zip(noted.uses, uses, strict=True))
+            lane.wait_for(ledger.before(uses, [part for use, part in pairs if use.follows_users], noted.absent))
+            self.graph.launch(lane.stream)
+            if uses or noted.copied_back:
+                ledger.note(lane.mark(), uses, [part for use, part in pairs if use.writes], noted.copied_back)
+
+    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
+        """Return the work itself: the graph has to live until the lane gets there."""
+        return [self]
+
+    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
+        """Return the work itself: a graph that has been launched is not undone."""
+        return [self]
+
+
+def section_of_entry(device: Device) -> Callable[[Entry], Section]:
+    """Return what tells where an entry of a device's table is in its memory."""
+    return lambda entry: device.section(entry.buffer)

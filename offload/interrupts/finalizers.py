@@ -1,0 +1,219 @@
+"""What finalizers ask of the library, put off to a moment at which nothing of it is half done.
+
+Theory of operation
+-------------------
+A finalizer (``__del__``, a callback of a weak reference, the end of a suspended generator) runs wherever its object
+dies. The cyclic collector starts at any allocation, so that it may be anywhere: in the library with a lock in hand, in
+the middle of `ContextVar.set`, which CPython 3.11 does not survive if the same is done inside of it, in a target body.
+An object that the library held last, as the argument of a task, dies in the library's own steps, on the completer for
+one, which must not wait.
+
+So a construct that is called by a finalizer is *put off* if the collector runs on the thread, or the thread is at work
+for the library (`offload.interrupts.shields.is_at_work`), or it runs a target body. Safe points carry out what has been
+put off, in order: the beginning and the end of a construct, a thread that waits and looks for a task, a routine that
+asks, the end of a runtime. Workers do it only for what somebody may wait for, the fulfilment of an event: a program
+that collects and then looks would else find what has not quite happened. A finalizer that runs at once, as at ``del x``
+in the program, is like any other code.
+
+`is_at_work` is only the cheap question. A callback of a task is the program's code too, a signal handler is no
+finalizer, and what one has raised may have left a shield up; so the frames on the stack decide. A block cannot be put
+off, nor what waits or answers: those are refused there.
+
+Rejected: locks that a thread may take twice (the table is half changed then); to carry out at the end of a collection
+what came in it (that is inside of the same allocation); a thread for finalizers, for the reason for which workers leave
+them alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from offload.errors import RuntimeClosedError, UsageError
+from offload.interrupts.frames import calls_program, is_calling_program, is_own
+from offload.interrupts.shields import is_at_work, is_free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+
+_MOMENT_S = 0.01
+"""Between two looks whether another thread has got further."""
+
+
+class Collector:
+    """Where the cyclic collector runs: ``thread`` is 0 while it does not."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        self.thread = 0
+
+    def note(self, phase: str, _: object) -> None:
+        """Take note that a collection starts or stops on the calling thread."""
+        self.thread = get_ident() if phase == "start" else 0
+
+
+collector = Collector()
+gc.callbacks.append(collector.note)
+
+
+class PutOff:
+    """The calls that finalizers have made and nobody has carried out yet.
+
+    One thread at a time carries them out, so that they keep their order, and none in the midst of another.
+
+    Attributes
+    ----------
+    calls : deque of (callable, object)
+        The oldest first, each with the runtime that it is for, if it is for one.
+    has_ended : bool
+        Whether the process ends, so that there is no later.
+    is_urgent : bool
+        Whether somebody may wait for one of them, who would not come by here.
+    stirs : set of callable
+        Each wakes a thread of a runtime that has nothing to do.
+    """
+
+    __slots__ = ("_is_taken", "_running", "calls", "has_ended", "is_urgent", "stirs")
+
+    def __init__(self) -> None:
+        self.calls: deque[tuple[Callable[[], object], object]] = deque()
+        self._running: tuple[int, object] = (0, None)  # the thread that is at it, and for which runtime
+        self.has_ended = False
+        self.is_urgent = False
+        self.stirs: set[Callable[[], None]] = set()
+        self._is_taken = threading.Lock()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the calling thread would find something to do in `carry_out`."""
+        return bool(self.calls) and not self._is_taken.locked()
+
+    def add(self, call: Callable[[], object], runtime: object = None, *, is_urgent: bool = False) -> None:
+        """Put off a call; if it is urgent, wake a thread that carries it out.
+
+        Raises
+        ------
+        RuntimeClosedError
+            The process ends, and there is no later.
+        """
+        if self.has_ended:
+            raise RuntimeClosedError("the process ends: what a finalizer asks for now cannot be done any more")
+        self.calls.append((call, runtime))
+        if is_urgent:
+            self.is_urgent = True
+            for stir in tuple(self.stirs):
+                stir()
+
+    def carry_out(self) -> None:
+        """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is."""
+        calls, taken = self.calls, self._is_taken
+        while calls and collector.thread != get_ident() and taken.acquire(blocking=False):
+            try:
+                while calls:
+                    self._running = get_ident(), calls[0][1]  # first: nobody must see it nowhere
+                    _carry_out(calls.popleft()[0])
+                self.is_urgent = False
+            finally:
+                self._running = 0, None
+                taken.release()  # then again: who came meanwhile has left it to this thread
+
+    def forget(self) -> None:
+        """Begin anew, in a forked child."""
+        self.calls.clear()
+        self.is_urgent = False
+        self._running = 0, None
+        self.stirs.clear()
+        self._is_taken = threading.Lock()
+
+    def wait(self, runtime: object) -> None:
+        """Carry out what there is, and wait until what another thread is at for this runtime is done."""
+        self.carry_out()
+        while True:
+            thread, other = self._running
+            if other is not runtime or thread == get_ident():
+                return
+            if self._is_taken.acquire(timeout=_MOMENT_S):  # what holds it up says so by itself
+                self._is_taken.release()
+
+
+@calls_program
+def _carry_out(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001  # shown as an exception of a finalizer is: nobody is there to catch it
+        with suppress(Exception):  # an exception that takes no attributes
+            error.add_note(f"in what a finalizer had asked for: {call!r:.200}")
+        threading.excepthook(
+            threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+        )
+
+
+put_off = PutOff()
+
+
+def is_inside(caller: FrameType) -> bool:
+    """Tell whether a construct must be put off, whose call comes from ``caller`` or from whoever that was called by."""
+    return collector.thread == get_ident() or (is_at_work() and _comes_from_steps(caller))
+
+
+def _comes_from_steps(frame: FrameType | None) -> bool:
+    """Tell whether the program's code that has called the library was itself called by the library's own steps."""
+    while frame is not None and is_own(frame.f_globals.get("__name__")):
+        if is_calling_program(frame):
+            return False  # the library's own call, of what has been put off
+        frame = frame.f_back
+    handlers = _codes_of_handlers()
+    while frame is not None and not is_own(frame.f_globals.get("__name__")):
+        if frame.f_code in handlers:
+            return False  # no finalizer, and the program's matter
+        frame = frame.f_back
+    return frame is not None and not is_calling_program(frame)
+
+
+def _codes_of_handlers() -> set[object]:
+    """Return the code of the program's signal handlers, on the thread where they run."""
+    if threading.current_thread() is not threading.main_thread():
+        return set()
+    found = map(signal.getsignal, signal.valid_signals())
+    return {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in found if callable(handler)}
+
+
+def is_finalizing(frame: FrameType | None) -> bool:
+    """Tell whether the program's code that has called the library is a finalizer's: a ``__del__``, or `weakref`'s."""
+    while frame is not None and is_own(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    while frame is not None and not is_own(frame.f_globals.get("__name__")):
+        if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__") == "weakref":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def catch_up() -> None:
+    """Carry out what has been put off, unless the caller is in the middle of something."""
+    if put_off.calls and is_free():
+        put_off.carry_out()
+
+
+def refuse_inside(what: str) -> None:
+    """Refuse what waits or answers in a finalizer that came where a construct would be put off.
+
+    Raises
+    ------
+    UsageError
+        The cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
+    """
+    if (collector.thread or is_at_work()) and is_inside(sys._getframe(1)):  # noqa: SLF001  # what `inspect` uses
+        raise UsageError(
+            f"{what} in a finalizer that the cyclic collector runs, or that came in the middle of the library's own "
+            "steps: it could wait for ever there; release what the object holds, and do the rest elsewhere"
+        )

@@ -1,0 +1,117 @@
+"""Which lines are the library's own, and which the program's: for sites, messages, warnings and Ctrl-C.
+
+The one rule is `is_own`, by the names of modules: all of the package is the library, but for what only uses it as a
+program does: the command line, its demos and its benchmarks. The examples that a wheel has within the package are
+loaded under names of their own, and programs too.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+Steps = TypeVar("Steps", bound="Callable[..., object]")
+
+_PACKAGE = __name__.partition(".")[0]
+_USERS = tuple(f"{_PACKAGE}.{name}" for name in ("__main__", "cli"))
+_CARRIERS = frozenset(
+    {"asyncio", "concurrent", "contextlib", "dask", "distributed", "functools", "multiprocessing", "threading"}
+)
+"""Packages whose frames lie between a program and the library: of a ``with`` block, a pool, a loop."""
+
+_MODULES = 1024
+"""Modules that are remembered: a program has few, unless it makes them."""
+
+
+_calling_program: set[CodeType] = set()
+
+
+def calls_program(function: Steps) -> Steps:
+    """Mark a function of the library that calls the program's code in the library's own steps: a body or a callback.
+
+    There the program's code begins anew: what is further out on the stack has no part in what it does.
+    """
+    _calling_program.add(function.__code__)
+    return function
+
+
+def is_calling_program(frame: FrameType) -> bool:
+    """Tell whether a frame is that of a function so marked."""
+    return frame.f_code in _calling_program
+
+
+@lru_cache(maxsize=_MODULES)
+def is_own(module: object) -> bool:
+    """Tell whether a frame's ``__name__`` is a module of the library, not of a program that uses it."""
+    if not isinstance(module, str) or module.partition(".")[0] != _PACKAGE:
+        return False
+    return not any(module == user or module.startswith(f"{user}.") for user in _USERS)
+
+
+def caller(depth: int = 1) -> FrameType:
+    """Return where the program has called the library: the innermost frame that is the program's.
+
+    Where no frame is, as in a callback of a loop, in a thread of a pool and at the interpreter's end, it is the
+    outermost one.
+
+    Parameters
+    ----------
+    depth : int
+        Where to begin: 1 is the function that calls this one, 2 the function that has called that one.
+    """
+    frame = sys._getframe(depth)  # noqa: SLF001  # what `inspect` and `logging` use
+    try:  # every construct that is a call comes by here: to ask `_is_between` of each frame takes twice as long
+        while _passages[frame.f_globals["__name__"]] and (outer := frame.f_back) is not None:
+            frame = outer
+    except KeyError:  # a module that nothing has come through before
+        while _is_between(frame) and (outer := frame.f_back) is not None:
+            frame = outer
+    return frame
+
+
+def warn(message: str, category: type[Warning], location: str = "") -> None:
+    """Warn of something, at the line of the program that has called the library.
+
+    Parameters
+    ----------
+    message, category
+        As of `warnings.warn`.
+    location : str
+        ``file:line``, where no line of the program is being run; by default, as in Python, that is ``sys:1``.
+    """
+    frame = caller()
+    if _is_between(frame):
+        path, _, line = location.rpartition(":")
+        warnings.warn_explicit(message, category, path or "sys", int(line) if path else 1)
+        return
+    names = frame.f_globals
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno or 1,
+        names.get("__name__") or "<string>",
+        names.setdefault("__warningregistry__", {}),
+    )
+
+
+def _is_between(frame: FrameType) -> bool:
+    """Tell whether a frame is the library's, or of what the library and a program call each other through."""
+    module = frame.f_globals.get("__name__")
+    found = _passages.get(module)
+    if found is None:
+        if len(_passages) >= _MODULES:
+            _passages.clear()
+        carries = isinstance(module, str) and module.partition(".")[0] in _CARRIERS
+        found = _passages[module] = carries or is_own(module)
+    return found
+
+
+_passages: dict[object, bool] = {}
+"""What `_is_between` has found, by the names of modules."""

@@ -1,0 +1,105 @@
+"""Which runtime is current, and what the calling thread is doing for it.
+
+The runtime whose ``with`` the caller is in; elsewhere, in foreign threads too, the most recently entered one that is
+open; else one made from the environment at first use, which ends with the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from offload.errors import UsageError
+from offload.events import sources
+from offload.interrupts.finalizers import catch_up, collector, is_finalizing, is_inside, put_off
+from offload.interrupts.shields import is_at_work
+from offload.runtime import opened
+from offload.runtime.runtime import Runtime
+from offload.tasks.scope import Scope, current_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Construct = TypeVar("Construct", bound=Callable[..., Any])
+
+
+def here() -> Scope:
+    """Return what the calling thread is doing for the current runtime."""
+    scope = current_scope.get()
+    if scope is not None and scope.thread == threading.get_ident():
+        return scope
+    return current_runtime().scope()
+
+
+def current_runtime() -> Runtime:
+    """Return the runtime that module-level functions act on; the head of this file says which."""
+    scope = current_scope.get()
+    if scope is not None and (scope.thread == threading.get_ident() or not scope.runtime.engine.is_closed):
+        return scope.runtime  # type: ignore[no-any-return]  # Scope does not know Runtime
+    return opened.latest(Runtime)
+
+
+sources.current_runtime = current_runtime
+
+
+# -- finalizers ------------------------------------------------------------------------------------
+
+
+def for_finalizers(construct: Construct) -> Construct:
+    """Make a construct one that finalizers may call: where it must not run, it is put off and gives None.
+
+    `offload.interrupts.finalizers` says where, and until when. The beginning and the end of the construct are safe
+    points.
+    """
+
+    @functools.wraps(construct)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if (collector.thread or is_at_work()) and is_inside(sys._getframe(1)):  # noqa: SLF001  # what `inspect` uses
+            return _put_off(construct, args, kwargs)
+        if put_off.calls:
+            catch_up()
+        try:
+            return construct(*args, **kwargs)
+        except UsageError:
+            if here().may_generate or not is_finalizing(sys._getframe(1)):  # noqa: SLF001  # the same
+                raise
+            return _put_off(construct, args, kwargs)
+        finally:
+            if put_off.calls:
+                catch_up()
+
+    return call  # type: ignore[return-value]  # it has the signature of what it wraps
+
+
+def put_off_here(scope: Scope, construct: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Put off the call of a construct if `for_finalizers` would; return whether. For what is called often."""
+    caller = sys._getframe(1)  # noqa: SLF001  # as above
+    if not (
+        ((collector.thread or is_at_work()) and is_inside(caller))
+        or (scope.region is None and not scope.may_generate and is_finalizing(caller))
+    ):
+        return False
+    _put_off(construct, args, kwargs)
+    return True
+
+
+def _put_off(construct: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    scope = current_scope.get()
+    runtime = scope.runtime if scope is not None else opened.runtimes[-1] if opened.runtimes else None
+    put_off.add(functools.partial(_carry_out, runtime, construct, args, kwargs), runtime)
+
+
+def _carry_out(
+    runtime: Runtime | None, construct: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Call a construct on behalf of a finalizer, with the runtime current that was so there."""
+    if runtime is None or runtime is current_runtime():
+        construct(*args, **kwargs)
+        return
+    outer = current_scope.set(runtime.scope())
+    try:
+        construct(*args, **kwargs)
+    finally:
+        current_scope.reset(outer)

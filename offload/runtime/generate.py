@@ -1,0 +1,218 @@
+"""Generating tasks: how a construct's task gets to the engine, deferred or run by the encountering thread.
+
+Constructs find the runtime and the region that they are encountered in with `here`, make a task, and give it to
+`encounter`, or to `defer` where nothing but the task's own clauses matters.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any
+
+from offload.errors import (
+    RuntimeClosedError,
+)
+from offload.interrupts.finalizers import put_off
+from offload.interrupts.shields import Shield, lower_shield, raise_shield
+from offload.tasks.depend import Followed
+from offload.tasks.engine import MANY_LIVE, Engine
+from offload.tasks.failures import see
+from offload.tasks.states import TaskState
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region
+    from offload.tasks.scope import Scope
+
+_GLANCE_S = 30e-6
+"""How often a thread that launches looks whether somebody can go on who waits for device work."""
+
+_MOMENT_S, _MOMENTS = 10e-6, 4
+"""The pause that it leaves to them then: a sleep is some 60 µs long at least, as long as a thread takes to wake up."""
+
+
+def encounter(
+    scope: Scope,
+    frame: Region,
+    make: Callable[[Region], Task],
+    dependences: Sequence[Any],
+    *,
+    deferred: bool,
+    recorded: Sequence[Any] = (),
+) -> Task:
+    """Generate a task: deferred, or run now by this thread, which waits until it is complete.
+
+    In a final task nothing is deferred. An undeferred task that fails raises its exception here. Dependences that are
+    ``recorded`` are for the graph of a recorder only.
+    """
+    runtime: Runtime = scope.runtime
+    engine = runtime.engine
+    if engine.closed and engine.refuses(frame):  # before the task takes its event
+        raise RuntimeClosedError(engine.closed)
+    deferred = deferred and not frame.inherited.is_final
+    if engine.coroutines is not None and not deferred and dependences:
+        _refuse_to_block(runtime, frame, dependences)
+    if not deferred:
+        for dependence in dependences:
+            for item in dependence.items:
+                if isinstance(item, Followed) and isinstance(item.what, Task):
+                    runtime.check_wait(item.what)
+    with Shield(scope):
+        recorder = frame.recorder
+        task = make(frame)
+        if recorder is not None:
+            recorder.add(task, make, (*dependences, *task.orderings, *recorded), deferred=deferred)
+            if not recorder.executes:
+                task.state_ = TaskState.RECORDED
+                return task
+        if deferred:
+            submit(scope, frame, task, dependences)
+            return task
+        failure = run_undeferred(scope, task, dependences)
+        if failure is not None:
+            see(task)
+            try:
+                raise failure
+            finally:
+                del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
+        return task
+
+
+def run(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> Any:
+    """Do what `encounter` does with an undeferred task where nothing but its own clauses matters; return its value.
+
+    The dependences are on storage. A caller has to let go of the task where this raises: the traceback refers to frames
+    that have it, and it refers to the failure.
+    """
+    if dependences and scope.runtime.engine.coroutines is not None:
+        _refuse_to_block(scope.runtime, frame, dependences)
+    saved = raise_shield(scope)
+    try:
+        failure = run_undeferred(scope, task, dependences)
+        if failure is not None:
+            see(task)
+            raise failure  # noqa: TRY301  # it leaves by the same way as what interrupts the wait
+        value = task.value
+    except BaseException as error:
+        failure = None
+        del task
+        lower_shield(scope, saved, error)
+        raise
+    lower_shield(scope, saved)
+    return value
+
+
+def defer(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> None:
+    """Generate a deferred task in a region where nothing but its own clauses matters."""
+    saved = raise_shield(scope)  # as `Shield` does, at half the price
+    try:
+        submit(scope, frame, task, dependences)
+    except BaseException as error:
+        scope.runtime.engine.mend(task)
+        lower_shield(scope, saved, error)
+        raise
+    lower_shield(scope, saved)
+
+
+def submit(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> None:
+    """Enter a deferred task, and launch or hand it over if it is ready."""
+    runtime: Runtime = scope.runtime
+    engine = runtime.engine
+    if engine.submit(task, dependences):
+        begin(scope, task)
+    if task.launched:  # else it may be many others that it waits for, and not its stream
+        if runtime.gate.watched or runtime.gate.has_told:
+            _step_aside(runtime)
+    elif len(frame.children.live) > MANY_LIVE:
+        engine.throttle(scope, frame)
+
+
+def _step_aside(runtime: Runtime) -> None:
+    """Complete a task that somebody waits for, if its device work has passed, and leave the GIL to who follows it.
+
+    A launch lets go of the GIL for less time than a thread needs to wake up, be it the completer or a worker.
+    """
+    gate, engine = runtime.gate, runtime.engine
+    if engine.look is None:
+        return
+    now_s = perf_counter()
+    if gate.watched and now_s >= runtime.glances_s:
+        runtime.glances_s = now_s + _GLANCE_S
+        gate.glance()
+    if gate.has_told:
+        gate.has_told = False
+        for _ in range(_MOMENTS):
+            if not engine.woken:
+                return
+            sleep(_MOMENT_S)
+
+
+def _refuse_to_block(runtime: Runtime, frame: Region, dependences: Sequence[Any]) -> None:
+    """Raise `UsageError` before a task is made that this thread would wait for, and keep from beginning."""
+    if frame.recorder is None or frame.recorder.executes:
+        before = [task for handle in frame.tracker.latest(dependences) if (task := handle()) is not None]
+        runtime.engine.coroutines.refuse("a construct that is not deferred", (), before)
+
+
+def begin(scope: Scope, task: Task) -> None:
+    """Launch a deferred task that is ready on this thread, if it only enqueues, or hand it to another."""
+    runtime: Runtime = scope.runtime
+    inline = task.launches_inline
+    if runtime.rng is not None:  # a body may run inside of the call or later: let nobody rely on either
+        inline = task.waits_in_stream_order and runtime.rng.random() < 0.5
+    if inline:
+        runtime.engine.launch(task, scope)
+    else:
+        runtime.engine.make_ready(task)
+
+
+def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> BaseException | None:
+    """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure.
+
+    Whoever calls this raises the failure, and says that it has been seen.
+    """
+    runtime: Runtime = scope.runtime
+    engine: Engine = runtime.engine
+    helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
+    task.owner = scope.parker
+    task.special = True
+    if engine.submit(task, dependences):
+        task.is_ready = True
+    try:
+        while not (task.finished or task.state_ is TaskState.DETACHED):
+            if task.is_ready:
+                if put_off.calls:
+                    put_off.carry_out()  # it may be what a launch without memory is to be tried again for
+                task.is_ready = False
+                engine.begin_undeferred(task, scope)
+                if task.launched and not task.finished:
+                    runtime.attend(scope, task, helps=helps)
+                continue
+            engine.wait(
+                scope,
+                lambda: task.is_ready or task.finished or task.state_ is TaskState.DETACHED,
+                (),
+                _Encounter(task),
+                awaited=(task,),
+                helps=helps,
+            )
+    except BaseException:
+        engine.disown(task)
+        raise
+    return task.failure
+
+
+class _Encounter:
+    """What messages call the construct of an undeferred task: to look up its line takes as long as to wait for it."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __str__(self) -> str:
+        construct = self._task.construct
+        return f"{construct.directive} {self._task.name!r} at {construct.location}"

@@ -1,0 +1,446 @@
+"""Device tasks: how work gets onto a stream, and what is remembered of it until it has passed.
+
+A `DevicePlace` is one device with what the runtime keeps for it: its data environment, lanes, the tasks in
+flight. A `DeviceTask` is *launched* when all its work has been put on a lane, and *complete* when the gate says
+that the lane has got there. Tasks on devices that depend on it start in stream order once it is launched.
+
+A launch that finds no memory, no lane, or storage whose copy-in is just being enqueued by another thread, is
+put off until some task in flight completes; only when nothing is in flight is there an error. Buffers of
+removed mappings go back when the task that removed them is complete, so that no stream can still use them.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from offload.data.environment import Released
+from offload.data.ledger import PutOffError
+from offload.errors import DeviceLostError, DeviceMemoryError
+from offload.interrupts.finalizers import put_off
+from offload.interrupts.frames import calls_program
+from offload.interrupts.shields import ends_body
+from offload.tasks.failures import note_task, without_engine_frames
+from offload.tasks.states import TaskState
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.devices.streams import Lane, Point
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Work
+    from offload.tasks.protocols import Runner
+    from offload.tasks.region import Region, Site
+    from offload.tasks.scope import Scope
+
+
+class DeviceTask(Task):
+    """A task whose work goes to a stream of a device.
+
+    ``work`` says what that is (`offload.runtime.works`). A task that has a body and its arguments, and
+    nothing before or after, needs none.
+    """
+
+    __slots__ = (
+        "_is_watched",
+        "after",
+        "early",
+        "held",
+        "lane",
+        "launched",
+        "launches_inline",
+        "place",
+        "point",
+        "predecessors",
+        "queue",
+        "run",
+        "work",
+    )
+
+    waits_in_stream_order = True
+    _collects = True
+    _staging: _Staging | None = None
+
+    def __init__(
+        self, site: Site, frame: Region, place: DevicePlace, work: Work | None, body: Any, args: tuple[Any, ...]
+    ) -> None:
+        self.construct = site  # as `Task.__init__` does, which a call of it would cost as much again
+        self.body = body
+        self.args = args
+        self.kwargs = None
+        self.frame = frame
+        self.inherited = frame.inherited
+        self.state_ = TaskState.WAITING
+        self.finished = self.special = self.launched = self._is_watched = False
+        self.failure = self.successors = self.dependences = self.value = self.early = self.run = None
+        self.predecessors = ()
+        self.place = place
+        self.launches_inline = body is None or not place.device.bodies_block
+        self.work: Work | None = work
+        self.queue: Any = None  # the async queue on whose stream it is to run
+        self.lane: Lane | None = None
+        self.point: Point | None = None  # where its work ends
+        self.after: Any = None
+        self.held: Any = None
+
+    @classmethod
+    def of(
+        cls, site: Site, frame: Region, place: DevicePlace, work: Work, label: str | None = None, priority: int = 0
+    ) -> DeviceTask:
+        """Make the task of a work."""
+        task = cls(site, frame, place, work, work.run, ())
+        if label is not None:
+            task.label = label
+        if priority:
+            task.priority = priority
+        if work.takes_device_arrays:
+            task.after = place.device.caller_event()
+        if work.ends_region:
+            task.ends_region = True
+        return task
+
+    @property
+    def device_num(self) -> int:
+        return self.place.device.number
+
+    @property
+    def device_kind(self) -> str:
+        return self.place.device.kind
+
+    def orders(self, successor: Task) -> bool:
+        place = successor.place  # type: ignore[attr-defined]  # it waits in stream order, so it is a device task
+        return self.place is place or self.place.device.kind == place.device.kind
+
+    def watch(self) -> None:
+        self._is_watched = True
+        if self.launched and self.point is not None:
+            self.construct.runtime.gate.watch(self.point)
+
+    # -- launching -----------------------------------------------------------------------------------
+    def advance(self, engine: Runner[Task], scope: Scope) -> Task | None:
+        """Launch, or go on with a launch that has waited: for its stream, or for staged copies."""
+        if self.lane is None:
+            if (self.special or engine.can_cancel) and engine.hinders(self):
+                return None
+            try:
+                if not self._begin():
+                    return None
+            except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+                note_task(error, self)
+                self._fail_unlaunched(engine, without_engine_frames(error))
+                return None
+        elif self.cut_short is not None:
+            self.value, self.failure, self.cut_short = None, self.cut_short, None
+            return self._mark(engine)
+        elif self._staging is not None and not self._settle(engine):
+            return self._mark(engine)
+        failure = self.failure
+        if failure is None:
+            notify = self.place.notify
+            if notify is not None and (self.body is not None or self.construct.directive == "taskgraph"):
+                site = self.construct
+                queue = None if self.queue is None else self.queue.number
+                notify.launch(site.directive, self.name, site.location, self.device_num, queue)
+            if self.body is not None:
+                failure = self._run_body(scope)
+        if failure is None and self.work is None:
+            return self._mark(engine)
+        try:
+            return self._end_launch(engine, failure)
+        finally:
+            del self, failure  # as in `Task.advance`
+
+    def _begin(self) -> bool:
+        """Take a lane and enqueue what comes before the body; return whether the launch goes on now."""
+        self.start_s = perf_counter()  # once more where the launch is tried again
+        place = self.place
+        device = place.device
+        points: tuple[Point, ...] = ()
+        for other in self.predecessors:
+            if not other.finished and (point := other.point) is not None:
+                points += (point,)
+        lane = place.pool.acquire(points) if self.queue is None else self.queue.take_lane()
+        if lane is None:
+            return self._put_off()
+        place.in_flight.add(self)
+        if self.run is not None:
+            self._is_watched = True  # the times of a recorded graph are looked at
+        work = self.work
+        staged: list[Any] = []
+        ended = place.ended
+        try:
+            if points and (len(points) > 1 or points[0].lane is not lane):
+                lane.wait_for(points)
+            if self.after is not None:
+                device.wait_event(lane.stream, self.after)
+            if work is not None:
+                work.begin(place, lane, staged)
+        except BaseException as error:
+            kept = place.ledger.take_kept(lane)
+            if kept:
+                with suppress(DeviceLostError):
+                    self.construct.runtime.gate.add(lane.mark(), _Kept(kept))
+            place.in_flight.discard(self)
+            lane.release()
+            if isinstance(error, PutOffError) or (isinstance(error, DeviceMemoryError) and place.in_flight):
+                return self._put_off()
+            if isinstance(error, DeviceMemoryError) and self._may_find_memory(ended):
+                self.construct.runtime.engine.make_ready(self)
+                return False
+            raise
+        self.lane = lane
+        if staged:
+            self._stage(staged, has_run=False)
+            return False
+        if self.body is not None and device.bodies_block and not lane.is_idle:
+            self.construct.runtime.gate.add(lane.mark(), _Reached(self), watched=True)
+            return False
+        return True
+
+    def _may_find_memory(self, ended: int) -> bool:
+        """Tell whether another try is worth it: something has ended since, or garbage has just been collected."""
+        if self.place.ended != ended:
+            return True
+        collects, self._collects = self._collects, False
+        if collects:
+            gc.collect()  # a failure that a user still holds refers to the arrays of its body
+        return collects or put_off.is_due  # finalizers may have asked for what frees memory
+
+    def _put_off(self) -> bool:
+        """Launch when something in flight has completed, or at once if nothing is."""
+        if not self.place.put_off(self):
+            self.construct.runtime.engine.make_ready(self)
+        return False
+
+    @calls_program
+    def _run_body(self, scope: Scope) -> BaseException | None:
+        lane: Any = self.lane
+        device = self.place.device
+        outer = scope.task, scope.region, scope.device, scope.lane
+        scope.task, scope.region, scope.device, scope.lane = self, None, device, lane
+        self.state_ = TaskState.RUNNING
+        try:
+            before = device.use(lane.stream)
+            try:
+                scope.in_body = True
+                self.value = self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
+            finally:
+                scope.in_body = False
+                device.restore(before)
+        except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+            return self._noted(error)
+        finally:
+            scope.task, scope.region, scope.device, scope.lane = outer
+        return None
+
+    def _noted(self, error: BaseException) -> BaseException:
+        """Return the failure of a body: its own, or that of the device if earlier work there lost it."""
+        try:
+            self.place.device.check(self.lane.stream)  # type: ignore[union-attr]  # launched on a lane
+        except DeviceLostError as lost:
+            if not isinstance(error, DeviceLostError):
+                lost.__cause__ = error
+                error = lost
+        if self.owner is None and ends_body(error):  # else the owner raises the failure
+            self.seen = True  # the wait that runs the body raises it
+        note_task(error, self)
+        return without_engine_frames(error)
+
+    def _end_launch(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
+        """Enqueue what comes after the body, or let go of what it was to have."""
+        if self.work is not None:
+            staged: list[Any] = []
+            lane: Any = self.lane
+            try:
+                if failure is None:
+                    self.held = self.work.end(self.place, lane, staged)
+                    self.point = self.work.point
+                else:
+                    self.held = self.work.abort(self.place, lane)
+            except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+                self.held = self.place.ledger.take_kept(lane)
+                if failure is None:
+                    failure = without_engine_frames(error)
+                    note_task(error, self)
+                else:
+                    failure.add_note(f"then, while its mappings were released: {error}")
+            if staged:
+                self._stage(staged, has_run=True)
+                return None
+        if failure is not None:
+            self.value = None
+            self.failure = failure
+        return self._mark(engine)
+
+    def _mark(self, engine: Runner[Task]) -> Task | None:
+        """Note where the work ends, and give the lane back."""
+        lane: Any = self.lane
+        try:
+            point = self.point
+            if point is None:
+                point = self.point = lane.mark()
+        except DeviceLostError as error:
+            lane.release()
+            self.passed(error)
+            return None
+        lane.release(point)  # before what follows may look for it
+        self.launched = True
+        self.state_ = TaskState.LAUNCHED  # before the gate may say that it is complete
+        gate = self.construct.runtime.gate
+        watched = self._is_watched or bool(self.successors)  # an owner waits, and sees to it by itself
+        gate.add(point, self, watched=watched)
+        if self._is_watched and not watched:
+            gate.watch(point)  # `watch` came before the gate knew the point
+        return engine.release_early(self) if self.early else None
+
+    # -- staged copies -------------------------------------------------------------------------------
+    def _stage(self, copies: list[Any], *, has_run: bool) -> None:
+        """Go on with the launch when copies have been carried out that only threads can make."""
+        lane: Any = self.lane
+        self._staging = staging = _Staging(self, copies, has_run=has_run)
+        self.construct.runtime.engine.staging.add(staging)
+        if lane.is_idle:
+            staging.passed(None)
+        else:
+            self.construct.runtime.gate.add(lane.mark(), staging, watched=True)
+
+    def _settle(self, engine: Runner[Task]) -> bool:
+        """Take note that staged copies have been carried out, or failed; return whether a body or an end follows."""
+        staging, self._staging = self._staging, None
+        lane: Any = self.lane
+        failure = staging.failure  # type: ignore[union-attr]  # the caller has looked
+        try:
+            self.work.settle(self.place, lane)  # type: ignore[union-attr]  # it has staged the copies
+        except BaseException as error:  # noqa: BLE001  # kept for whoever waits
+            failure = failure or error
+        self.place.retry(engine)  # others may share the entries now
+        if failure is not None:
+            self.value = None
+            self.failure = failure
+            note_task(failure, self)
+        return not staging.has_run  # type: ignore[union-attr]  # the same
+
+    # -- completing ----------------------------------------------------------------------------------
+    @property
+    def is_quiet(self) -> bool:
+        """Whether completing it runs no code of the user's."""
+        return not self.callbacks
+
+    def _fail_unlaunched(self, engine: Runner[Task], error: BaseException) -> None:
+        self.end_s = perf_counter()
+        self.work = self.after = None
+        engine.end_in_turn(self, error, TaskState.FAILED)
+        self.place.ended += 1
+        self.place.retry(engine)
+
+    def passed(self, error: BaseException | None) -> None:
+        """Complete: the lane has got to the end of this task, or never will."""
+        failure = self.failure
+        if error is not None and failure is None:
+            failure = DeviceLostError(f"{self.key}: {error}")
+            failure.__cause__ = error.__cause__ or error
+            note_task(failure, self)
+            self.value = None
+        lane: Any = self.lane
+        start_s = self.start_s
+        for other in self.predecessors:
+            start_s = max(start_s, getattr(other, "end_s", 0.0))
+        self.start_s, self.end_s = lane.note_passed(self.point, start_s)
+        place = self.place
+        if self.held and self.held[0].__class__ is Released:
+            self.held[0].retire(place.device)
+        self.held = self.work = self.after = self.body = None  # before others are told that there is memory again
+        self.args = self.predecessors = ()
+        engine = self.construct.runtime.engine
+        if place.ledger.has_back and self.point is not None:
+            place.ledger.arrived(self.point)
+        place.ended += 1
+        place.in_flight.discard(self)
+        engine.finish_elsewhere(self, failure)
+        place.retry(engine)
+
+
+class _Staging:
+    """Starts the staged copies of a task once its stream has got there, and has the task go on after the last."""
+
+    __slots__ = ("_copies", "_left", "_task", "failure", "has_run")
+
+    is_quiet = False
+
+    def __init__(self, task: DeviceTask, copies: list[Any], *, has_run: bool) -> None:
+        self._task = task
+        self._copies = copies
+        self._left = bytearray(b"\1" + bytes(len(copies) - 1))
+        self.failure: BaseException | None = None
+        self.has_run = has_run  # whether the body has run
+
+    def passed(self, error: BaseException | None) -> None:
+        copies, self._copies = self._copies, []
+        for copy in copies:
+            if error is not None:
+                self._done(DeviceLostError(f"{self._task.key}: {error}"))
+                continue
+            try:
+                copy.start(self._done)
+            except Exception as failure:  # noqa: BLE001  # the task's
+                self._done(failure)
+
+    def _done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.failure = error
+        if self._left.pop():
+            task = self._task
+            engine = task.construct.runtime.engine
+            engine.staging.discard(self)
+            engine.make_ready(task)
+
+
+def device_maker(
+    site: Site, label: str | None, place: DevicePlace, work: Work, priority: int = 0
+) -> Callable[[Region], DeviceTask]:
+    """Return what makes a task of a work, any number of times.
+
+    The work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
+    """
+
+    def make(frame: Region) -> DeviceTask:
+        return DeviceTask.of(site, frame, place, work.again(), label, priority)
+
+    return make
+
+
+class _Kept:
+    """Keeps what a failed launch has left in use on a lane."""
+
+    __slots__ = ("_things",)
+
+    is_quiet = False
+
+    def __init__(self, things: list[Any]) -> None:
+        self._things = things
+
+    def passed(self, error: BaseException | None) -> None:
+        self._things.clear()
+
+
+class _Reached:
+    """Lets a body run once its stream has reached it (devices whose bodies block)."""
+
+    __slots__ = ("_task",)
+
+    is_quiet = False
+
+    def __init__(self, task: DeviceTask) -> None:
+        self._task = task
+
+    def passed(self, error: BaseException | None) -> None:
+        task = self._task
+        if error is not None:
+            failure = DeviceLostError(f"{task.key}: {error}")
+            failure.__cause__ = error.__cause__ or error
+            note_task(failure, task)
+            task.failure = failure
+        task.construct.runtime.engine.make_ready(task)

@@ -1,0 +1,114 @@
+"""The runtimes of the process that are open, and their end where the process ends.
+
+A runtime made from the environment, at first use, ends with the process; so does one that the program never closes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from offload.errors import RuntimeClosedError
+from offload.interrupts.finalizers import put_off
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Opened(Protocol):
+    """A runtime, `offload.runtime.runtime.Runtime`, which is built on this file."""
+
+    engine: Any
+
+    def close_at_end(self, *, waits_for_bodies: bool) -> None:
+        """Close it at the end of the process."""
+
+    def disown(self) -> None:
+        """Refuse it in a forked child."""
+
+
+_Runtime = TypeVar("_Runtime", bound=Opened)
+
+runtimes: list[Any] = []
+"""The runtimes that are open, the most recently entered last."""
+
+_lock = threading.RLock()
+_default: Any = None
+_is_ending = False
+
+
+def note_open(runtime: Opened) -> None:
+    """Note that a runtime has been made or entered: it stands last now."""
+    put_off.stirs.add(runtime.engine.stir)
+    with _lock:
+        if runtime in runtimes:
+            runtimes.remove(runtime)
+        runtimes.append(runtime)
+
+
+def note_closed(runtime: Opened) -> None:
+    """Note that a runtime has been closed."""
+    put_off.stirs.discard(runtime.engine.stir)
+    with _lock:
+        if runtime in runtimes:
+            runtimes.remove(runtime)
+
+
+def latest(make: Callable[[], _Runtime]) -> _Runtime:
+    """Return the runtime entered last that is open; where there is none, make the process's default one."""
+    global _default  # noqa: PLW0603  # the process's one default runtime
+    with _lock:
+        if runtimes:
+            return runtimes[-1]  # type: ignore[no-any-return]  # one of those made
+        refuse_at_end()
+        _default = make()
+        return _default  # type: ignore[no-any-return]  # the same
+
+
+def refuse_at_end() -> None:
+    """Refuse a runtime that nobody would close any more.
+
+    Raises
+    ------
+    RuntimeClosedError
+        The process ends.
+    """
+    if _is_ending:
+        raise RuntimeClosedError("the process ends, and its runtimes have been closed; do this before")
+
+
+@atexit.register
+def _end() -> None:
+    """End the runtimes that are open as a `with` would, but print failures, as there is nobody to catch them.
+
+    One that the program has made itself, and should have closed, is not waited for while nothing but a body runs.
+    """
+    global _is_ending  # noqa: PLW0603  # the process's one end
+    _is_ending = True
+    while runtimes:
+        runtime = runtimes[-1]
+        try:
+            runtime.close_at_end(waits_for_bodies=runtime is _default)
+        except BaseException as error:  # noqa: BLE001  # the interpreter is ending
+            if runtime is not _default:
+                error.add_note("a runtime that the program made and did not close: use it in a `with`, or close() it")
+            sys.excepthook(type(error), error, error.__traceback__)
+        note_closed(runtime)  # also one that could not be closed
+    put_off.has_ended = True
+
+
+def _after_fork() -> None:
+    """Refuse the parent's runtimes in a forked child: their threads and driver contexts did not come along."""
+    global _lock  # noqa: PLW0603  # the lock of the parent
+    _lock = threading.RLock()
+    for runtime in runtimes:
+        runtime.disown()
+    runtimes.clear()
+    put_off.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

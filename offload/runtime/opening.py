@@ -1,0 +1,137 @@
+"""Which devices a runtime has: from a specification such as ``cuda:0,sim:2`` to devices that are open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offload.devices import kinds
+from offload.devices.kind import Kind, Opening
+from offload.errors import ClauseError, DeviceUnavailableError
+from offload.runtime.settings import TargetOffload
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from offload.devices.base import Device
+    from offload.runtime.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One device that was asked for: its kind and its index among those of the kind."""
+
+    kind: Kind
+    index: int
+
+
+def open_devices(
+    spec: str | None, settings: Settings, rng: random.Random | None, poisons: bool = False
+) -> list[Device]:
+    """Open the devices of a specification, numbered in its order; none under ``OMP_TARGET_OFFLOAD=DISABLED``.
+
+    Parameters
+    ----------
+    spec : str or None
+        As `Runtime` takes it; None is all CUDA devices, or else one simulated device.
+    settings : Settings
+        The variables of the kinds, and whether devices are wanted at all.
+    rng : random.Random, optional
+        Orders what the devices do, where they can be told to.
+    poisons : bool
+        Devices that can fill uninitialised memory with what shows.
+
+    Raises
+    ------
+    ClauseError
+        The specification means nothing, or a variable of a kind that it names.
+    DeviceUnavailableError
+        It names a device that does not exist here, or a kind that opens devices of another.
+    """
+    if settings.target_offload is TargetOffload.DISABLED:
+        parse_devices(spec or "none", lambda _: 0)  # a mistake is one all the same
+        return []
+    if spec is None:
+        spec = _default_spec()
+    counts: dict[str, int] = {}
+
+    def count_of(kind: Kind) -> int:
+        if kind.name not in counts:
+            counts[kind.name] = kind.count()
+        return counts[kind.name]
+
+    wanted = parse_devices(spec, count_of)
+    for device in wanted:
+        kind = device.kind
+        if kind.has_indices and device.index >= count_of(kind):
+            raise DeviceUnavailableError(
+                f"devices={spec!r}: there is no device {kind.name}:{device.index}; there are {count_of(kind)} of them"
+            )
+    opened: list[Device] = []
+    for number, device in enumerate(wanted):
+        values = settings.of_kind(device.kind)
+        own_rng = None if rng is None else type(rng)(rng.random())
+        made = device.kind.open(Opening(number, device.index, values, own_rng, poisons))
+        if made.kind != device.kind.name:
+            raise DeviceUnavailableError(
+                f"devices={spec!r}: the kind {device.kind.name!r} has opened a device of kind {made.kind!r:.40}; "
+                "the two names must be the same"
+            )
+        opened.append(made)
+    return opened
+
+
+def _default_spec() -> str:
+    cuda = kinds.find("cuda")
+    assert cuda is not None
+    try:
+        cuda.count()
+    except DeviceUnavailableError:
+        return "sim:1"
+    return "cuda"
+
+
+def parse_devices(spec: str, count_of: Callable[[Kind], int]) -> list[Wanted]:
+    """Return the devices that a specification names: ``cuda``, ``cuda:0,2``, ``sim:4``, ``none``, or a list of those.
+
+    Parameters
+    ----------
+    spec : str
+        Parts separated by commas; a bare number continues the list of the part before it.
+    count_of : callable
+        Returns how many devices of a kind that ``has_indices`` there are, for its name alone.
+
+    Raises
+    ------
+    ClauseError
+        A part means nothing, or names a device twice.
+    DeviceUnavailableError
+        A kind has no devices here.
+    """
+    devices: list[Wanted] = []
+    listed: Kind | None = None  # the kind whose list a bare number continues
+    made: dict[str, int] = {}
+    for part in (text.strip().lower() for text in spec.split(",")):
+        name, colon, number = part.partition(":")
+        if part == "none":
+            listed = None
+            continue
+        if listed is not None and part.isdecimal():
+            devices.append(Wanted(listed, int(part)))
+            continue
+        kind = kinds.find(name) if not colon or number.isdecimal() else None  # nothing after the colon: not understood
+        listed = kind if kind is not None and kind.has_indices and number else None
+        if kind is None or (number and not kind.has_indices and not int(number)):
+            raise ClauseError(
+                f"devices={spec!r}: {part!r} means nothing; write {kinds.words()}, none or a list of those"
+            )
+        if kind.has_indices:
+            devices += [Wanted(kind, index) for index in ([int(number)] if number else range(count_of(kind)))]
+        else:
+            first = made.get(kind.name, 0)
+            made[kind.name] = first + int(number or 1)
+            devices += [Wanted(kind, index) for index in range(first, made[kind.name])]
+    if len(set(devices)) < len(devices):
+        raise ClauseError(f"devices={spec!r} names a device twice")
+    return devices

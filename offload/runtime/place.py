@@ -1,0 +1,88 @@
+"""The place of a device: where its tasks are launched, its streams, and its data environment."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from offload.data.environment import DataEnvironment
+from offload.devices.streams import Lane, StreamPool
+
+if TYPE_CHECKING:
+    from offload.devices.base import Device
+    from offload.tasks.protocols import Runner
+    from offload.tasks.task import Task
+
+PER_THREAD_STREAM = 2
+"""A handle that stands for another stream in each thread: CUDA's ``cudaStreamPerThread``."""
+
+_RETRIES = 16
+"""Launches to try again when a task ends: few, or a thousand that wait for memory would be tried a million times."""
+
+
+class DevicePlace(DataEnvironment):
+    """One device of a runtime: its data environment, its lanes and what is in flight."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.pool = StreamPool(device)
+        self.user_pool = StreamPool(device)  # what users enqueue by themselves never holds up a task
+        self.in_flight: set[Task] = set()
+        self.ended = 0  # launches that have ended, well or not: what a failed launch compares
+        self._put_off: deque[Task] = deque()
+        self._adopted: WeakValueDictionary[Any, Lane] = WeakValueDictionary()
+
+    # -- lanes and life ------------------------------------------------------------------------------
+    def lane_of(self, stream: Any) -> Lane:
+        """Return the lane of a stream of the device, which may be a user's own."""
+        native = self.device.adopt(stream)
+        key = getattr(native, "ptr", id(native))
+        if key == PER_THREAD_STREAM:
+            key = key, threading.get_ident()
+        with self.lock:
+            lane = self._adopted.get(key)
+            if lane is None:
+                known = (*self.pool.lanes, *self.user_pool.lanes)
+                lane = next((lane for lane in known if getattr(lane.stream, "ptr", id(lane.stream)) == key), None)
+            if lane is None:
+                lane = self._adopted[key] = Lane(self.device, native, -1)
+            return lane
+
+    def stream_of_queue(self, number: int) -> Any:
+        """Return the stream that a queue shares with others, by its number."""
+        return self.user_pool.numbered(number).stream
+
+    def close(self) -> None:
+        """Close the device; what is still mapped goes with it."""
+        self.device.close()
+        self.forget()
+        self._adopted.clear()
+        self.pool.close()
+        self.user_pool.close()
+
+    # -- launches that wait for something ------------------------------------------------------------
+    def put_off(self, task: Task) -> bool:
+        """Try the launch again when a task in flight ends; return false if none is in flight."""
+        self._put_off.append(task)
+        for other in self.in_flight.copy():
+            other.watch()
+        if self.in_flight:
+            return True
+        try:
+            self._put_off.remove(task)
+        except ValueError:
+            return True  # somebody completed meanwhile and took it
+        return False
+
+    def retry(self, engine: Runner[Task]) -> None:
+        """Try launches that were put off once more: the next few, or all if nothing is in flight."""
+        if not self._put_off:
+            return
+        for _ in range(min(len(self._put_off), _RETRIES) if self.in_flight else len(self._put_off)):
+            try:
+                task = self._put_off.popleft()
+            except IndexError:
+                return
+            engine.make_ready(task)

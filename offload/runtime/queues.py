@@ -1,0 +1,335 @@
+"""Async queues: numbered activity queues, whose operations are tasks that follow each other.
+
+Theory of operation
+-------------------
+An operation of a queue is an ordinary deferred task. What makes it one of the queue's is a *mark*, the queue's tail: a
+new operation follows the task of the mark before its own (`Task.follows`), an edge between two tasks as a dependence
+makes one, and without a location for it in any table. So a queue is FIFO by the rules that hold for all tasks: failures
+go along it, other dependences mix with it. A `wait` that holds one queue for others has an edge from the task of the
+last mark of each. Marks are fresh, since with one for a queue whoever follows it would hold up what comes later.
+
+Edges order siblings. An operation that follows one of another thread, or of another task's body, follows a *bridge* in
+place of it: an empty task beside it with an event, which the other's completion fulfils, however that ended: failures
+go along a queue among siblings. The mark of a construct that raised stands for the one before it.
+
+A recorded graph has the order among its own operations: for a recorder marks are locations, which an operation writes
+and the next one reads. There a task is made any number of times, so that the place in the queue is taken before the
+first is, and gets its task then. When the graph runs again it is in no order with operations outside of it, as its
+tasks have no dependences on others; waits cover them.
+
+*Streams.* All device work of a queue goes to one stream: `StreamPool.numbered` has a few for all queues, and a
+program may give its own. Each queue has a `Lane` of its own over that, as what is known of a lane belongs to one
+sequence of launches. Queues that share a stream are in more order than was asked for, and nothing else: whether an
+operation is complete is asked of its task. Only of a stream that the program has been given is it asked whether
+all that is on it is done.
+
+Rejected: one frame for all queues of a device (taskwait and taskgroup would not know the operations); completion by
+stream (with streams shared, ``async_test(1)`` would tell of queue 9, and a wait of 9 for 1 would wait for itself).
+
+Rejected: marks as locations for all (two dependences an operation, of fresh locations that the tracker has to find and
+to forget: a third of what it took to generate one).
+
+OpenACC 3.3, 2.16 "Asynchronous Behavior".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
+
+from offload.devices.streams import Lane
+from offload.tasks.callbacks import run_callbacks
+from offload.tasks.failures import raise_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from offload.runtime.place import DevicePlace
+    from offload.tasks.depend import Tracker
+    from offload.tasks.region import Region
+    from offload.tasks.task import Task
+
+_FEW = 64
+"""Operations that a queue counts before it looks for those that are complete; then twice as many as were left."""
+
+
+class Queue:
+    """The operations with one number on one device; ``place`` is None for the host.
+
+    Attributes
+    ----------
+    lane : Lane or None
+        Where its device work goes; None on the host.
+    tail : Mark or None
+        Of the last operation.
+    is_exposed : bool
+        Whether the program has its stream, and may have put work of its own there.
+    """
+
+    __slots__ = (
+        "_failed",
+        "_given",
+        "_limit",
+        "_lock",
+        "_recorded",
+        "_tasks",
+        "is_exposed",
+        "lane",
+        "number",
+        "place",
+        "tail",
+    )
+
+    def __init__(self, place: DevicePlace | None, number: int) -> None:
+        self.place = place
+        self.number = number
+        self.is_exposed = False
+        self.tail: Mark | None = None
+        self.lane: Lane | None = None
+        self._given: Any = None  # a stream of the program's, which has to live as long
+        self._lock = threading.Lock()
+        self._recorded: WeakKeyDictionary[Any, Mark] = WeakKeyDictionary()  # the tails of regions that only record
+        self._tasks: deque[ref[Task]] = deque()  # the regions keep what is live, or has failed and not been seen
+        self._failed: list[ref[Task]] = []
+        self._limit = _FEW
+        self.use(None)
+
+    def __repr__(self) -> str:
+        return f"queue {self.number}"
+
+    @property
+    def stream(self) -> Any:
+        """The native stream; it counts as exposed from now on."""
+        self.is_exposed = True
+        return self.lane.stream  # type: ignore[union-attr]  # on a device
+
+    def use(self, stream: Any) -> None:
+        """Put what comes on a stream of the program's, which counts as exposed, or for None on one of the runtime's."""
+        place = self.place
+        if place is None:
+            return
+        native = place.stream_of_queue(self.number) if stream is None else place.lane_of(stream).stream
+        self._given = stream
+        self.is_exposed = self.is_exposed or stream is not None
+        pool = place.user_pool if stream is None else None
+        self.lane = Lane(place.device, native, self.number, pool, of_queue=True)
+
+    def close(self) -> None:
+        """Let the stream go."""
+        if self.lane is not None:
+            self.lane.stream = None
+        self._given = self.tail = None
+
+    def take_lane(self) -> Lane | None:
+        """Return the lane for a launch; None while another launch has it."""
+        lane = self.lane
+        return lane if lane is not None and lane.take() else None
+
+    # -- operations ----------------------------------------------------------------------------------
+    def tail_for(self, frame: Region) -> Mark | None:
+        """Return the mark of the last operation, as a region has it: one that only records has its own."""
+        recorder = frame.recorder
+        return self.tail if recorder is None or recorder.executes else self._recorded.get(recorder)
+
+    def append(self, mark: Mark, frame: Region) -> Mark | None:
+        """Put a mark behind that of the last operation, and return that."""
+        recorder = frame.recorder
+        with self._lock:
+            before = mark.before = self.tail_for(frame)
+            if recorder is None or recorder.executes:
+                self.tail = mark
+            else:
+                self._recorded[recorder] = mark
+        return before
+
+    def note(self, task: Task) -> None:
+        """Enter a task that has been made for a place: its work goes to the queue's stream."""
+        if self.place is not None and task.waits_in_stream_order:
+            task.queue = self  # type: ignore[attr-defined]  # a DeviceTask
+        self.count(task)
+
+    def count(self, task: Task) -> None:
+        """Count a task among what has to be complete before the queue is."""
+        if _books.are_closed:
+            return
+        tasks = self._tasks
+        tasks.append(ref(task))
+        if len(tasks) > self._limit:
+            with self._lock:
+                self._prune()
+                self._limit = max(_FEW, 2 * len(tasks))
+
+    def unfinished(self) -> list[Task]:
+        """Return the operations that are not complete, in order; some may be, as of two replays at a time."""
+        with self._lock:
+            self._prune()
+            return _alive(self._tasks)
+
+    def take_failed(self) -> list[Task]:
+        """Return the operations that have failed since the last call."""
+        with self._lock:
+            self._prune()
+            failed, self._failed = self._failed, []
+        return _alive(failed)
+
+    def raise_failures(self, where: str) -> None:
+        """Raise what has failed in the queue and nobody has seen, as a group."""
+        raise_failures(self.take_failed(), where)
+
+    def _prune(self) -> None:
+        tasks = self._tasks
+        while tasks and ((task := tasks[0]()) is None or task.finished):
+            reference = tasks.popleft()
+            if task is not None and task.failure is not None and not task.seen:
+                self._failed = [*(ref(other) for other in _alive(self._failed) if not other.seen), reference]
+
+
+class Mark:
+    """The place of one operation in its queue: what a dependence names.
+
+    Attributes
+    ----------
+    tracker : Tracker
+        Of the region that has generated the operation, and which alone knows its troubles.
+    before : Mark or None
+        That of the operation before it, which it stands for if its own never comes to be; None once there is a task.
+    queue : Queue
+    task : weakref of Task or None
+        The operation; None until it has been made. Weak, since recorders remember marks for long.
+    """
+
+    __slots__ = ("_is_void", "_waiting", "before", "queue", "task", "tracker")
+
+    def __init__(self, queue: Queue, tracker: Tracker, task: Task | None = None) -> None:
+        self.tracker = tracker
+        self.before: Mark | None = None
+        self.queue = queue
+        self.task: ref[Task] | None = None if task is None else ref(task)
+        self._is_void = False
+        self._waiting: Sequence[Callable[[object], Any]] = ()
+
+    def __repr__(self) -> str:
+        return repr(self.queue)
+
+    def real(self) -> Mark | None:
+        """Return the nearest mark from here back whose operation there is, or will be."""
+        mark: Mark | None = self
+        while mark is not None and mark._is_void:  # noqa: SLF001  # its own kind
+            mark = mark.before
+        return mark
+
+    def standing(self) -> Mark | None:
+        """Return the nearest mark from here back whose operation there is, or will be, and that is not over."""
+        mark = self.real()
+        return None if mark is None or mark._is_past() else mark  # noqa: SLF001  # its own kind
+
+    def _is_past(self) -> bool:
+        if self.task is None:
+            return False
+        task = self.task()
+        if task is not None:
+            return task.past
+        trouble = self.tracker.keeper.troubles.get(id(self.task))
+        return trouble is None or trouble.unseen() is None
+
+    def set(self, task: Task) -> None:
+        """Name the task that has been made for the place; others that are made for it are not asked for."""
+        with self.queue._lock:  # noqa: SLF001  # its queue's
+            self.task = ref(task)
+            waiting, self._waiting = self._waiting, ()
+        for callback in waiting:
+            task.add_done_callback(callback)
+
+    def void(self) -> None:
+        """Stand for the mark before from now on: the construct has raised, and there is no task that will run."""
+        with self.queue._lock:  # noqa: SLF001  # the same
+            task = self.task() if self.task is not None else None
+            self._is_void = True
+            waiting, self._waiting = self._waiting, ()
+        if task is not None and task.callbacks:
+            waiting = (lambda _: run_callbacks(task),)  # of those who have asked meanwhile, on other threads
+        for callback in waiting:
+            self.when_complete(callback)
+
+    def when_complete(self, callback: Callable[[object], Any]) -> None:
+        """Call back when the operation is complete, at once if it is, from whichever thread completes it."""
+        with self.queue._lock:  # noqa: SLF001  # the same
+            before, task = None, None
+            if self._is_void:
+                before = self.before
+            elif self.task is None:
+                self._waiting = (*self._waiting, callback)
+                return
+            else:
+                task = self.task()
+        if before is not None:
+            before.when_complete(callback)
+        elif task is None:
+            callback(None)
+        else:
+            task.add_done_callback(callback)
+
+
+def _alive(references: Iterable[ref[Task]]) -> list[Task]:
+    """Return the tasks that there are still; other threads may append to ``references`` meanwhile."""
+    return [task for reference in tuple(references) if (task := reference()) is not None]
+
+
+class Queues:
+    """The queues of a runtime.
+
+    Attributes
+    ----------
+    local : threading.local
+        ``default`` is the number of each host thread's default queue, where it has chosen one.
+    presences : dict
+        The dependences on whether storage is present (`offload.acc.clauses.presence`).
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[tuple[DevicePlace | None, int], Queue] = {}
+        self._lock = threading.Lock()
+        self.local = threading.local()
+        self.presences: dict[Any, Any] = {}
+
+    def of(self, place: DevicePlace | None, number: int) -> Queue:
+        """Return a queue of a device, or of the host."""
+        queue = self._queues.get((place, number))
+        if queue is None:
+            with self._lock:
+                queue = self._queues.get((place, number))
+                if queue is None:
+                    queue = self._queues[place, number] = Queue(place, number)
+        return queue
+
+    def known(self, place: DevicePlace | None) -> list[Queue]:
+        """Return the queues of a device that have been used."""
+        return [queue for (at, _), queue in self._queues.copy().items() if at is place]
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+        self.presences.clear()
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Make tasks, of a graph that is being captured, that never run and are no operations of their queues."""
+    _books.are_closed = True
+    try:
+        yield
+    finally:
+        _books.are_closed = False
+
+
+class _Books(threading.local):
+    """Whether the calling thread makes tasks that are no operations of their queues."""
+
+    are_closed = False
+
+
+_books = _Books()

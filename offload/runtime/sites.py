@@ -1,0 +1,17 @@
+"""Where in the program a construct stands that is a call, not a decorated function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offload.interrupts.frames import caller
+from offload.tasks.region import Site
+
+if TYPE_CHECKING:
+    from offload.runtime.runtime import Runtime
+
+
+def call_site(directive: str, runtime: Runtime) -> Site:
+    """Return the construct that the program encounters: where it has called the library."""
+    frame = caller(2)  # whoever calls this is the library
+    return Site(directive, directive, (frame.f_code, frame.f_lasti), runtime)

@@ -1,0 +1,164 @@
+"""Which task follows which, until the last one that it follows makes it ready.
+
+Theory of operation
+-------------------
+*Counting.* A task for which the tracker found n predecessors has n + 1 counters in a `bytearray`: one for each, one for
+its producer. Each takes its own by ``pop``, the producer those of predecessors that have finished; the last of them,
+whoever takes it, is a 1 and makes the task ready. No lock is held: under the GIL ``pop`` is one step. (A bytearray is
+half the size of an `itertools.count` with its bound ``__next__``, and the cyclic collector does not look at it.)
+
+*Releasing.* The producer appends a task to its predecessor's list and then looks whether the predecessor
+has finished; a predecessor first says that it has finished and then empties its list. Both take from the
+list by ``pop``, which is one step, so each edge is released exactly once, whichever order these happen in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from offload.tasks.ready import ReadyTasks
+from offload.tasks.states import TaskState
+from offload.tasks.troubles import Trouble, poison
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.tasks.task import Task
+
+_FEW = 32
+_COUNTERS = [b"\1" + bytes(n) for n in range(_FEW)]
+"""What the counters of a task with few predecessors begin as."""
+
+
+class Links(ReadyTasks):
+    """Successors and their counters; whatever a count makes ready stands among the ready tasks then."""
+
+    # -- counting ------------------------------------------------------------------------------------
+    def follow(self, task: Task, predecessors: Sequence[Task]) -> bool:
+        """Have a task counted down by its predecessors; return whether it is ready."""
+        return self._follow(task, [ref(other) for other in predecessors])
+
+    def _follow(self, task: Task, found: list[Any]) -> bool:
+        """Have a task counted down by its predecessors, given by weak references; return whether it is ready."""
+        if task.waits_in_stream_order and self._follows_launched(task, found):
+            return True
+        n = len(found)
+        counters = task.counters = bytearray(_COUNTERS[n] if n < _FEW else b"\1" + bytes(n))
+        for reference in found:
+            other = reference()
+            if other is None or other.finished or other is task:
+                counters.pop()
+                # Not before: it has noted its trouble, and then that it has finished.
+                if other is not None and other.failure is not None:  # perhaps it is of another region
+                    if not (other.past or _is_only_ordered(task, reference)):
+                        poison(task, other, Trouble.of(other))
+                elif troubles := task.frame.children.troubles:
+                    _heed(task, reference, troubles.get(id(reference)))
+                continue
+            if other.special or other.waits_in_stream_order:
+                self._follow_special(task, other)
+                continue
+            successors = other.successors
+            if successors is None:
+                other.successors = [task]
+            elif task in successors[-1:]:  # found by another item before; the list may be emptied meanwhile
+                counters.pop()
+            else:
+                successors.append(task)
+            if other.finished:
+                self._release_all(other.successors, other)
+        return counters.pop() == 1
+
+    def _follows_launched(self, task: Task, found: list[Any]) -> bool:
+        """Tell whether all that a device task follows is on a stream that it can wait for, or complete."""
+        predecessors: tuple[Task, ...] = ()
+        for reference in found:
+            other = reference()
+            if other is None or other is task:
+                continue
+            if other.failure is not None:
+                return False
+            if not other.finished:
+                if not (other.launched and other.orders(task)) or (other.special and other.poison is not None):
+                    return False
+                predecessors += (other,)
+        if task.frame.children.troubles:
+            return False  # perhaps of one of them
+        task.predecessors = predecessors
+        return True
+
+    def _follow_special(self, task: Task, other: Task) -> None:
+        """Have a task counted down by a predecessor that may be on a stream, or have its event promised there."""
+        if task.waits_in_stream_order:
+            task.predecessors = (*task.predecessors, other)  # for its point on the stream
+            if other.orders(task):
+                if other.launched:
+                    if other.failure is not None or other.poison is not None:
+                        _heed(task, ref(other), Trouble.of(other))
+                    task.counters.pop()
+                    return
+                if other.early is None:
+                    other.early = []
+                other.early.append(task)
+                if other.launched or other.finished:  # type: ignore[redundant-expr]  # by another thread, since above
+                    self._release_all(other.early, other)
+                return
+        if other.waits_in_stream_order or other.event is not None:
+            other.watch()
+        if other.successors is None:
+            other.successors = []
+        other.successors.append(task)
+        if other.finished:
+            self._release_all(other.successors, other)
+
+    # -- releasing -----------------------------------------------------------------------------------
+    def release_early(self, task: Task) -> Task | None:
+        """Release the successors that only wait for the task's work to be on its stream."""
+        task.launched = True
+        return self._release(task.early, task) if task.early else None
+
+    def _release(self, successors: list[Task], task: Task) -> Task | None:
+        """Count down the successors of a task; return the first that is ready, for this thread to run."""
+        following = None
+        failed = task.failure is not None and task.state_ is not TaskState.CANCELLED
+        if task.special and task.poison is not None:
+            failed = True  # also of one that has run all the same
+        successors.reverse()  # the oldest first
+        while successors:
+            try:
+                successor = successors.pop()
+            except IndexError:
+                break  # the producer took the rest
+            if failed and not _is_only_ordered(successor, ref(task)):
+                poison(successor, task, Trouble.of(task))
+            if successor.counters.pop():
+                if following is None and not self.max_priority and not (successor.special and successor.owner):
+                    following = successor
+                else:
+                    self.make_ready(successor)
+        return following
+
+    def pass_on(self, stand_in: Task) -> None:
+        """Release the successors of what stands for something else, which is over."""
+        self.activity += 1
+        if stand_in.successors:
+            self._release_all(stand_in.successors, stand_in)
+
+    def _release_all(self, successors: list[Task], task: Task) -> None:
+        """Count down the successors of a task, and hand those that are ready to other threads."""
+        following = self._release(successors, task)
+        if following is not None:
+            self.make_ready(following)
+
+
+def _heed(task: Task, reference: ref[Task], trouble: Trouble | None) -> None:
+    """Keep a task from running that follows one with this trouble, unless all of that is over."""
+    source = trouble.unseen() if trouble is not None else None
+    if source is not None and not _is_only_ordered(task, reference):
+        poison(task, source, trouble)  # type: ignore[arg-type]  # it has a source
+
+
+def _is_only_ordered(task: Task, reference: ref[Task]) -> bool:
+    """Tell whether a task follows another one, which may be gone, in a way along which no failure goes."""
+    return bool(task.ordered_after) and reference in task.ordered_after

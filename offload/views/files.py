@@ -1,0 +1,76 @@
+"""Pictures of a recorded task graph as files: SVG, or source for Graphviz."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offload.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.tasks.graph import Graph
+
+
+def visualize(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Write a picture of `graph` to `path`, in the format that its suffix names.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to draw.
+    path : str or path-like
+        A name ending in ``.svg`` (a picture on its own) or ``.dot`` (source for Graphviz). An existing file
+        is replaced, and only once the new one is complete.
+
+    Raises
+    ------
+    UnsupportedError
+        Any other suffix; nothing is written.
+    OSError
+        The file cannot be written, for one since it is there and read-only; an existing one is as it was.
+    """
+    target = Path(path)
+    text = _writer(target)(graph)
+    try:
+        # Replace what a link points to, not the link.
+        _write_atomically(Path(os.path.realpath(target)), text)
+    except OSError as error:
+        error.filename, error.filename2 = str(target), None  # not the temporary file beside it
+        raise
+
+
+def _writer(path: Path) -> Callable[[Graph], str]:
+    match path.suffix.lower():
+        case ".svg":
+            from offload.views.svg import to_svg
+
+            return to_svg
+        case ".dot":
+            from offload.views.dot import to_dot
+
+            return to_dot
+        case suffix:
+            raise UnsupportedError(
+                f"no picture of a graph has the suffix {suffix!r} of {str(path)!r}; allowed are '.dot' and '.svg'"
+            )
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    if path.exists() and not os.access(path, os.W_OK):  # to replace it takes no more than a writable directory
+        raise PermissionError(errno.EACCES, "it is read-only; make it writable or name another file", str(path))
+    # Not tempfile: it makes files private, and the umask cannot be read without changing it for all threads.
+    part = path.with_name(f".{path.name[:64]}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        with part.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise

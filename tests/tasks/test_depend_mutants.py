@@ -1,0 +1,221 @@
+"""Mutants of the dependence tracker: each breaks one rule, and the properties of test_depend_rules.py must notice."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import tests.tasks.test_depend_rules as model
+from offload.tasks import depend, locations
+
+N_PROGRAMS = 500
+"""Within which each is killed; most are within fifty."""
+
+JOINS = "            joins = access.joins\n"
+FOLLOWED = "return cell.before if access.joins is not None and access.joins is cell.joins else cell.members"
+EXCLUDE = "for other in (cell, *cell.linked):\n                self"
+KEPT_EPOCH = '        self.epoch = getattr(self, "epoch", None) or object()\n\n    def add'
+LINKED_ONE = "for other in cell.linked[:1]:\n                        found"
+
+
+def as_if(name, joins):
+    """Return what makes one type join sets as another does."""
+    return f"            joins = {joins} if access.type is DependType.{name} else access.joins\n"
+
+
+# By name: the module, what stands there, and what stands there instead.
+MUTANTS = {
+    # the table
+    "a joiner follows the members": (depend, "found += cell.before\n", "found += cell.members\n"),
+    "a joiner follows nothing": (depend, "found += cell.before\n", "pass\n"),
+    "a set is not closed": (depend, "elif joins is cell.joins:", "elif cell.joins is not None:"),
+    "a set is never joined": (depend, "elif joins is cell.joins:", "elif False:"),
+    "a task of another kind joins what it follows": (
+        depend,
+        "cell.members, cell.joins = own, joins",
+        "cell.members, cell.joins = [*cell.members, handle], joins",
+    ),
+    "a new set follows one member": (
+        depend,
+        "found += cell.members\n                    cell.before,",
+        "found += cell.members[-1:]\n                    cell.before,",
+    ),
+    "a writer follows one member": (
+        depend,
+        "found += cell.members\n                    cell.members,",
+        "found += cell.members[:1]\n                    cell.members,",
+    ),
+    "a writer joins the readers": (depend, "cell.members, cell.joins = own, None", "cell.members = own"),
+    "the set before is forgotten": (
+        depend,
+        "cell.before, cell.before_joins = cell.members, cell.joins",
+        "cell.before, cell.before_joins = [], cell.joins",
+    ),
+    "the kind of the set before is forgotten": (
+        depend,
+        "cell.before, cell.before_joins = cell.members, cell.joins",
+        "cell.before = cell.members",
+    ),
+    "inoutset is like in": (depend, JOINS, as_if("INOUTSET", "DependType.IN")),
+    "inoutset is like inout": (depend, JOINS, as_if("INOUTSET", "None")),
+    "mutexinoutset is like in": (depend, JOINS, as_if("MUTEXINOUTSET", "DependType.IN")),
+    "mutexinoutset is like inoutset": (depend, JOINS, as_if("MUTEXINOUTSET", "DependType.INOUTSET")),
+    "mutexinoutset is like inout": (depend, JOINS, as_if("MUTEXINOUTSET", "None")),
+    "in is like inout": (depend, JOINS, as_if("IN", "None")),
+    "in is not ordered behind mutexinoutset": (
+        depend,
+        "found += cell.members\n                    cell.before,",
+        "found += [] if cell.joins is DependType.MUTEXINOUTSET else cell.members\n                    cell.before,",
+    ),
+    # overlaps
+    "linked cells are ignored": (
+        depend,
+        "if cell.linked:\n                    for",
+        "if False:\n                    for",
+    ),
+    "one linked cell is looked at": (depend, "for other in cell.linked:\n                        found", LINKED_ONE),
+    "cells are linked one way": (depend, "other.linked.append(cell)", "pass"),
+    "cells are linked the other way only": (depend, "cell.linked = linked\n", "pass\n"),
+    "a linked set is followed, not joined": (depend, FOLLOWED, "return cell.members"),
+    "a linked set is joined by any set": (
+        depend,
+        FOLLOWED,
+        FOLLOWED.replace("access.joins is cell", "None is not cell"),
+    ),
+    "a linked set is joined by a writer": (depend, FOLLOWED, FOLLOWED.replace("access.joins is not None and ", "")),
+    # mutexes
+    "linked cells have no mutex": (depend, EXCLUDE, EXCLUDE.replace(", *cell.linked", ",")),
+    "a cell's own mutex is left out": (depend, EXCLUDE, EXCLUDE.replace("(cell, *cell.linked)", "cell.linked")),
+    "a task needs the mutex of one item": (
+        depend,
+        "for cell in cells:\n            for",
+        "for cell in cells[:1]:\n            for",
+    ),
+    "every task has a mutex of its own": (depend, "if cell.mutexes is None or other not in cell.mutexes:", "if True:"),
+    "the tasks of an earlier cell are not excluded": (
+        depend,
+        "_keep_mutex(cell, other, other.mutexes[other])",
+        "_keep_mutex(cell, other, Mutex())",
+    ),
+    "every item has a mutex": (depend, "if access.joins is _MUTEX:", "if True:"),
+    "a clause of mutexinoutset is located once": (
+        depend,
+        "if access.joins is not _MUTEX:",
+        "if True:",
+    ),
+    "a wait takes mutexes": (
+        depend,
+        "for cell in self._locate(access):\n",
+        "self._exclude(self._locate(access))\n            for cell in self._locate(access):\n",
+    ),
+    # all_memory
+    "there is no fence": (depend, "self.clear(own)", "self.clear()"),
+    "all_memory forgets nothing": (depend, "self.clear(own)", "self._fence = own"),
+    "a new cell is not behind the fence": (
+        depend,
+        "_Cell(key, self._fence)\n        space",
+        "_Cell(key, ())\n        space",
+    ),
+    "all_memory follows writers only": (
+        depend,
+        "            found += cell.members\n        if",
+        "            found += [] if cell.joins else cell.members\n        if",
+    ),
+    "all_memory is not behind the fence": (depend, "found = list(self._fence)", "found = []"),
+    "all_memory forgets what its other items follow": (
+        depend,
+        "found += self._everything(",
+        "found = self._everything(",
+    ),
+    "all_memory has an edge to itself": (depend, "if old is not handle\n            ]", "\n            ]"),
+    "all_memory does not end the epoch": (depend, "        self.epoch = object()\n\n    def add", KEPT_EPOCH),
+    # forgetting
+    "a sweep drops what is live": (depend, "if not all(map(is_past, (*cell.members, *cell.before)))", "if False"),
+    "a sweep drops cells of which one task is past": (
+        depend,
+        "if not all(map(is_past, (*cell.members, *cell.before)))",
+        "if not any(map(is_past, (*cell.members, *cell.before)))",
+    ),
+    "a sweep drops the fence": (depend, "if all(map(is_past, self._fence)):", "if True:"),
+    "a sweep does not end the epoch": (
+        depend,
+        "self._cells = kept\n        self.epoch = object()",
+        "self._cells = kept",
+    ),
+    "a sweep is not seen by the clause that makes it": (depend, "            cells = self._cells\n", ""),
+    "a sweep unlinks what it keeps": (depend, "if is_kept(cell) else []", "if False else []"),
+    "a sweep loses locations": (depend, "space.keep(is_kept)", "space.keep(lambda cell: False)"),
+    "pruning drops what is live": (
+        depend,
+        "for handle in cell.members if not self._may_forget(handle)]",
+        "for handle in cell.members if self._may_forget(handle)]",
+    ),
+    "the end of an epoch is not noticed": (depend, "if epoch is not self.epoch:", "if not cells:"),
+    # locations
+    "a window ends one byte early": (locations, "low % common + run", "low % common + run - 1"),
+    "a window begins one byte late": (locations, "low % common - self._widest", "low % common - self._widest + 1"),
+    "windows do not go on before the start": (locations, "range(-common, ", "range(0, "),
+    "windows do not go on behind the end": (locations, "own + common, common)", "own, common)"),
+    "runs are one byte wide": (locations, "max(self._widest, run)", "1"),
+    "any period tells residues": (locations, "common = gcd(own, period)", "common = own"),
+    "what begins earlier is not seen": (locations, "low - self._longest)", "low - 1)"),
+    "what begins at the last byte is not seen": (
+        locations,
+        "self._starts, high, first",
+        "self._starts, high - 1, first",
+    ),
+    "a strided section sees no others": (locations, "found += lattice.candidates(low, high, run, period)", "pass"),
+    "a strided section sees no dense ones": (locations, "found += dense.meeting(low, high)", "pass"),
+    "a dense section sees no strided ones": (locations, "found += lattice.candidates(low, high, run, 0)", "pass"),
+    "a dense section sees none of another size": (locations, "found += other.meeting(low, high)", "pass"),
+    "dense sections do not grow": (
+        locations,
+        "self._longest = high - low\n        starts",
+        "self._longest = 1\n        starts",
+    ),
+}
+
+
+def mutated(module, old, new, replaced):
+    """Run a module's source with a change, and with some of its names as they are elsewhere; return its names."""
+    source = inspect.getsource(module)
+    if old is not None:
+        assert source.count(old) == 1, f"{module.__name__} has {source.count(old)} of {old!r}"
+        source = source.replace(old, new)
+    names = {"__name__": f"mutant of {module.__name__}"}
+    exec(compile(source, module.__file__, "exec", dont_inherit=True), names)
+    names.update(replaced)
+    return names
+
+
+def tracker_of(mutant):
+    """Return the class of a broken tracker, or one made the same way that is not broken."""
+    module, old, new = mutant
+    same = {name: getattr(depend, name) for name in ("DependType", "_SETS", "_MUTEX")}  # clauses have the real ones
+    if module is locations:
+        same["Space"] = mutated(locations, old, new, {})["Space"]
+        old = None
+    return mutated(depend, old, new, same)["Tracker"]
+
+
+def check():
+    """Hold the tracker against the table: the same programs each time, up to the first failure."""
+    for seed in range(N_PROGRAMS):
+        program = model.program_of(seed)
+        model.check_forgetful_program(program)
+        model.check_program(program)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_killed(name, monkeypatch, capsys):
+    """Breaking the rule makes a property fail."""
+    monkeypatch.setattr(model, "Tracker", tracker_of(MUTANTS[name]))
+    with pytest.raises(AssertionError):
+        check()
+
+
+def test_tracker_passes(monkeypatch):
+    """Made the same way without a change, the tracker passes the same programs."""
+    monkeypatch.setattr(model, "Tracker", tracker_of((depend, None, None)))
+    check()

@@ -1,0 +1,194 @@
+"""Finding the locations that share a byte: the index against the plain test of all pairs, and what it costs."""
+
+import random
+
+import pytest
+
+from offload.arrays.sections import HOST, overlaps, section_of
+from offload.tasks import locations
+from offload.tasks.locations import Space
+
+
+class Cell:
+    def __init__(self, key):
+        self.key = key
+
+
+def sliced(rng, space=HOST):
+    """Return a section that slicing an array makes, of one of several arrays that lie over each other."""
+    itemsize = rng.choice([1, 2, 4, 8])
+    shape = [rng.choice([2, 3, 4, 6, 9]) for _ in range(rng.randint(1, 3))]
+    address, strides, n_bytes = 1000 + rng.choice([0, 0, 0, 1, 5, 17, 64]), [], itemsize
+    for size in reversed(shape):
+        strides.insert(0, n_bytes)
+        n_bytes *= size
+    cut = []
+    for axis, size in enumerate(shape):
+        low = rng.randrange(size)
+        high = rng.randint(low + 1, size)
+        step = rng.choice([1, 1, 1, 2, 3])
+        count = -(-(high - low) // step)
+        address += low * strides[axis]
+        strides[axis] *= step
+        if rng.random() < 0.3:
+            address += (count - 1) * strides[axis]
+            strides[axis] = -strides[axis]
+        cut.append(count)
+    return section_of(space, address, cut, strides, itemsize)
+
+
+def interleaved(rng, space=HOST):
+    """Return a section with strides made by hand, whose rows interleave."""
+    shape = [rng.randint(1, 5) for _ in range(rng.randint(1, 3))]
+    strides = [rng.randint(-30, 30) for _ in shape]
+    return section_of(space, 1000 + rng.randrange(200), shape, strides, rng.choice([1, 1, 2, 4]))
+
+
+def wrapping(rng, space=HOST):
+    """Return some columns of a matrix whose rows begin anywhere, so that the columns go beyond the end of a period."""
+    pitch = rng.choice([12, 12, 12, 24, 36, 18])
+    n_rows = rng.choice([2, 3, 3, 5])
+    return section_of(space, 1000 + rng.randrange(120), (n_rows, rng.randint(1, 11)), (pitch, 1), 1)
+
+
+def add_all(space, known, sections):
+    """Add sections, each of which must be linked with exactly those before that share a byte with it, each once."""
+    for section in sections:
+        cell = Cell(section)
+        wanted = [other for other in known if overlaps(other.key, section)]
+        assert sorted(map(id, space.add(cell))) == sorted(map(id, wanted)), section
+        known.append(cell)
+
+
+@pytest.mark.parametrize("make", [sliced, interleaved, wrapping])
+@pytest.mark.parametrize("seed", range(10))
+def test_overlaps_are_those_of_all_pairs(make, seed):
+    """A new cell is linked with the earlier ones that share a byte with it, each once, whatever their strides."""
+    rng = random.Random(seed)
+    add_all(Space(), [], [make(rng) for _ in range(150)])
+
+
+def dense(rng, space=HOST):
+    """Return a contiguous piece, of one of three sizes, or empty; many begin at one address or next to another."""
+    n_bytes = rng.choice([8, 8, 8, 12, 40, 300, 0])
+    return section_of(space, 1000 + 4 * rng.randrange(1500), (n_bytes,), None, 1)
+
+
+@pytest.mark.parametrize("most", [2, 3, 8, 512])
+@pytest.mark.parametrize("seed", range(10))
+def test_dense_sections_in_pieces(seed, most, monkeypatch):
+    """Dense sections are found whichever pieces they stand in, in ascending order, descending, in runs, or in none."""
+    monkeypatch.setattr(locations, "_MOST", most)
+    rng = random.Random(seed)
+    space, known = Space(), []
+    add_all(space, known, [dense(rng) for _ in range(150)])
+    for turn in range(3):
+        known = [cell for cell in known if rng.random() < 0.6]
+        space.keep(set(known).__contains__)
+        more = sorted([dense(rng) for _ in range(60)], reverse=turn == 1)
+        if turn == 2:  # runs that begin anywhere
+            more = [section for at in rng.sample(range(0, 60, 6), 10) for section in more[at : at + 6]]
+        add_all(space, known, more)
+        add_all(space, known, [sliced(rng) for _ in range(10)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kinds_of_sections_mix(seed):
+    """Sections of every make and of several address spaces are told apart in one index."""
+    rng = random.Random(seed)
+    makes = [sliced, interleaved, wrapping, dense]
+    add_all(Space(), [], [rng.choice(makes)(rng, rng.choice([HOST, HOST, 0, "other"])) for _ in range(250)])
+
+
+@pytest.mark.parametrize("make", [sliced, interleaved, wrapping, dense])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_kept_is_found(make, seed):
+    """After cells have been dropped, those kept are found and the others are not."""
+    rng = random.Random(seed)
+    space, known = Space(), []
+    for _ in range(4):
+        add_all(space, known, [make(rng) for _ in range(60)])
+        known = [cell for cell in known if rng.random() < 0.4]
+        space.keep(set(known).__contains__)
+    space.keep(lambda _: False)
+    assert not space._lattices
+    assert not space._dense
+    add_all(space, [], [make(rng) for _ in range(20)])
+
+
+def rows(n, pitch, width=None, *, n_rows=1):
+    """Return the first ``width`` bytes of each ``n_rows`` rows of a matrix."""
+    shape, strides = (n_rows, width or pitch), (pitch, 1)
+    return [section_of(HOST, 1000 + k * n_rows * pitch, shape, strides, 1) for k in range(n)]
+
+
+def columns(n, n_rows, *, step=1, width=8):
+    """Return the columns of a C-ordered matrix of ``n`` items a row, every ``step``-th row of it."""
+    shape, strides = (n_rows, width), (step * n * width, 1)
+    return [section_of(HOST, 1000 + j * width, shape, strides, 1) for j in range(n)]
+
+
+def tiles(n, size):
+    """Return the tiles of a square matrix of ``n`` times ``n``, each of ``size`` times ``size`` bytes."""
+    pitch = n * size
+    at = [1000 + i * size * pitch + j * size for i in range(n) for j in range(n)]
+    return [section_of(HOST, address, (size, size), (pitch, 1), 1) for address in at]
+
+
+def blocks(n, size):
+    """Return the blocks of a cube of ``n`` blocks an axis, each of ``size`` bytes an axis."""
+    pitch = n * size
+    at = [(i * size * pitch + j * size) * pitch + k * size for i in range(n) for j in range(n) for k in range(n)]
+    return [section_of(HOST, 1000 + low, (size,) * 3, (pitch * pitch, pitch, 1), 1) for low in at]
+
+
+def trailing(n, size):
+    """Return for each column of tiles what is right of it and below, and then the tiles."""
+    pitch = n * size
+    at = [(1000 + k * size * (pitch + 1), (n - k) * size) for k in range(n)]
+    return [section_of(HOST, low, (left, left), (pitch, 1), 1) for low, left in at] + tiles(n, size)
+
+
+WHOLE = section_of(HOST, 1000, (1 << 20,), None, 1)
+PANEL = section_of(HOST, 1008, (4, 15_992), (16_000, 1), 1)
+
+
+@pytest.mark.parametrize(
+    ("sections", "most"),
+    [
+        pytest.param(tiles(32, 16), 4, id="tiles"),
+        pytest.param(columns(2000, 64), 1, id="columns"),
+        pytest.param(rows(2000, 64), 1, id="rows"),
+        pytest.param([WHOLE, *rows(2000, 64)], 2, id="rows of what was named whole"),
+        pytest.param([WHOLE, *tiles(32, 16)], 5, id="tiles of what was named whole"),
+        pytest.param([PANEL, *columns(2000, 4)], 2, id="columns and most of them together"),
+        pytest.param(columns(1000, 32, step=2) + columns(1000, 64), 2, id="columns of every other row, then of all"),
+        pytest.param(columns(1000, 64) + columns(1000, 32, step=2), 2, id="columns of all rows, then of every other"),
+        pytest.param(rows(500, 64, 60, n_rows=4), 2, id="wide pieces of rows"),
+        pytest.param(trailing(24, 8), 40, id="trailing matrices"),
+        pytest.param(blocks(12, 4), 40, id="blocks of a cube"),
+    ],
+)
+def test_few_pairs_are_tested(sections, most, monkeypatch):
+    """A new location is tested exactly against few others, however many there are."""
+    calls = 0
+
+    def counted(a, b):
+        nonlocal calls
+        calls += 1
+        return overlaps(a, b)
+
+    monkeypatch.setattr(locations, "overlaps", counted)
+    space = Space()
+    for section in sections:
+        space.add(Cell(section))
+    assert calls <= most * len(sections)
+
+
+def test_many_arrays_cost_no_more():
+    """Arrays of other row lengths elsewhere are passed over without a look at their cells."""
+    space = Space()
+    for k in range(50):
+        space.add(Cell(section_of(HOST, 10_000 * k, (4, 8), (64 + k, 1), 1)))
+    near = [lattice for lattice in space._lattices.values() if lattice.low < 10_500 and lattice.high > 10_000]
+    assert len(near) == 1
