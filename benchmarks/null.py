@@ -1,0 +1,172 @@
+"""Measure what Python takes for small operations on present arrays: on a device that does nothing, without a driver.
+
+``python benchmarks/null.py [--repeat 9] [--operations 2000] [--json]`` prints microseconds of CPU an operation, of all
+threads together: the median of several runs and the lowest. ``--instructions`` prints bytecode instructions an
+operation until it is issued, of all threads, which are nearly the same in each run, also on a machine that others
+share; ``--by NAME`` adds the functions that rows of that name execute them in. Both need CPython 3.12.
+
+The package is the one that ``import offload`` finds, the device is `tests.null_device`:
+``PYTHONPATH=/another/tree python benchmarks/null.py`` measures another tree's package.
+
+Rows with ``nowait`` are issued and then waited for with `taskwait`; the figure has both. ``mapped`` maps 32 KB at each
+call, which the device forgets. The row ``sim`` is the blocking ``mapped`` on ``sim:1``, with its copies.
+"""
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from unittest import mock
+
+import numpy as np
+
+import offload as omp
+from offload import acc, inout, tofrom
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.null_device import NullDevice
+
+N_ELEMENTS, N_MAPPED = 1000, 8192
+"""Elements of float32."""
+
+N_COUNTED, N_FUNCTIONS = 50, 25
+"""Operations whose instructions are counted, and functions that are shown."""
+
+
+class Silent(list):
+    """Calls of a device that nobody reads."""
+
+    def append(self, call):
+        """Forget the call."""
+
+
+def nothing(*args):
+    """Do nothing: the body."""
+
+
+def present_cases(x):
+    """Return what is timed on a present array, by name: one operation, and whether it is deferred."""
+    nowait = omp.target(nothing, map=[tofrom(x)], nowait=True)
+    chained = omp.target(nothing, map=[tofrom(x)], nowait=True, depend=[inout(x)])
+    plain = omp.target(nothing, nowait=True)
+    blocking = omp.target(nothing, map=[tofrom(x)])
+    return {
+        "target nowait, map": (lambda: nowait(x), True),
+        "target nowait, map, depend": (lambda: chained(x), True),
+        "target nowait": (lambda: plain(x), True),
+        "target, map": (lambda: blocking(x), False),
+        "target_update to": (lambda: omp.target_update(to=x), False),
+        "target_update from_, nowait": (lambda: omp.target_update(from_=x, nowait=True), True),
+        "acc.update async_": (lambda: acc.update(self_=[x], async_=1), True),
+    }
+
+
+def mapping_cases(y, z):
+    """Return what is timed on arrays that are mapped each time, by name."""
+    maps = omp.target(nothing, map=[tofrom(z)])
+
+    def pair():
+        omp.target_enter_data(map=omp.to(y))
+        omp.target_exit_data(map=omp.from_(y))
+
+    return {"target_enter_data, target_exit_data": (pair, False), "target, mapped": (lambda: maps(z), False)}
+
+
+def timed(operation, n_operations):
+    """Return the microseconds of CPU of an operation, the wait for all included."""
+    gc.collect()
+    began_s = time.process_time()
+    for _ in range(n_operations):
+        operation()
+    omp.taskwait()
+    acc.wait()
+    return (time.process_time() - began_s) * 1e6 / n_operations
+
+
+def measure(cases, repeat, n_operations):
+    """Return the runs of each case, in turn, after one that warms up."""
+    runs = {name: [] for name in cases}
+    for turn in range(-1, repeat):
+        for name, (operation, _) in cases.items():
+            took_us = timed(operation, n_operations)
+            if turn >= 0:
+                runs[name].append(took_us)
+    return runs
+
+
+def counted(operation, n_operations):
+    """Return the instructions of so many operations, by code object."""
+    monitoring, found = sys.monitoring, Counter()
+    timed(operation, 30)
+    monitoring.use_tool_id(monitoring.PROFILER_ID, "null.py")
+    try:
+        monitoring.register_callback(
+            monitoring.PROFILER_ID, monitoring.events.INSTRUCTION, lambda code, _: found.update((code,))
+        )
+        monitoring.set_events(monitoring.PROFILER_ID, monitoring.events.INSTRUCTION)
+        for _ in range(n_operations):
+            operation()
+        monitoring.set_events(monitoring.PROFILER_ID, 0)
+    finally:
+        monitoring.free_tool_id(monitoring.PROFILER_ID)
+    omp.taskwait()
+    acc.wait()
+    return found
+
+
+def count(cases, by):
+    """Print the instructions of each case, and the functions of those in whose name ``by`` is."""
+    for name, (operation, _) in cases.items():
+        found = counted(operation, N_COUNTED)
+        print(f"{name:40s} {found.total() / N_COUNTED:7.0f}")
+        if by is not None and by in name:
+            for code, n in found.most_common(N_FUNCTIONS):
+                print(f"{n / N_COUNTED:12.0f} {code.co_qualname}, {Path(code.co_filename).name}:{code.co_firstlineno}")
+
+
+def null_device():
+    """Return a device that forgets what it is asked."""
+    device = NullDevice(0)
+    device.calls = Silent()
+    return device
+
+
+def main():
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--operations", type=int, default=2000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--by", metavar="NAME")
+    args = parser.parse_args()
+    x, y, z = (np.zeros(n, np.float32) for n in (N_ELEMENTS, N_ELEMENTS, N_MAPPED))
+    runs = {}
+    with mock.patch("offload.runtime.runtime.open_devices", return_value=[null_device()]), omp.Runtime():
+        omp.target_enter_data(map=omp.to(x))
+        for cases in (present_cases(x), mapping_cases(y, z)):
+            if args.instructions or args.by:
+                count(cases, args.by)
+            else:
+                runs |= measure(cases, args.repeat, args.operations)
+        omp.target_exit_data(map=omp.release(x))
+    if not runs:
+        return
+    with omp.Runtime("sim:1"):
+        maps = omp.target(nothing, map=[tofrom(z)])
+        runs |= measure({"sim: target, mapped": (lambda: maps(z), False)}, args.repeat, args.operations // 4)
+    if args.json:
+        print(json.dumps(runs))
+        return
+    print(f"{'µs of CPU an operation':40s}  median  lowest")
+    for name, times in runs.items():
+        print(f"{name:40s} {median(times):7.2f} {min(times):7.2f}")
+
+
+if __name__ == "__main__":
+    main()
