@@ -13,7 +13,8 @@ from offload.interrupts.frames import caller
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
-from offload.runtime.recipe import recipe_at
+from offload.runtime.recipe import DeviceRecipe, recipe_at
+from offload.tasks.received import Values
 from offload.tasks.region import Site
 
 if TYPE_CHECKING:
@@ -79,18 +80,18 @@ class Operation:
         self._after: list[Queue] = queues_of(queues, at, values)
         self.task: Task | None = None  # what `run` had generated when it was interrupted
 
-    def run(self, work: Work, items: Iterable[MapItem], *, changes: bool, ends: bool = False) -> Task:
+    def run(self, work: Work, items: Iterable[MapItem], *, changes: bool, ends: Task | None = None) -> Task:
         """Generate the task of a work, which needs its items present, or ``changes`` that; on the host it does nothing.
 
         Without a queue it is complete on return, and what it waits for before it is generated. One that ``ends`` a
-        region runs though an operation before it has failed.
+        region, which that task has begun, knows that, and runs though an operation before it has failed.
         """
         site, place = self.site, self.place
         orderings = presence(self.runtime.queues, items, place, changes=changes)
         if self.queue is not None and place is not None and self.frame.is_plain:
             task = self.task = DeviceTask.of(site, self.frame, place, work)
-            if ends:
-                task.survives = True
+            if ends is not None:
+                task.survives, task.received = True, Values((), (ends,))
             try:
                 put(self.scope, self.frame, self.queue, task, self._depend, self._after, orderings)
             except Exception:
@@ -100,10 +101,13 @@ class Operation:
             return task
         return self._run(work, orderings, ends=ends)
 
-    def _run(self, work: Work, orderings: Sequence[Any], *, ends: bool) -> Task:
+    def _run(self, work: Work, orderings: Sequence[Any], *, ends: Task | None) -> Task:
         """Generate the task of a work where more than the queue matters."""
         recipe = recipe_at(self.site, self.place, work)
-        recipe.survives = ends
+        if ends is not None:
+            recipe.survives = True
+            if isinstance(recipe, DeviceRecipe):
+                recipe.values = Values((), (ends,))
         try:
             task = generate(
                 self.scope, self.frame, recipe, self._depend, self.queue, self._after, orderings, self._generated
@@ -121,15 +125,15 @@ class Operation:
         """Generate a task of a recipe."""
         return generate(self.scope, self.frame, recipe, self._depend, self.queue, self._after)
 
-    def end_run(self, work: Work, items: Iterable[MapItem]) -> Task:
-        """Generate the task that ends a region: the wait clause was the entry's."""
+    def end_run(self, work: Work, items: Iterable[MapItem], entry: Task) -> Task:
+        """Generate the task that ends the region which ``entry`` has begun: the wait clause was that one's."""
         self._after = []
         code = caller()
         self.site = Site(self.name, self.name, (code.f_code, code.f_lasti), self.runtime)
         if self.scope.thread != get_ident():  # a generator is ended elsewhere than it was begun
             self.scope = self.runtime.here()
             self.frame = self.scope.frame(self.name)
-        return self.run(work, items, changes=True, ends=True)
+        return self.run(work, items, changes=True, ends=entry)
 
 
 def generate(

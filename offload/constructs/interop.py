@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
+    from offload.runtime.works import Launch
     from offload.tasks.region import Region, Site
     from offload.tasks.scope import Parker, Scope
     from offload.tasks.task import Task
@@ -180,13 +181,13 @@ class Interop:
         passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
         task = encounter(scope, frame, DeviceRecipe(site, place, passage), depend, deferred=True)
         try:
-            if passage.point is None:
-                _wait_until_launched(scope, task, passage)
-            if passage.point is None:
+            if task.point is None:
+                _wait_until_launched(scope, task)
+            if task.point is None:
                 _raise_end(task)
+            event = task.point.event
         finally:
             del task  # as there
-        event = passage.point.event  # type: ignore[union-attr]  # else it has raised
         if event is not None:
             put_on(lane, "interop", lane.device.wait_event, lane.stream, event)
 
@@ -273,7 +274,7 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
 
 
 class _Passage(Work):
-    """An empty work that follows ``before`` and tells its place on a lane; `again` is the same one.
+    """An empty work that follows ``before``, and wakes ``parker`` when its place on a lane is known.
 
     With ``takes_device_arrays`` it follows the calling thread's own stream, too.
     """
@@ -281,17 +282,16 @@ class _Passage(Work):
     __slots__ = ("_before", "_parker", "ends_region", "takes_device_arrays")
 
     def __init__(self, before: Point | None, parker: Parker | None, *, takes_device_arrays: bool = False) -> None:
-        super().__init__()
         self.takes_device_arrays = takes_device_arrays
         self._before = before
         self._parker = parker
         self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup
 
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._before is not None:
             lane.wait_for([self._before])
         if self._parker is not None:
-            self.point = lane.mark()
+            launch.point = lane.mark()
             self._parker.unpark()
 
 
@@ -302,13 +302,13 @@ def _mark(lane: Lane) -> Point:
     return point
 
 
-def _wait_until_launched(scope: Scope, task: Task, passage: _Passage) -> None:
+def _wait_until_launched(scope: Scope, task: Task) -> None:
     """Block until the task is on its stream, or is complete since it cannot get there."""
     parker = scope.parker
     task.add_done_callback(lambda _: parker.unpark())
     scope.runtime.engine.wait(
         scope,
-        lambda: passage.point is not None or task.finished,
+        lambda: task.point is not None or task.finished,
         (),
         f"the entry of interop at {task.construct.location}",
         awaited=(task,),

@@ -225,7 +225,7 @@ class TargetFunction(DirectiveFunction):
         else:
             parts = body, args, kwargs, items, sections, place, objects, privates, self._counter
             work = TargetWork(*parts) if values is None else receiving_work(values, late, parts, self._check_values)
-            if self._is_deferred and frame.is_plain:
+            if values is None and self._is_deferred and frame.is_plain:
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 defer(scope, frame, task, depend)
                 return task

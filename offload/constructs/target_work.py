@@ -22,7 +22,7 @@ from offload.interrupts.frames import warn
 from offload.runtime.works import Work, present_items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from offload.arrays.sections import Section
     from offload.constructs.clauses.mappers import Expansion
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from offload.data.plans import Entered
     from offload.devices.streams import Lane
     from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Launch
 
 
 _NUMBERS = "biufcV"
@@ -46,16 +47,15 @@ class TargetWork(Work):
     """
 
     __slots__ = (
-        "_args",
-        "_bound",
         "_counter",
-        "_function",
-        "_items",
-        "_kwargs",
+        "_held",
         "_objects",
-        "_plan",
         "_privates",
         "_slots",
+        "args",
+        "body",
+        "items",
+        "kwargs",
         "takes_device_arrays",
     )
 
@@ -71,17 +71,15 @@ class TargetWork(Work):
         privates: Mapping[int | str, Private],
         counter: Counter = Counter.DYNAMIC,
     ) -> None:
-        super().__init__()  # it holds device arrays in containers, which the program may empty meanwhile
         self._counter = counter
-        self._function = function
-        self._args: Any = args
-        self._kwargs: Any = kwargs
-        self._items = items
-        self._plan: Entered | None = None
-        self._bound: tuple[Sequence[Any], Mapping[str, Any]] = (args, kwargs)
+        self.body = function
+        self.args: Any = args
+        self.kwargs: Any = kwargs
+        self.items = items
         self._slots: list[tuple[int | str, Any, int]] = []  # argument, its host array, the item that holds it
         self._objects: list[tuple[int | str, Expansion]] = []  # argument, what its mapper made of it
         self._privates = privates
+        self._held: list[Any] = []  # device arrays in containers, which the program may empty meanwhile
         self.takes_device_arrays = False
         given: Iterable[tuple[int | str, Any]] = enumerate(args)
         if kwargs:
@@ -102,12 +100,11 @@ class TargetWork(Work):
 
     def _replace(self, slot: int | str, value: Any) -> None:
         """Replace an argument, in copies of what the caller has given."""
-        self._args, self._kwargs = list(self._args), dict(self._kwargs)
-        _put(self._args, self._kwargs, slot, value)
-        self._bound = (self._args, self._kwargs)
+        self.args, self.kwargs = list(self.args), dict(self.kwargs)
+        _put(self.args, self.kwargs, slot, value)
 
     def _item_of(self, host: np.ndarray[Any, Any], slot: int | str) -> int:
-        items = self._items
+        items = self.items
         for number, item in enumerate(items):
             if item.host is host:
                 return number
@@ -120,7 +117,7 @@ class TargetWork(Work):
 
     def _find(self, section: Section) -> int | None:
         """Return the number of the item that holds the storage of an array."""
-        for number, item in enumerate(self._items):
+        for number, item in enumerate(self.items):
             if item.section == section or (section.run_nbytes and covers(item.section, section)):
                 return number
         return None
@@ -133,7 +130,7 @@ class TargetWork(Work):
         on_host = None
         for part in leaves_of(value, MOST_PARTS):
             if mapper_of(part) is None and (is_device_array(part) or is_foreign(part)):
-                self.held.append(part)
+                self._held.append(part)
                 self.takes_device_arrays = True
             elif on_host is None and (not isinstance(part, np.ndarray) or (part.size and part.dtype.kind in _NUMBERS)):
                 on_host = part
@@ -154,44 +151,26 @@ class TargetWork(Work):
         expansion = objects.get(id(value)) or next(known, None)
         if expansion is None and mapper_of(value) is not None:
             expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}")
-            self._items += object_items(expansion)
+            self.items += object_items(expansion)
         if expansion is not None:
             self._objects.append((slot, expansion))
         return expansion is not None
 
-    @property
-    def items(self) -> list[MapItem]:
-        """What it maps, as far as that is not in objects."""
-        return self._items
-
-    @property
-    def program(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return self._function, (*self._args, *self._kwargs.values())
-
-    def again(self) -> TargetWork:
-        work = object.__new__(TargetWork)  # written out: each blocking region makes one
-        work.held, work.point, work._plan = self.held, None, None
-        work._counter, work._function, work._items = self._counter, self._function, self._items
-        work._args, work._kwargs, work._bound = self._args, self._kwargs, (self._args, self._kwargs)
-        work._slots, work._objects, work._privates = self._slots, self._objects, self._privates
-        work.takes_device_arrays = self.takes_device_arrays
-        return work
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         own = []
-        if not self._items and not self._privates:
+        if not self.items and not self._privates:
             return
         try:
             for slot, private in self._privates.items():  # before the maps: a failure here has changed nothing
                 own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            plan = self._plan = place.enter(self._items, lane, staged, self._counter)
+            plan = place.enter(self.items, lane, staged, self._counter)
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
-        args, kwargs = list(self._args), dict(self._kwargs)
+        args, kwargs = list(self.args), dict(self.kwargs)
         try:
             for slot, host, number in self._slots:
-                _put(args, kwargs, slot, self._view(place, lane, number, host))
+                _put(args, kwargs, slot, self._view(plan, place, lane, number, host))
             for slot, private, array in own:
                 if private.is_first:
                     place.copy(array, private.host, lane, staged)
@@ -199,7 +178,7 @@ class TargetWork(Work):
             copies: dict[int, Any] = {}  # an object that is passed twice is one object in the body, too
             for slot, expansion in self._objects:
                 if id(expansion) not in copies:
-                    copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(place, lane, host))
+                    copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
                 _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
             with suppress(DeviceLostError):
@@ -208,44 +187,38 @@ class TargetWork(Work):
                 place.ledger.keep(lane, place.undo(plan, lane))
             place.ledger.keep(lane, [array for *_, array in own])
             raise
-        self._bound = (args, kwargs)
+        launch.plan, launch.args, launch.kwargs = plan, args, kwargs
 
-    def settle(self, place: DevicePlace, lane: Lane) -> None:
+    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)
 
-    def _view(self, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any]) -> Any:
+    def _view(self, plan: Entered, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of a host array in an item; one without elements needs no entry.
 
         An array that is not present and need not be stays what it is.
         """
-        entry = self._plan.entries[number] if self._plan is not None else None
-        item = self._items[number]
+        entry = plan.entries[number]
+        item = self.items[number]
         if entry is not None:
             return place.view(entry, host, item.address if host is item.host else None)
         if host.size and item.if_present:
             return host
         return place.device.alloc(host.shape, host.dtype, lane.stream)
 
-    def _corresponding(self, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
+    def _corresponding(self, plan: Entered, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an attribute that a mapper maps."""
         number = self._find(array_section(host))
         if number is None:
             raise InternalError(f"{label(host)}, which a mapper maps, is in no item of the construct")
-        return self._view(place, lane, number, host)
+        return self._view(plan, place, lane, number, host)
 
-    def run(self) -> Any:
-        args, kwargs = self._bound
-        value = self._function(*args, **kwargs) if kwargs else self._function(*args)
-        self._check_value(value)
-        return value
-
-    def _check_value(self, value: Any) -> None:
+    def check(self, launch: Launch, value: Any) -> None:
         """Refuse to return storage that the construct is about to release.
 
         What a closure, a generator or an object of another class holds cannot be checked: see
         `offload.arrays.containers`.
         """
-        created = self._plan.created if self._plan is not None else ()
+        created = launch.plan.created if launch.plan is not None else ()
         if not created:
             return
         for part in leaves_of(value):
@@ -260,19 +233,18 @@ class TargetWork(Work):
                         "return a copy, or map it around the construct"
                     )
 
-    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
-        if self._plan is None:
-            return [self._bound, self.held]
-        self.point = place.leave(self._plan, lane)
-        if self.point is not None:
-            return [self._bound, self.held]
-        items = present_items(self._plan)
-        held, self.point = place.exit(items, lane, staged, self._counter, ends_region=True)
-        return [*held, self._bound, self.held]
+    def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        plan = launch.plan
+        if plan is None:
+            return
+        launch.point = place.leave(plan, lane)
+        if launch.point is None:
+            items = present_items(plan)
+            launch.held, launch.point = place.exit(items, lane, staged, self._counter, ends_region=True)
 
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        released = place.undo(self._plan, lane) if self._plan is not None else []
-        return [*released, self._bound, self.held]
+    def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        if launch.plan is not None:
+            launch.held = place.undo(launch.plan, lane)
 
 
 def on_host(

@@ -247,8 +247,10 @@ def _captured(
             lane = lanes[step.stream]
             lane.wait_for([points[other] for other in step.waits])
             if isinstance(task, DeviceTask):
-                held.append((task.work, _carry_out(scope, task, environment, lane)))
-                task.work = task.body = None
+                _carry_out(scope, task, environment, lane)
+                held.append((task.work, task.args, task.kwargs, task.held))
+                task.work = task.plan = task.held = task.body = task.value = None
+                task.args, task.kwargs = (), None
                 if len(lanes) == 1:
                     held.clear()
             if at in awaited:
@@ -276,8 +278,8 @@ def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> 
 
 
 @calls_program
-def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[object]:
-    """Enqueue the work of a task, and return what that uses.
+def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
+    """Enqueue the work of a task.
 
     Raises
     ------
@@ -290,20 +292,25 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[o
     scope.task, scope.region, scope.device, scope.lane = task, None, task.place.device, lane
     try:
         if work is not None:
-            work.begin(place, lane, staged)
+            work.begin(task, place, lane, staged)
         if task.body is not None:
             with using(place.device, lane.stream):
                 try:
                     scope.in_body = True
-                    task.body(*task.args)
+                    task.value = task.body(*task.args, **(task.kwargs or {}))
+                    if work is not None and task.plan is not None:
+                        work.check(task, task.value)
                 finally:
                     scope.in_body = False
-        return work.end(place, lane, staged) if work is not None else []
+        if work is not None:
+            work.end(task, place, lane, staged)
     except Exception as error:  # noqa: BLE001  # whatever the body, or a library under capture, raises
         why = str(error)
         is_passing = place.device.was_disturbed(error)
         if not isinstance(error, NotCapturableError):  # what comes after a refusal tells nothing
             why = place.device.why_not or f"it raised {type(error).__name__} under capture: {error}"
+    else:
+        return
     finally:
         scope.task, scope.region, scope.device, scope.lane = outer
     raise NotCapturableError(f"{task.name}: {why}", is_passing=is_passing)  # not from one whose frames hold arrays
@@ -374,10 +381,10 @@ def _reached(task: DeviceTask) -> list[object]:
     NotCapturableError
         That cannot be told.
     """
-    function, args = task.work.program if task.work is not None else (task.body, task.args)
-    if function is None:
+    if task.body is None:
         return []
+    args = *task.args, *(task.kwargs or {}).values()
     try:
-        return reached(function, [value for value in args if mapper_of(value) is None])
+        return reached(task.body, [value for value in args if mapper_of(value) is None])
     except NotCapturableError as error:
         raise NotCapturableError(f"{task.name}: {error}") from None

@@ -179,7 +179,11 @@ def is_replayable(graph: TaskGraph, group: Group | None) -> bool:
 
 def receives(graph: TaskGraph) -> str:
     """Return the name of a node of a recorded region that receives the value of a task; nothing if none does."""
-    return next((node.name for node in graph.nodes if node.spec is not None and node.spec.sources), "")  # type: ignore[attr-defined]  # the recorder's
+    for node in graph.nodes:
+        values = node.spec.recipe.values if node.spec is not None else None  # type: ignore[attr-defined]  # the recorder's
+        if values is not None and values.slots:
+            return node.name
+    return ""
 
 
 def tasks_of(graph: TaskGraph) -> list[Task]:
@@ -202,6 +206,8 @@ class _Step:
 
     def make(self, frame: Region, _groups: Any, tasks: Sequence[Task]) -> Task:
         """Make the task; ``tasks`` are those before it."""
+        if not self._sources:
+            return self._again.make(frame)
         return self._again.make(frame, [None if at is None else tasks[at] for at in self._sources])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.runtime.launch import DeviceTask
 from offload.tasks.recipe import Recipe
+from offload.tasks.task import nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,16 +25,24 @@ class DeviceRecipe(Recipe):
     ----------
     place : DevicePlace
     work : Work
-        What they do there. It is never begun, so that it refers to no device memory, however long somebody keeps it.
+        What they do there. It refers to no memory that it maps, however long somebody keeps it.
     """
 
     __slots__ = ("place", "values", "work")
 
+    values: Values | None
+
     def __init__(self, site: Site, place: DevicePlace, work: Work, label: str | None = None, priority: int = 0) -> None:
-        super().__init__(site, label=label, priority=priority)
+        self.site = site  # as `Recipe.__init__` does, which a call of it would cost half as much again
+        self.body = work.body or nothing
+        self.args = work.args
+        self.kwargs = work.kwargs
+        self.label = label
+        self.priority = priority
+        self.queue = self.values = None
+        self.survives = False
         self.place = place
         self.work = work
-        self.values: Values | None = None
 
     @property
     def given(self) -> list[Any]:
@@ -41,13 +50,14 @@ class DeviceRecipe(Recipe):
         return []
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> DeviceTask:
-        task = DeviceTask.of(self.site, frame, self.place, self.work.again())
-        if self.values is not None:
-            task.work.values = self.values.of(sources)  # type: ignore[union-attr]  # a ReceivingWork
+        task = DeviceTask.of(self.site, frame, self.place, self.work, self.label, self.priority)
         queue = self.queue
         if queue is not None and queue.place is not None:
             task.queue = queue
-        self._mark(task)
+        if self.survives:
+            task.survives = True
+        if self.values is not None:
+            task.received = self.values.of(sources)
         return task
 
 

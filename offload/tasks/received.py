@@ -37,7 +37,7 @@ class Values:
     Attributes
     ----------
     slots : tuple of int and str
-        The arguments: positions, or names.
+        The arguments: positions, or names. None where the task has to know the others, and receives nothing.
     tasks : sequence of Task or None
         Whose values they are; None for one of a recorded graph, which each run has another for.
     """

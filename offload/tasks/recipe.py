@@ -48,7 +48,7 @@ class Recipe:
     event: Any = None
     """Of the clause ``detach``: it serves one of the tasks at a time."""
     values: Values | None = None
-    """What the tasks receive from others."""
+    """What the tasks receive from others, or which others they have to know."""
 
     def __init__(
         self,
