@@ -35,8 +35,8 @@ from offload.runtime.current import here, put_off_here
 from offload.runtime.generate import defer, encounter, run
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
-from offload.tasks.received import Values
-from offload.tasks.recipe import ClauseRecipe, Recipe
+from offload.tasks.received import Receiver, Values
+from offload.tasks.recipe import Recipe
 from offload.tasks.scope import current_scope
 from offload.tasks.stack import owned
 from offload.tasks.task import Task
@@ -342,20 +342,25 @@ class TargetFunction(DirectiveFunction):
         return {**holders, **found}
 
 
-class _HostRegion(ClauseRecipe):
+class _HostRegion(Recipe):
     """What the tasks of a region whose device is the host are made of: each has private arguments of its own.
 
     ``replaced`` is what `on_host` takes beside the arguments.
     """
 
-    __slots__ = ("replaced",)
+    __slots__ = ("replaced", "values")
 
     replaced: tuple[Mapping[int | str, Any], Mapping[int, Expansion], Mapping[int | str, Private]]
-    _prepared = staticmethod(rebuilt_on_host)
+    values: Values | None
 
-    def _new(self, frame: Region, body: Callable[..., Any]) -> Task:
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
         args, kwargs = on_host(self.args, self.kwargs or {}, *self.replaced)
-        return Task(self.site, body, args, kwargs, frame)
+        body = self.body
+        if self.values is not None:
+            body = Receiver(body, self.values.of(sources), rebuilt_on_host)
+        task = Task(self.site, body, args, kwargs, frame)
+        self._mark(task)
+        return task
 
 
 def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:

@@ -44,6 +44,7 @@ from offload.graphs.rehearsal import NotCapturableError, ShadowTable
 from offload.graphs.work import GraphWork, section_of_entry
 from offload.interrupts.frames import calls_program
 from offload.runtime.launch import DeviceTask
+from offload.runtime.recipe import DeviceRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from offload.graphs.rehearsal import Noted
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
+    from offload.tasks.recipe import Recipe
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -74,31 +76,26 @@ _MOVES = (
 )
 
 
-def obstacle(tasks: Sequence[Task], *, has_events: bool) -> str:
-    """Return why the tasks of a recorded region can never be one graph; nothing if they may be.
-
-    Parameters
-    ----------
-    tasks : sequence of Task
-        Those that were recorded.
-    has_events : bool
-        Whether one of them has a detach event.
-    """
-    if has_events:
+def obstacle(recipes: Sequence[Recipe]) -> str:
+    """Return why tasks of these recipes can never be one graph; nothing if they may be."""
+    if any(recipe.event is not None for recipe in recipes):
         return "an event is in it"
     place: DevicePlace | None = None
-    for task in tasks:
-        if isinstance(task, DeviceTask):
+    for recipe in recipes:
+        if isinstance(recipe, DeviceRecipe):
             if place is None:
-                place = task.place
-            elif task.place is not place:
-                return f"it is on several devices, {place.device.number} and {task.place.device.number}"
-        elif task.construct.directive != "taskwait":  # else an empty task, for its edges
-            return f"{task.name} runs on the host"
+                place = recipe.place
+            elif recipe.place is not place:
+                return f"it is on several devices, {place.device.number} and {recipe.place.device.number}"
+        elif recipe.site.directive != "taskwait":  # else an empty task, for its edges
+            return f"{recipe.name} runs on the host"
     if place is None:
         return "no device work is in it"
     if place.device.graph_capture() is None:
         return f"{place.device.name} has no graphs"
+    for recipe in recipes:
+        if recipe.values is not None and recipe.values.slots:
+            return f"{recipe.name} is passed the value of a task"
     return ""
 
 
@@ -113,6 +110,8 @@ class Capture:
         What `obstacle` says.
     steps : object
         What the tasks are made of, whose host arrays a graph in flight needs.
+    queues : set of Queue
+        As below.
 
     Attributes
     ----------
@@ -141,7 +140,7 @@ class Capture:
         "work",
     )
 
-    def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object) -> None:
+    def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object, queues: set[Queue]) -> None:
         self._before = before
         self._lock = threading.Lock()
         self._n_disturbed = 0
@@ -153,7 +152,7 @@ class Capture:
         self._steps = steps
         self.n_captured = 0
         self.place: DevicePlace | None = None
-        self.queues: set[Queue] = set()
+        self.queues = queues
         self.refusal = refusal
         self.work: GraphWork | None = None
 
@@ -203,7 +202,6 @@ class Capture:
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
         launched = [task for task in tasks if isinstance(task, DeviceTask)]
         self.place = launched[0].place
-        self.queues = {task.queue for task in launched if task.queue is not None}
         try:
             self.work = _captured(scope, self.place, tasks, self._before, self._steps)
         except NotCapturableError as error:

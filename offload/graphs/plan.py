@@ -177,13 +177,9 @@ def is_replayable(graph: TaskGraph, group: Group | None) -> bool:
     )
 
 
-def receives(graph: TaskGraph) -> str:
-    """Return the name of a node of a recorded region that receives the value of a task; nothing if none does."""
-    for node in graph.nodes:
-        values = node.spec.recipe.values if node.spec is not None else None  # type: ignore[attr-defined]  # the recorder's
-        if values is not None and values.slots:
-            return node.name
-    return ""
+def recipes_of(graph: TaskGraph) -> list[Recipe]:
+    """Return what the tasks that a recorded region has generated are made of."""
+    return [node.spec.recipe for node in graph.nodes if node.spec is not None]  # type: ignore[attr-defined]  # the recorder's
 
 
 def tasks_of(graph: TaskGraph) -> list[Task]:

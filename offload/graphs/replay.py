@@ -27,7 +27,7 @@ from weakref import ref
 
 from offload.errors import RuntimeClosedError, UsageError
 from offload.graphs.capture import Capture, obstacle
-from offload.graphs.plan import Plan, receives, tasks_of
+from offload.graphs.plan import Plan, recipes_of
 from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
 from offload.runtime.launch import DeviceTask
@@ -92,10 +92,9 @@ class Replay:
         self._regions_of = plan.regions_of if len(self._regions) > 1 else None
         self._site = site
         self._name = name
-        refusal = obstacle(tasks_of(graph), has_events=bool(graph.events))
-        if not refusal and (name := receives(graph)):
-            refusal = f"{name} is passed the value of a task"
-        self.capture = Capture(() if refusal else _predecessors(plan), refusal, self._steps)
+        refusal = obstacle(recipes_of(graph))
+        queues = {queue for _, queue in plan.queued}
+        self.capture = Capture(() if refusal else _predecessors(plan), refusal, self._steps, queues)
 
     @property
     def n_tasks(self) -> int:

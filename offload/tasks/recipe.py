@@ -69,6 +69,11 @@ class Recipe:
         self.survives = False
 
     @property
+    def name(self) -> str:
+        """What the tasks are called."""
+        return self.label or self.site.name
+
+    @property
     def is_plain(self) -> bool:
         """Whether the tasks have nothing but a body, what that is given, and perhaps a label."""
         return type(self) is Recipe and not self.priority and not self.survives and self.queue is None
@@ -116,9 +121,6 @@ class ClauseRecipe(Recipe):
 
     __slots__ = ("event", "is_final", "reductions", "values")
 
-    _prepared: Callable[[list[Any]], Sequence[Any]] | None = None
-    """What becomes of received values first."""
-
     def __init__(
         self,
         site: Site,
@@ -140,7 +142,7 @@ class ClauseRecipe(Recipe):
         if self.reductions is not None:
             body = participant = self.reductions.participant(body)
         if self.values is not None:
-            body = Receiver(body, self.values.of(sources), self._prepared)
+            body = Receiver(body, self.values.of(sources))
         task = self._new(frame, body)
         event = self.event
         if event is not None:
