@@ -22,8 +22,8 @@ from offload.runtime.generate import encounter
 from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import EndDataWork, EnterDataWork, ExitDataWork
+from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
-from offload.tasks.task import nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

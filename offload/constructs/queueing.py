@@ -20,8 +20,9 @@ from offload.runtime.sites import call_site
 from offload.runtime.works import EmptyWork
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
+from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
-from offload.tasks.task import Task, nothing
+from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

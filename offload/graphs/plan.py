@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from offload.tasks.recipe import nothing
 from offload.tasks.region import Site
-from offload.tasks.task import Task, nothing
+from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble, poison
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from offload.graphs.taskgraph import Again, TaskGraph
     from offload.runtime.queues import Queue
+    from offload.tasks.depend import Mutex
     from offload.tasks.graph import Node
     from offload.tasks.protocols import Runner
     from offload.tasks.recipe import Recipe
@@ -137,7 +139,7 @@ class Plan:
             if recipe.queue is not None:
                 self.queued.append((len(self.steps), recipe.queue))
             sources = [self._position_of.get(source) for source in again.sources]
-            return False, (_Step(again, sources).make, None, None, None, None)
+            return False, (_Step(recipe, again.mutexes, sources).make, None, None, None, None)
         if recipe.label is not None:
             return True, (_LabelledStep(recipe).make, None, None, None, None)
         return True, (None, recipe.site, recipe.body, recipe.args, recipe.kwargs)
@@ -189,22 +191,26 @@ def tasks_of(graph: TaskGraph) -> list[Task]:
 
 
 class _Step:
-    """Makes the task of a node that is not plain.
+    """Makes the task of a node that is not plain; it knows no node, since those have the recorded tasks.
 
     ``sources`` are the positions of the tasks that it receives values of; None for one that is no node.
     """
 
-    __slots__ = ("_again", "_sources")
+    __slots__ = ("_mutexes", "_recipe", "_sources")
 
-    def __init__(self, again: Again, sources: Sequence[int | None]) -> None:
-        self._again = again
+    def __init__(self, recipe: Recipe, mutexes: tuple[Mutex, ...], sources: Sequence[int | None]) -> None:
+        self._recipe = recipe
+        self._mutexes = mutexes
         self._sources = sources
 
     def make(self, frame: Region, _groups: Any, tasks: Sequence[Task]) -> Task:
         """Make the task; ``tasks`` are those before it."""
-        if not self._sources:
-            return self._again.make(frame)
-        return self._again.make(frame, [None if at is None else tasks[at] for at in self._sources])
+        sources = [None if at is None else tasks[at] for at in self._sources] if self._sources else ()
+        task = self._recipe.make(frame, sources)
+        if self._mutexes:
+            task.mutexes = self._mutexes
+            task.special = True
+        return task
 
 
 class _LabelledStep:

@@ -110,8 +110,9 @@ class Again:
         self.mutexes: tuple[Mutex, ...] = ()
         self.sources: tuple[Node | None, ...] = ()
 
-    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        """Make a task, with those that it receives values of."""
+    def make(self, frame: Region) -> Task:
+        """Make a task, which receives the values of what the sources have run last."""
+        sources = [source.run.task if source is not None else None for source in self.sources]  # type: ignore[union-attr]  # it has run
         task = self.recipe.make(frame, sources)
         if self.mutexes:
             task.mutexes = self.mutexes
@@ -242,8 +243,7 @@ class TaskGraph(Graph):
         again: Again | None = node.spec  # type: ignore[assignment]  # the recorder's
         if again is None:
             return None
-        sources = [source.run.task if source is not None else None for source in again.sources]  # type: ignore[union-attr]  # it has run
-        task = again.make(Region(parent, again.inherited.within(group)), sources)
+        task = again.make(Region(parent, again.inherited.within(group)))
         node.run = Run(task)
         queue = again.recipe.queue
         if queue is not None:

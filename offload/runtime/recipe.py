@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.runtime.launch import DeviceTask
-from offload.tasks.recipe import Recipe
-from offload.tasks.task import nothing
+from offload.tasks.recipe import Recipe, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,13 +14,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.tasks.received import Receiver
-from offload.tasks.task import Task, nothing
+from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.tasks.received import Values
     from offload.tasks.region import Region, Site
+
+
+def nothing() -> None:
+    """Do nothing: the body of an empty task."""
 
 
 class Recipe:

@@ -30,9 +30,10 @@ from offload.events.event import Event
 from offload.runtime.current import here
 from offload.tasks.callbacks import run_callbacks
 from offload.tasks.depend import Followed
+from offload.tasks.recipe import nothing
 from offload.tasks.region import Site
 from offload.tasks.states import TaskState
-from offload.tasks.task import Task, nothing
+from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble
 
 if TYPE_CHECKING:
