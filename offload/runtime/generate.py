@@ -85,7 +85,7 @@ def encounter(
             try:
                 raise failure
             finally:
-                del task, recorder, failure  # the traceback must not refer to what refers to the failure
+                del task, recipe, told, recorder, failure  # the traceback must not refer to what refers to the failure
         return task
 
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 class DeviceTask(Task):
     """A task whose work goes to a stream of a device.
 
-    ``work`` says what that is (`offload.runtime.works`). A task that has a body and its arguments, and
-    nothing before or after, needs none.
+    ``work`` says what that is, and has the task as its `Launch` (`offload.runtime.works`). A task that has a body and
+    its arguments, and nothing before or after, needs none.
     """
 
     __slots__ = (
