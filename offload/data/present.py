@@ -5,8 +5,8 @@ Theory of operation
 An `Entry` says that the bytes of a host section have corresponding storage on the device, and counts who refers to it.
 No byte is in two entries. A construct is carried out in three steps, so that one that fails has changed nothing:
 `PresentTable.enter` (or `exit`) only *plans*: which entries to make, which to count, what to copy; the caller
-allocates; `commit` (or `commit_exit`) applies the plan and cannot fail. A plan holds for the table as it was: the
-caller keeps other threads out from plan to commit, and a plan that is late is refused (`InternalError`).
+allocates; `commit` applies the plan and cannot fail. A plan holds for the table as it was: the caller keeps other
+threads out from plan to commit, and a plan that is late is refused (`InternalError`).
 
 Look-ups. The same item again is a dictionary hit, because a `Section` is canonical. A part of a dense entry is
 found by bisection: dense entries share no byte, so only the last one that begins at or before the item can hold it.
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from offload.arrays.sections import covers
 from offload.data.entries import Counter, Entry, Index, Origin, has_no_place
 from offload.data.maptypes import MapType
-from offload.data.plans import CountedEnter, EnterPlan, ExitPlan
+from offload.data.plans import CountedEnter, Plan
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class PresentTable:
         """Return the entry of exactly this section."""
         return self._index.exact.get(section)
 
-    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan:
+    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
         """Plan the entry of a construct that counts in ``counter``; change nothing.
 
         Raises
@@ -102,7 +102,7 @@ class PresentTable:
             Two items that are not present overlap in part, an item's rows interleave, or an item is present but its
             elements have no strides there (`correspond`).
         """
-        plan = EnterPlan(tuple(items), self.version, counter)
+        plan = Plan(tuple(items), self.version, counter)
         search = self._index.search
         entries = plan.entries
         absent: list[int] = []
@@ -174,24 +174,33 @@ class PresentTable:
             entry.dynamic, entry.structured = dynamic, structured
         return True
 
-    def commit(self, plan: EnterPlan, buffers: Sequence[object]) -> None:
-        """Insert the plan's new entries and count.
+    def commit(self, plan: Plan, buffers: Sequence[object] = ()) -> None:
+        """Insert the plan's new entries, count, and remove the entries without counts; cannot fail.
 
         Parameters
         ----------
-        plan : EnterPlan
-            From `enter`, with no other commit in between.
+        plan : Plan
+            From `enter` or `exit`, with no other commit in between.
         buffers : sequence
-            One device buffer of ``entry.nbytes`` bytes for each of ``plan.created``, in order.
+            One device buffer of ``entry.nbytes`` bytes for each of ``plan.created``, in order. The caller frees those
+            of ``plan.removed``.
         """
         if len(buffers) != len(plan.created):
             msg = f"{len(buffers)} buffers for {len(plan.created)} new entries; give one for each of plan.created"
             raise InternalError(msg)
-        self._check(plan)
+        if plan.is_committed or plan.version != self.version:
+            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
+            raise InternalError(msg)
+        plan.is_committed = True
+        self.version += 1
         for entry, buffer in zip(plan.created, buffers, strict=True):
             self._add(entry, buffer)
         for entry in plan.counted:
             entry.increment(plan.counter)
+        for entry, dynamic, structured in plan.counts:
+            entry.dynamic, entry.structured = dynamic, structured
+        for entry in plan.removed:
+            self._index.remove(entry)
 
     def exit(
         self,
@@ -200,7 +209,7 @@ class PresentTable:
         *,
         ends_region: bool = False,
         finalizes: bool = False,
-    ) -> ExitPlan:
+    ) -> Plan:
         """Plan the exit of a construct that counts in ``counter``; change nothing.
 
         Items that are absent, or present in part, are ignored. At the end of a region that was entered with them
@@ -214,7 +223,7 @@ class PresentTable:
         MapError
             An item is present, but its elements have no strides there. The end of a region ignores it.
         """
-        plan = ExitPlan(tuple(items), self.version, counter)
+        plan = Plan(tuple(items), self.version, counter)
         entries = plan.entries
         deleted: set[Entry] = set()
         for item in plan.items:
@@ -240,14 +249,6 @@ class PresentTable:
                 plan.copies.append((item, hit))
         plan.copies = _distinct_copies(plan.copies)
         return plan
-
-    def commit_exit(self, plan: ExitPlan) -> None:
-        """Set the plan's counts and remove the entries without any; their buffers are the caller's to free."""
-        self._check(plan)
-        for entry, dynamic, structured in plan.counts:
-            entry.dynamic, entry.structured = dynamic, structured
-        for entry in plan.removed:
-            self._index.remove(entry)
 
     def update(self, items: Iterable[MapItem]) -> list[tuple[MapItem, Entry]]:
         """Return what an update copies: items and their entries, each of the same bytes once; change nothing.
@@ -320,7 +321,7 @@ class PresentTable:
         """Return the number of live entries."""
         return len(self._index.exact)
 
-    def _plan_new(self, plan: EnterPlan, absent: list[int]) -> None:
+    def _plan_new(self, plan: Plan, absent: list[int]) -> None:
         """Make entries for the items of a plan that are not present, by their numbers."""
         items = plan.items
         fresh = Index()
@@ -345,14 +346,6 @@ class PresentTable:
             plan.entries[k] = entry
             if item.map_type.copies_in:
                 plan.copies.append((item, entry))
-
-    def _check(self, plan: EnterPlan | ExitPlan) -> None:
-        """Refuse a plan made for another state of the table, and outdate the others."""
-        if plan.is_committed or plan.version != self.version:
-            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
-            raise InternalError(msg)
-        plan.is_committed = True
-        self.version += 1
 
     def _add(self, entry: Entry, buffer: object) -> None:
         self._generation += 1
