@@ -246,7 +246,7 @@ class TargetWork(Work):
         `offload.arrays.containers`.
         """
         created = self._plan.created if self._plan is not None else ()
-        if not created:
+        if value is None or not created:
             return
         for part in leaves_of(value):
             if not (is_device_array(part) and part.size):

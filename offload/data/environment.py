@@ -1,9 +1,10 @@
-"""The data environment of one device: the rules of the present table, carried out on its streams.
+"""The data environment of one device: constructs that map and move data, carried out on its streams.
 
-The table plans a construct and counts; here memory is allocated and copies are enqueued, and the ledger has constructs
-which share an entry follow each other in stream order. The lock is held from plan to commit. Copies are enqueued
-outside of it, since one of pageable memory takes as long as the copy; meanwhile they are open in the ledger, and
-another construct that would have to follow them is put off.
+The present table plans a construct and counts, the ledger says what it has to follow, and both answer in `Steps`, which
+one interpreter carries out for all constructs: `_commit` under the lock, which is held from the plan on, and
+`_carry_out` outside of it, since a copy of pageable memory takes as long as the copy. Meanwhile copies are open in the
+ledger, and another construct that would have to follow them is put off. A construct that finds everything present and
+copies nothing only counts, and has no steps.
 
 Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
 `settle`.
@@ -11,35 +12,24 @@ Copies that only threads can make (`StagedCopy`) are given to the caller, who ha
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from offload.arrays.items import array_section, label
-from offload.data.declared import declarations
-from offload.data.entries import Counter, Origin, correspond
-from offload.data.items import MapItem
-from offload.data.ledger import Ledger
-from offload.data.maptypes import MapType
-from offload.data.present import PresentTable
+from offload.data.entries import Counter
 from offload.data.steps import entry_steps, exit_steps, update_steps
+from offload.data.storage import BYTE, Storage
 from offload.devices.retired import Retired
 from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from offload.arrays.sections import Section
     from offload.data.entries import Entry
+    from offload.data.items import MapItem
     from offload.data.plans import Entered
     from offload.data.steps import Steps
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
-    from offload.events.observer import Observer
-
-_BYTE = np.dtype("u1")
 
 
 class Released:
@@ -56,30 +46,8 @@ class Released:
             device.retire(buffer, Retired(label_))
 
 
-class DataEnvironment:
-    """The mappings of one device.
-
-    Attributes
-    ----------
-    device : Device
-    table : PresentTable
-    lock : Lock
-        Held from the plan of a construct to its commit.
-    ledger : Ledger
-        Who uses the mappings.
-    declared : int
-        The state of the process's declarations that the device has taken in.
-    notify : Observer or None
-        What tells of launches and copies, under ``OFFLOAD_NOTIFY``.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.table = PresentTable(device.number)
-        self.declared = 0
-        self.notify: Observer | None = None
-        self.lock = threading.Lock()
-        self.ledger = Ledger(self.lock)
+class DataEnvironment(Storage):
+    """The mappings of one device, and the constructs that change them."""
 
     # -- constructs ----------------------------------------------------------------------------------
     def enter(
@@ -147,7 +115,7 @@ class DataEnvironment:
                     _check_writeable(item)
             self._commit(steps, lane, staged)
         point = self._carry_out(steps, lane, staged)
-        return [*_released(plan.removed), *[item.host for item in items]], point
+        return _released(plan.removed) + [item.host for item in items], point
 
     def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None]:
         """Enqueue the copies of an update; return what must live until they are done, and where they end.
@@ -165,7 +133,7 @@ class DataEnvironment:
             steps = update_steps(copies, self.ledger)
             self._commit(steps, lane, staged)
         point = self._carry_out(steps, lane, staged)
-        return [*[entry.buffer for _, entry in copies], *[item.host for item in items]], point
+        return [entry.buffer for _, entry in copies] + [item.host for item in items], point
 
     def leave(self, plan: Entered, lane: Lane) -> Point | None:
         """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
@@ -265,145 +233,11 @@ class DataEnvironment:
             lane.stream.synchronize()
         Released(steps.plan.removed).retire(self.device)  # type: ignore[union-attr]  # an exit has one
 
-    def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:
-        """Enqueue a copy between two arrays, or add it to those that are staged; ``text`` names its list item."""
-        copy = self.device.copy(dst, src, lane.stream)
-        if self.notify is not None:
-            self.notify.copy(dst, src, self.device.number, lane.number if lane.of_queue else None, text)
-        if copy is not None:
-            staged.append(copy)
-
-    # -- storage that no construct ends --------------------------------------------------------------
-    def associate(self, item: MapItem, buffer: Any) -> None:
-        """Make a user's device array the corresponding storage of an item, until `disassociate`.
-
-        Raises
-        ------
-        MapError
-            The item, or a part of it, has other corresponding storage, or its rows interleave.
-        """
-        with self.lock:
-            entry = self._associated(item)
-            if entry is None or self.device.section(entry.buffer) != self.device.section(buffer):
-                self.table.insert(item, buffer, Origin.ASSOCIATED)
-
-    def disassociate(self, item: MapItem) -> None:
-        """Undo `associate`, and wait for what has been enqueued with the array.
-
-        Raises
-        ------
-        MapError
-            The item was not associated, or a structured region still holds it.
-        """
-        with self.lock:
-            entry = self._associated(item)
-            if entry is None:
-                raise MapError(
-                    f"{item.label} is not associated on device {self.device.number}; "
-                    "give the array that target_associate_ptr was given"
-                )
-            if entry.structured:
-                raise MapError(
-                    f"{item.label} is still held by {entry.structured} regions on device {self.device.number}; "
-                    "disassociate it after their end"
-                )
-            points = self.ledger.before_end((entry,))
-            self.table.discard(entry)
-        for point in points:
-            event = point.event
-            if event is not None:
-                event.synchronize()
-
-    def is_associated(self, item: MapItem) -> bool:
-        """Tell whether the storage that corresponds to an item is, or lies in, a user's device array."""
-        with self.lock:
-            entry, _ = self.table.search(item.section)
-        return entry is not None and entry.origin is Origin.ASSOCIATED
-
-    def _associated(self, item: MapItem) -> Entry | None:
-        entry = self.table.at(item.section)
-        return entry if entry is not None and entry.origin is Origin.ASSOCIATED else None
-
-    def take_declared(self) -> None:
-        """Give storage to what `declare_target` has named, with the host's values of now; wait for the copies.
-
-        What another mapping holds is left for a later call.
-
-        Raises
-        ------
-        DeviceMemoryError
-            Some arrays have no storage yet; the next call tries again.
-        """
-        with self.lock:
-            version, is_done = declarations.version, True
-            for array in declarations.arrays():
-                section = array_section(array)
-                entry, other = self.table.search(section)
-                if entry is None and other is None:
-                    self._declare(array, section)
-                elif entry is None or entry.origin is Origin.MAPPED:
-                    is_done = False
-            if is_done:
-                self.declared = version
-
-    def _declare(self, array: Any, section: Section) -> None:
-        device = self.device
-        stream = device.new_stream()  # nothing of the program can hold it up
-        address = array.__array_interface__["data"][0]
-        text = label(array)
-        item = MapItem(section, address, array.shape, array.strides, array.itemsize, MapType.TO, host=array, label=text)
-        buffer = device.alloc((section.nbytes,), _BYTE, stream)
-        entry = self.table.insert(item, buffer, Origin.DECLARED)
-        try:
-            to = self.view(entry, array)
-            copy = device.copy(to, array, stream)
-            if self.notify is not None:
-                self.notify.copy(to, array, device.number, None, None)
-            if copy is not None:
-                copy.run()
-            stream.synchronize()
-        except BaseException:
-            self.table.discard(entry)
-            raise
-
-    def is_present(self, host: Any) -> bool:
-        """Tell whether every byte of a host array is present."""
-        with self.lock:
-            return bool(host.size) and self.table.search(array_section(host))[0] is not None
-
-    def corresponding(self, host: Any) -> Any:
-        """Return the device array that corresponds to a host array; None unless all of it is present."""
-        with self.lock:
-            entry, _ = self.table.search(array_section(host))
-        return None if entry is None or not host.size else self.view(entry, host)
-
-    # -- what these share ----------------------------------------------------------------------------
-    def forget(self) -> None:
-        """Drop all mappings, as the device is closed."""
-        self.table = PresentTable(self.device.number)
-
-    def view(self, entry: Entry, host: Any, address: int | None = None) -> Any:
-        """Return the device array that corresponds to a host array inside an entry.
-
-        ``address`` is that of its element ``(0, …, 0)``, where it is known: NumPy takes as long to say it as the rest.
-        """
-        if address is None:
-            address = host.__array_interface__["data"][0]
-        shape, dtype = host.shape, host.dtype
-        layout = address, shape, host.strides, dtype.num, dtype
-        seen = entry.seen
-        if seen is not None and seen[0] == layout and seen[1].shape == shape:  # which a body may have set
-            return seen[1]
-        offset, strides = correspond(entry, address, shape, layout[2], host.itemsize)
-        array = self.device.view(entry.buffer, offset, shape, strides, dtype)
-        entry.seen = layout, array
-        return array
-
     def _allocate(self, created: Sequence[Entry], lane: Lane) -> list[Any]:
         buffers: list[Any] = []
         for entry in created:
             try:
-                buffers.append(self.device.alloc((entry.nbytes,), _BYTE, lane.stream))
+                buffers.append(self.device.alloc((entry.nbytes,), BYTE, lane.stream))
             except DeviceMemoryError as error:
                 buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
                 what = f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"

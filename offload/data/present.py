@@ -185,16 +185,18 @@ class PresentTable:
             One device buffer of ``entry.nbytes`` bytes for each of ``plan.created``, in order. The caller frees those
             of ``plan.removed``.
         """
-        if len(buffers) != len(plan.created):
-            msg = f"{len(buffers)} buffers for {len(plan.created)} new entries; give one for each of plan.created"
+        created = plan.created
+        if len(buffers) != len(created):
+            msg = f"{len(buffers)} buffers for {len(created)} new entries; give one for each of plan.created"
             raise InternalError(msg)
         if plan.is_committed or plan.version != self.version:
             msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
             raise InternalError(msg)
         plan.is_committed = True
         self.version += 1
-        for entry, buffer in zip(plan.created, buffers, strict=True):
-            self._add(entry, buffer)
+        if created:
+            for entry, buffer in zip(created, buffers, strict=True):
+                self._add(entry, buffer)
         for entry in plan.counted:
             entry.increment(plan.counter)
         for entry, dynamic, structured in plan.counts:
@@ -243,7 +245,7 @@ class PresentTable:
             plan.counts.append((entry, dynamic, structured))
             if not (dynamic or structured):
                 plan.removed.append(entry)
-        removed = set(plan.removed)
+        removed = plan.removed if len(plan.removed) <= 1 else set(plan.removed)
         for item, hit in zip(plan.items, entries, strict=True):
             if hit is not None and item.map_type.copies_out and (item.always or hit in removed):
                 plan.copies.append((item, hit))
@@ -324,10 +326,12 @@ class PresentTable:
     def _plan_new(self, plan: Plan, absent: list[int]) -> None:
         """Make entries for the items of a plan that are not present, by their numbers."""
         items = plan.items
-        fresh = Index()
-        for k in sorted(absent, key=lambda k: -items[k].section.nbytes):
+        fresh = Index() if len(absent) > 1 else None
+        if fresh is not None:
+            absent.sort(key=lambda k: -items[k].section.nbytes)
+        for k in absent:
             item = items[k]
-            entry, other = fresh.search(item.section, item)
+            entry, other = fresh.search(item.section, item) if fresh is not None else (None, None)
             if other is not None:
                 _check_place(item, other)
                 msg = (
@@ -339,7 +343,8 @@ class PresentTable:
                 if not item.section.is_nested:
                     raise MapError(_interleaves(item.text(), item))
                 entry = Entry(item.section, item.host, item.label)
-                fresh.add(entry)
+                if fresh is not None:
+                    fresh.add(entry)
                 plan.created.append(entry)
                 if item.zeroes:
                     plan.zeroed.append(entry)
@@ -378,7 +383,9 @@ class PresentTable:
 
 
 def _distinct(entries: list[Entry | None]) -> list[Entry]:
-    return list(dict.fromkeys([entry for entry in entries if entry is not None]))
+    found = dict.fromkeys(entries)
+    found.pop(None, None)
+    return list(found)  # type: ignore[arg-type]  # None has gone
 
 
 def _distinct_copies(copies: list[tuple[MapItem, Entry]]) -> list[tuple[MapItem, Entry]]:

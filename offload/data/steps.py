@@ -98,14 +98,15 @@ def entry_steps(plan: Plan, ledger: Ledger) -> Steps:
     """
     steps = Steps()
     steps.plan = plan
-    steps.created = plan.created
+    steps.created = created = plan.created
     steps.zeroed = plan.zeroed
     steps.copies_in = plan.copies
-    steps.writes = writes = [(entry, entry.section) for entry in plan.created]
+    fresh = [entry.section for entry in created]
+    steps.writes = writes = [*zip(created, fresh, strict=True)]
     for item, entry in plan.copies:
         if entry.generation:  # it was there before
             writes.append((entry, item.section))
-    steps.waits = ledger.before(plan.parts(), writes, [entry.section for entry in plan.created])
+    steps.waits = ledger.before(plan.parts() if len(created) < len(plan.counted) else (), writes, fresh)
     return steps
 
 
@@ -124,15 +125,15 @@ def exit_steps(plan: Plan, ledger: Ledger, *, may_be_put_off: bool = False) -> S
     steps = Steps()
     steps.failures = []
     steps.plan = plan
-    removed = set(plan.removed)
-    steps.used = [part for part in plan.parts() if part[0] not in removed]
-    concerned = removed
-    if plan.copies:
-        steps.copies_out = out = [copy for copy in plan.copies if copy[1] in removed]
-        steps.back = [item.section for item, _ in out]
-        if len(out) < len(plan.copies):
-            steps.copies_kept = [copy for copy in plan.copies if copy[1] not in removed]
-            concerned = removed.union([entry for _, entry in steps.copies_kept])
+    concerned = plan.removed
+    steps.copies_out = plan.copies
+    if len(plan.removed) < len(plan.counts):  # not all goes
+        removed = set(plan.removed)
+        steps.used = [part for part in plan.parts() if part[0] not in removed]
+        steps.copies_out = [copy for copy in plan.copies if copy[1] in removed]
+        steps.copies_kept = kept = [copy for copy in plan.copies if copy[1] not in removed]
+        concerned = [*removed, *[entry for _, entry in kept]]
+    steps.back = [item.section for item, _ in steps.copies_out]
     steps.waits = ledger.before_end(concerned)
     return steps
 
@@ -146,9 +147,15 @@ def update_steps(copies: Sequence[Copy], ledger: Ledger) -> Steps:
         It has to follow what is open.
     """
     steps = Steps()
-    steps.copies_in = copies_in = [copy for copy in copies if copy[0].map_type.copies_in]
-    steps.copies_out = copies_out = [copy for copy in copies if not copy[0].map_type.copies_in]
-    steps.writes = writes = [(entry, item.section) for item, entry in copies_in]
-    steps.reads = reads = [(entry, item.section) for item, entry in copies_out]
-    steps.waits = ledger.before([*reads, *writes], writes)
+    steps.copies_in, steps.writes = copies_in, writes = [], []
+    steps.copies_out, steps.reads = copies_out, reads = [], []
+    for copy in copies:
+        item, entry = copy
+        if item.map_type.copies_in:
+            copies_in.append(copy)
+            writes.append((entry, item.section))
+        else:
+            copies_out.append(copy)
+            reads.append((entry, item.section))
+    steps.waits = ledger.before(reads, writes)
     return steps
