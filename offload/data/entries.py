@@ -113,8 +113,9 @@ class Accesses(dict[tuple[object, Section], Any]):
         self.limit = max(_MANY_ACCESSES, 2 * len(self))
 
     def clear(self) -> None:
-        super().clear()
-        self._order = None
+        if self:
+            super().clear()
+            self._order = None
 
 
 class _Order:

@@ -150,14 +150,13 @@ class Ledger:
         """Enter accesses of a construct on a lane: what it uses, copies to, and copies back of what it has unmapped."""
         opened: list[tuple[Accesses, tuple[Lane, Section]]] = []
         for entry, section in writes:
-            _supersede(entry, section)
-            accesses, key = opened_ = entry.writes, (lane, section)
-            accesses[key] = OPEN
-            opened.append(opened_)
+            if section == entry.section:
+                entry.writes.clear()
+            opened.append((entry.writes, (lane, section)))
         for entry, section in uses:
-            accesses, key = opened_ = entry.uses, (lane, section)
+            opened.append((entry.uses, (lane, section)))
+        for accesses, key in opened:
             accesses[key] = OPEN
-            opened.append(opened_)
         if opened or back:
             self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
 
@@ -198,7 +197,8 @@ class Ledger:
         for entry, section in uses:
             self._enter(entry.uses, (lane, section), point)
         for entry, section in writes:
-            _supersede(entry, section)
+            if section == entry.section:
+                entry.writes.clear()
             self._enter(entry.writes, (lane, section), point)
         if back:
             self._end_back([self._back.add(section, point) for section in back], point)
@@ -241,12 +241,6 @@ class Ledger:
 def is_open(entry: Entry) -> bool:
     """Tell whether an access of an entry, or of a part, is open."""
     return OPEN in entry.writes.values() or OPEN in entry.uses.values()
-
-
-def _supersede(entry: Entry, section: Section) -> None:
-    """Forget the writes of an entry that a write of all of it has followed."""
-    if entry.writes and section == entry.section:
-        entry.writes.clear()
 
 
 _NOTHING: Any = None, ()
