@@ -156,6 +156,9 @@ class Ledger:
         for entry, section in uses:
             opened.append((entry.uses, (lane, section)))
         for accesses, key in opened:
+            earlier = accesses.get(key)
+            if earlier is not None and earlier.event is not None:
+                accesses[(lane,), key[1]] = earlier  # for `before_end`, which asks for nothing that is open
             accesses[key] = OPEN
         if opened or back:
             self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]

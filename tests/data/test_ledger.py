@@ -66,6 +66,17 @@ def test_the_end_follows_all(ledger, entry):
     assert ledger.before_end([entry]) == points
 
 
+@pytest.mark.parametrize("kind", ["writes", "uses"])
+def test_what_is_open_hides_nothing(ledger, entry, kind):
+    """The end of an entry follows an access of the lane, and of the bytes, of one that is open."""
+    lane = Lane()
+    point = accessed(ledger, lane, **{kind: [(entry, LEFT)]})
+    ledger.open(lane, **{kind: [(entry, LEFT)]})
+    assert ledger.before_end([entry]) == [point]
+    after = ledger.settle(lane)
+    assert after in ledger.before_end([entry])
+
+
 @pytest.mark.parametrize(
     ("opened", "uses", "writes"),
     [("writes", LEFT, None), ("writes", WHOLE, None), ("writes", None, LEFT), ("uses", RIGHT, LEFT)],
