@@ -219,7 +219,7 @@ class TargetWork(Work):
         `offload.arrays.containers`.
         """
         created = launch.plan.created if launch.plan is not None else ()
-        if not created:
+        if value is None or not created:
             return
         for part in leaves_of(value):
             if not (is_device_array(part) and part.size):

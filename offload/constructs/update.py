@@ -89,10 +89,11 @@ def target_update(
 
 def _items(to: Any, from_: Any, *, present: bool) -> list[MapItem]:
     """Return the evaluated list items of both clauses; raise as `target_update` says."""
-    if not as_tuple(to) and not as_tuple(from_):
+    to, from_ = as_tuple(to), as_tuple(from_)
+    if not to and not from_:
         raise ClauseError("target_update names no list item; give to=[…], from_=[…] or both")
-    incoming = _evaluated(as_tuple(to), MapType.TO, present=present)
-    outgoing = _evaluated(as_tuple(from_), MapType.FROM, present=present)
+    incoming = _evaluated(to, MapType.TO, present=present) if to else []
+    outgoing = _evaluated(from_, MapType.FROM, present=present) if from_ else []
     for one in incoming:
         for other in outgoing:
             if overlaps(one.section, other.section):
@@ -119,15 +120,8 @@ def _evaluated(given: Iterable[Any], map_type: MapType, *, present: bool) -> lis
 
 
 def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
-    wrong = ""
-    if isinstance(array, str):
-        wrong = ": list items written as strings belong to decorators; name the array itself"
-    elif is_device_array(array):
-        wrong = " is a device array; name the host array that it corresponds to, or use target_memcpy"
-    elif not isinstance(array, np.ndarray):
-        wrong = f" is a {type(array).__name__}, not an array; update arrays, views or section(…)"
-    if wrong:
-        raise ClauseError(f"target_update({map_type.word}: {label(array):.60}){wrong}")
+    if array.__class__ is not np.ndarray:
+        _check_array(array, map_type)
     item = map_item(array, MapType.TO, Label(array), present=present)
     if map_type.copies_out and not array.flags.writeable:
         raise MapError(
@@ -135,3 +129,16 @@ def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
         )
     item.map_type = map_type
     return item
+
+
+def _check_array(array: Any, map_type: MapType) -> None:
+    """Refuse a list item that is no host array."""
+    if isinstance(array, str):
+        wrong = ": list items written as strings belong to decorators; name the array itself"
+    elif is_device_array(array):
+        wrong = " is a device array; name the host array that it corresponds to, or use target_memcpy"
+    elif not isinstance(array, np.ndarray):
+        wrong = f" is a {type(array).__name__}, not an array; update arrays, views or section(…)"
+    else:
+        return
+    raise ClauseError(f"target_update({map_type.word}: {label(array):.60}){wrong}")

@@ -81,7 +81,8 @@ class GraphWork(Work):
             entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
             uses = [(entry, entry.section) for entry in entries]
             pairs = list(zip(noted.uses, uses, strict=True))
-            lane.wait_for(ledger.before(uses, [part for use, part in pairs if use.follows_users], noted.absent))
+            reads = [part for use, part in pairs if not use.follows_users]
+            lane.wait_for(ledger.before(reads, [part for use, part in pairs if use.follows_users], noted.absent))
             self.graph.launch(lane.stream)
             if uses or noted.copied_back:
                 ledger.note(lane.mark(), uses, [part for use, part in pairs if use.writes], noted.copied_back)

@@ -116,6 +116,8 @@ class Work:
 
 def present_items(plan: Entered) -> list[MapItem]:
     """Return the items of a construct without those that were absent and need not have been present."""
+    if None not in plan.entries:
+        return [*plan.items]
     return [
         item for item, entry in zip(plan.items, plan.entries, strict=True) if entry is not None or not item.if_present
     ]

@@ -114,7 +114,7 @@ def enter(table, *items):
 
 
 def leave(table, *items):
-    table.commit_exit(table.exit(items))
+    table.commit(table.exit(items))
 
 
 def test_shadow_notes_what_it_found():
