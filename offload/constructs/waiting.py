@@ -57,7 +57,7 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     OpenMP 5.2, 15.5 "taskwait Construct".
     """
     dependences = check_depend_now("taskwait", depend)
-    if any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
+    if dependences and any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
         raise DependError("taskwait: mutexinoutset excludes tasks, and a taskwait runs nothing; use inout")
     refuse_inside("taskwait")
     scope = here()

@@ -118,7 +118,7 @@ class Threads:
         with Shield(scope) as shield:  # also for failures that nobody else will raise
             try:
                 while goal.is_left() or put_off.is_due:
-                    self.engine.wait(scope, goal)
+                    self.engine.wait_within(shield, scope, goal)
                     put_off.carry_out()  # what the last task held, and what that asked for
                 shield.check()  # before the failures count as seen
                 raise_failures(goal.failures(self.engine.take_failures), goal)

@@ -358,11 +358,15 @@ class Engine(Completion):
     def wait(self, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
         """Block until a goal is reached, running ready tasks meanwhile; `Wait` says how."""
         with Shield(scope) as shield:
-            if self.arrives is not None and (launched := goal.launched()):
-                attend(self, scope, launched, helps=helps)
-                if goal.done():
-                    return
-            Wait(self, scope, goal, shield, helps=helps).run()
+            self.wait_within(shield, scope, goal, helps=helps)
+
+    def wait_within(self, shield: Shield, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
+        """Do what `wait` does, within a shield that is up."""
+        if self.arrives is not None and (launched := goal.launched()):
+            attend(self, scope, launched, helps=helps)
+            if goal.done():
+                return
+        Wait(self, scope, goal, shield, helps=helps).run()
 
     # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Region) -> None:
