@@ -1,7 +1,7 @@
 """What a wait waits for, as a value: a thread that blocks takes it, and a coroutine that awaits.
 
 A goal knows when it is reached, who is to call back then, what messages say of it, and which device work a thread may
-look at before it prepares anything. Tasks that are to end and task sets that are to be empty need no more than `Goal`;
+look at before it prepares anything. Tasks that are to end are a `Goal`, a task set that is to be empty is an `Emptied`;
 what else there is to wait for is a subclass, beside the code that waits for it.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from offload.tasks.region import AnyTask, TaskSet
 
 _FEW = 8
-"""Tasks up to which a thread looks for their ends one by one: to prepare a wait takes as long as some three looks."""
+"""Tasks up to which a thread looks for their ends one by one; of more, what a wait prepares is a small part."""
 
 
 class Goal:
