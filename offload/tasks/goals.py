@@ -1,4 +1,4 @@
-"""What a wait waits for, as a value: a thread that blocks takes it, and a coroutine that awaits.
+"""Goals: the values that waits wait for, of threads that block and of coroutines that await.
 
 A goal knows when it is reached, who is to call back then, what messages say of it, and which device work a thread may
 look at before it prepares anything. Tasks that are to end are a `Goal`, a task set that is to be empty is an `Emptied`;
