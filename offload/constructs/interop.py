@@ -37,6 +37,7 @@ from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import Work
 from offload.tasks.failures import see
+from offload.tasks.goals import TaskEnd
 from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
 from offload.tasks.task import LeaveRegion
@@ -304,16 +305,20 @@ def _mark(lane: Lane) -> Point:
 
 def _wait_until_launched(scope: Scope, task: Task) -> None:
     """Block until the task is on its stream, or is complete since it cannot get there."""
-    parker = scope.parker
-    task.add_done_callback(lambda _: parker.unpark())
-    scope.runtime.engine.wait(
-        scope,
-        lambda: task.point is not None or task.finished,
-        (),
-        f"the entry of interop at {task.construct.location}",
-        awaited=(task,),
-        helps=scope.task is not None,  # else a worker will: a user may hold a lock across the construct
-    )
+    helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
+    scope.runtime.engine.wait(scope, _Entry(task), helps=helps)
+
+
+class _Entry(TaskEnd):
+    """The place of a task on its stream, or its end."""
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        return self.tasks[0].point is not None or super().done()
+
+    def __str__(self) -> str:
+        return f"the entry of interop at {self.tasks[0].construct.location}"
 
 
 def _raise_end(task: Task) -> None:

@@ -5,7 +5,6 @@ How queues work is said in `offload.runtime.queues`.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -20,6 +19,7 @@ from offload.runtime.sites import call_site
 from offload.runtime.works import EmptyWork
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
+from offload.tasks.goals import Goal, Until
 from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offload.runtime.queues import Queue
     from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
-    from offload.tasks.region import Region
+    from offload.tasks.region import AnyTask, Region, TaskSet
     from offload.tasks.scope import Scope
 
 
@@ -195,10 +195,7 @@ def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -
             return
     if runtime.notify is not None:
         _tell(runtime.notify, where, queues)
-    held = [queue.unfinished() for queue in queues]
-    while tasks := [task for operations in held if (task := _last(operations)) is not None]:
-        _park(scope, tasks, all, where)
-    raise_failures([task for queue in queues for task in queue.take_failed()], where)
+    runtime.wait_for(scope, _Ends(where, queues))
 
 
 def wait_for_any(scope: Scope, frame: Region, queues: Sequence[Queue | None], where: str) -> int:
@@ -214,14 +211,9 @@ def wait_for_any(scope: Scope, frame: Region, queues: Sequence[Queue | None], wh
     notify = scope.runtime.notify
     if notify is not None:
         _tell(notify, where, [queue for queue in queues if queue is not None])
-    held = [queue.unfinished() if queue is not None else [] for queue in queues]
-    while None not in (tasks := [_last(operations) for operations in held]):
-        _park(scope, tasks, any, where)  # type: ignore[arg-type]  # none is None
-    at = tasks.index(None)
-    done = queues[at]
-    if done is not None:
-        done.raise_failures(where)
-    return at
+    goal = _FirstEnd(where, queues)
+    scope.runtime.wait_for(scope, goal)
+    return goal.at
 
 
 def _tell(observer: Observer, where: str, queues: Sequence[Queue]) -> None:
@@ -262,21 +254,43 @@ def _last(operations: list[Task]) -> Task | None:
     return operations[-1] if operations else None
 
 
-def _park(scope: Scope, tasks: Sequence[Task], enough: Callable[[Iterable[bool]], bool], where: str) -> None:
-    """Block until all or any of some tasks are complete."""
+class _Ends(Goal):
+    """The ends of all that some queues hold now."""
 
-    def tell(_: Task) -> None:
-        scope.parker.unpark()
+    __slots__ = ("_held", "_queues")
 
-    for task in tasks:
-        task.watch()
-        task.add_done_callback(tell)
-    try:
-        scope.runtime.engine.wait(scope, lambda: enough(task.finished for task in tasks), (), where, awaited=tasks)
-    finally:
-        for task in tasks:
-            with suppress(ValueError):  # it is complete, or is so at this very moment
-                (task.callbacks or []).remove(tell)
+    def __init__(self, where: str, queues: Sequence[Queue | None]) -> None:
+        super().__init__(where)
+        self._queues = queues
+        self._held = [queue.unfinished() if queue is not None else [] for queue in queues]
+
+    def is_left(self) -> bool:
+        self.tasks = [task for operations in self._held if (task := _last(operations)) is not None]
+        return bool(self.tasks)
+
+    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
+        return [task for queue in self._queues if queue is not None for task in queue.take_failed()]
+
+
+class _FirstEnd(_Ends):
+    """The end of all that one of some queues holds now; ``at`` says then which it is."""
+
+    __slots__ = ("at",)
+
+    def done(self) -> bool:
+        return any(task.finished for task in self.tasks)
+
+    def is_left(self) -> bool:
+        super().is_left()
+        self.at = next((at for at, operations in enumerate(self._held) if not operations), -1)
+        return self.at < 0
+
+    def launched(self) -> Sequence[AnyTask]:
+        return ()  # it would look for the end of one after the other
+
+    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
+        queue = self._queues[self.at]
+        return () if queue is None else queue.take_failed()
 
 
 def _followed(scope: Scope, frame: Region, marks: Sequence[Mark]) -> list[ref[Task]]:
@@ -327,4 +341,4 @@ def _wait_at(scope: Scope, mark: Mark) -> None:
         scope.parker.unpark()
 
     mark.when_complete(tell)
-    scope.runtime.engine.wait(scope, lambda: bool(complete), (), f"an earlier operation of {mark!r}")
+    scope.runtime.engine.wait(scope, Until(f"an earlier operation of {mark!r}", lambda: bool(complete)))

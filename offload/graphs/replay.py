@@ -32,7 +32,7 @@ from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
 from offload.runtime.launch import DeviceTask
 from offload.tasks.engine import MANY_LIVE
-from offload.tasks.failures import raise_failures
+from offload.tasks.goals import Emptied, Goal
 from offload.tasks.region import Group, Inherited
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -137,7 +137,7 @@ class Replay:
         if self.capture.refusal:
             return False
         engine = self.runtime.engine
-        with Shield(scope) as shield:
+        with Shield(scope):
             work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
             if work is None:
                 return False
@@ -153,11 +153,11 @@ class Replay:
             except BaseException:
                 engine.mend(task)
                 if group is not None:
-                    engine.wait(scope, lambda: not group.live, (group,), _END)
+                    engine.wait(scope, Emptied(_END, group))
                 raise
             if group is not None:
                 del task  # what is waited for need not be kept
-                _wait_for_all(scope, group, shield)
+                self.runtime.wait_for(scope, Emptied(_END, group))
         return True
 
     def start(self, scope: Scope, frame: Region, *, waits: bool) -> None:
@@ -205,11 +205,7 @@ class Replay:
                     "one task at a time; generate those tasks outside of the taskgraph"
                 )
             ancestor = ancestor.frame.task
-        for task in running:
-            task.add_done_callback(lambda _: scope.parker.unpark())
-        self.runtime.engine.wait(
-            scope, lambda: all(task.finished for task in running), (), "a replay with events", awaited=running
-        )
+        self.runtime.engine.wait(scope, Goal("a replay with events", running))
 
     def _generate_armed(self, frame: Region, engine: Engine) -> tuple[list[Task], list[Task]]:
         for event in self._events:
@@ -286,16 +282,6 @@ class Replay:
         for at, successors in self._several:
             tasks[at].successors = [*successors(tasks)]
         return tasks
-
-
-def _wait_for_all(scope: Scope, group: Group, shield: Shield) -> None:
-    """Wait for the tasks of a group, and raise what failed among them."""
-    live = group.live
-    if live:
-        scope.runtime.engine.wait(scope, lambda: not live, (group,), _END)
-    shield.check()  # before the failures count as seen
-    if group.failures:
-        raise_failures(group.failures, _END)
 
 
 _END = "the end of the taskgraph"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from weakref import ref
 
 from offload.errors import UsageError
+from offload.tasks.goals import Goal
 from offload.tasks.graph import Graph, Node
 from offload.tasks.region import Group, Region
 from offload.tasks.states import TaskState
@@ -225,13 +226,7 @@ class TaskGraph(Graph):
             event.rearm()
 
     def _wait_for_recorded(self, tasks: list[Task]) -> None:
-        scope = self.scope()
-        for task in tasks:
-            task.watch()
-            task.add_done_callback(lambda _: scope.parker.unpark())
-        self.runtime.engine.wait(
-            scope, lambda: all(task.finished for task in tasks), (), "the end of the recorded tasks"
-        )
+        self.runtime.engine.wait(self.scope(), Goal("the end of the recorded tasks", tasks))
 
     def group_of(self, node: Node) -> Group | None:
         """Return the innermost taskgroup of the recorded region that a node's task was generated in."""

@@ -17,8 +17,10 @@ from offload.interrupts.shields import Shield, lower_shield, raise_shield
 from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import see
+from offload.tasks.goals import Goal, TaskEnd
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
+from offload.tasks.waiting import attend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,7 +164,7 @@ def _refuse_to_block(runtime: Runtime, frame: Region, dependences: Sequence[Any]
     """Raise `UsageError` before a task is made that this thread would wait for, and keep from beginning."""
     if frame.recorder is None or frame.recorder.executes:
         before = [task for handle in frame.tracker.latest(dependences) if (task := handle()) is not None]
-        runtime.engine.coroutines.refuse("a construct that is not deferred", (), before)
+        runtime.engine.coroutines.refuse(Goal("a construct that is not deferred", before))
 
 
 def begin(scope: Scope, task: Task) -> None:
@@ -197,30 +199,25 @@ def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> Base
                 task.is_ready = False
                 engine.begin_undeferred(task, scope)
                 if task.launched and not task.finished:
-                    runtime.attend(scope, task, helps=helps)
+                    attend(engine, scope, (task,), helps=helps)
                 continue
-            engine.wait(
-                scope,
-                lambda: task.is_ready or task.finished or task.state_ is TaskState.DETACHED,
-                (),
-                _Encounter(task),
-                awaited=(task,),
-                helps=helps,
-            )
+            engine.wait(scope, _Encounter(task), helps=helps)
     except BaseException:
         engine.disown(task)
         raise
     return task.failure
 
 
-class _Encounter:
-    """What messages call the construct of an undeferred task: to look up its line takes as long as to wait for it."""
+class _Encounter(TaskEnd):
+    """The next thing to do for an undeferred task, or its end; both wake its owner, who waits for them."""
 
-    __slots__ = ("_task",)
+    __slots__ = ()
+    calls = False
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
+    def done(self) -> bool:
+        task: Any = self.tasks[0]
+        return task.is_ready or task.finished or task.state_ is TaskState.DETACHED
 
-    def __str__(self) -> str:
-        construct = self._task.construct
-        return f"{construct.directive} {self._task.name!r} at {construct.location}"
+    def __str__(self) -> str:  # not before: to look up the line takes as long as to wait
+        construct = self.tasks[0].construct
+        return f"{construct.directive} {self.tasks[0].name!r} at {construct.location}"

@@ -118,10 +118,6 @@ class DeviceTask(Task):
     def device_num(self) -> int:
         return self.place.device.number
 
-    @property
-    def device_kind(self) -> str:
-        return self.place.device.kind
-
     def orders(self, successor: Task) -> bool:
         place = successor.place  # type: ignore[attr-defined]  # it waits in stream order, so it is a device task
         return self.place is place or self.place.device.kind == place.device.kind

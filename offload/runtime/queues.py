@@ -41,7 +41,6 @@ from weakref import WeakKeyDictionary, ref
 
 from offload.devices.streams import Lane
 from offload.tasks.callbacks import run_callbacks
-from offload.tasks.failures import raise_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -171,10 +170,6 @@ class Queue:
             self._prune()
             failed, self._failed = self._failed, []
         return _alive(failed)
-
-    def raise_failures(self, where: str) -> None:
-        """Raise what has failed in the queue and nobody has seen, as a group."""
-        raise_failures(self.take_failed(), where)
 
     def _prune(self) -> None:
         tasks = self._tasks
