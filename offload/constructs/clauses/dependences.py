@@ -19,7 +19,7 @@ from offload.constructs.clauses.variadics import is_listable, members
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, DependError
 from offload.events.event import Event
-from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.depend import DependType
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Dependence:
         Whether an item is one, or another whose storage is known at the construct only.
     """
 
-    __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "located", "type")
+    __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "type")
 
     def __init__(self, type_: DependType, items: tuple[Any, ...]) -> None:
         if not items:
@@ -56,7 +56,6 @@ class Dependence:
         self.type = type_
         self.joins = None if type_ in _WRITERS else type_
         self.items = items
-        self.located = NOWHERE
         self.is_symbolic = self.is_late = names_all = False
         keys: list[Hashable] = []
         for item in items:
