@@ -131,7 +131,9 @@ class Engine(Completion):
             thread.start()
 
     # -- making tasks --------------------------------------------------------------------------------
-    def submit(self, task: Task, dependences: Sequence[Any]) -> bool:
+    def submit(
+        self, task: Task, dependences: Sequence[Any], orderings: Sequence[Any] = (), follows: Sequence[Any] = ()
+    ) -> bool:
         """Enter a task; return whether it is ready already, and the caller's to `make_ready`, `launch` or run."""
         frame = task.frame
         frame.children.live.add(task)
@@ -143,8 +145,6 @@ class Engine(Completion):
             if group is not None:
                 group.leave(task)
             raise RuntimeClosedError(self.closed)
-        orderings = task.orderings
-        follows = task.follows
         if not (dependences or orderings or follows):
             return True
         try:
