@@ -130,9 +130,9 @@ class _Cell:
     ----------
     joins : DependType or None
         The type of the last set, if others may join it.
-    members : sequence
-        The handles of the last set; a list once a second one has joined.
-    before_joins, before : DependType or None, sequence
+    last : handle, list or None
+        The last set: a list of handles once a second one has joined.
+    before_joins, before : DependType or None, handle, list or None
         The set before that; unset while no other may join the last set.
     limit : int
         Members before those that are past are looked for; unset while there is no list.
@@ -142,12 +142,12 @@ class _Cell:
         Its own `Mutex`, and one with each linked cell.
     """
 
-    __slots__ = ("before", "before_joins", "joins", "limit", "linked", "members", "mutexes")
+    __slots__ = ("before", "before_joins", "joins", "last", "limit", "linked", "mutexes")
 
     joins: DependType | None
-    members: tuple[Any, ...] | list[Any]
+    last: Any
     before_joins: DependType | None
-    before: tuple[Any, ...] | list[Any]
+    before: Any
     limit: int
     linked: list[_Cell] | tuple[()]
     mutexes: dict[_Cell, Mutex] | None
@@ -188,8 +188,8 @@ class Tracker:
     def __len__(self) -> int:
         return len(self._cells)
 
-    def clear(self, fence: tuple[Any, ...] = ()) -> None:
-        """Forget everything; what comes follows the task of ``fence``, if there is one."""
+    def clear(self, fence: Any = None) -> None:
+        """Forget everything; what comes follows the task of this handle, if there is one."""
         self._cells: dict[Hashable, _Cell] = {}
         self._locations = Locations()
         self._limit = _FIRST_SWEEP
@@ -212,37 +212,38 @@ class Tracker:
             after write) or ``"set"`` (one of the two is in an ``inoutset`` or ``mutexinoutset``).
         """
         found: list[Any] = []
-        own = (handle,)  # one for all cells
         for access in accesses:
             keys = access.keys
             if keys is None:
                 found += self._everything(access, handle, edges)
-                self.clear(own)
+                self.clear(handle)
                 continue
             joins = access.joins
             for key in keys:
                 cell = self._cells.get(key) or self._new_cell(key)
                 if edges is not None:
                     _explain(cell, key, access, handle, edges)
-                if joins is None:
-                    found += cell.members
-                    cell.members, cell.joins = own, None
-                elif joins is cell.joins:
-                    found += cell.before
-                    members = cell.members
-                    if members.__class__ is list:
-                        members.append(handle)
-                        if len(members) >= cell.limit:
+                last = cell.last
+                if joins is None or joins is not cell.joins:
+                    followed = last
+                    if joins is not None:
+                        cell.before, cell.before_joins = last, cell.joins
+                    cell.last, cell.joins = handle, joins
+                else:
+                    followed = cell.before
+                    if last.__class__ is list:
+                        last.append(handle)
+                        if len(last) >= cell.limit:
                             self._prune(cell)
                     else:
-                        cell.members, cell.limit = [*members, handle], _FIRST_PRUNING
-                else:
-                    found += cell.members
-                    cell.before, cell.before_joins = cell.members, cell.joins
-                    cell.members, cell.joins = own, joins
+                        cell.last, cell.limit = [last, handle], _FIRST_PRUNING
+                if followed.__class__ is list:
+                    found += followed
+                elif followed is not None:
+                    found.append(followed)
                 if cell.linked:
                     for other in cell.linked:
-                        found += _followed(other, access)
+                        found += _handles(_followed(other, access))
             if joins is _MUTEX:
                 self._exclude(keys)
         return found
@@ -256,18 +257,21 @@ class Tracker:
             for key in access.keys:
                 cell = self._cells.get(key) or self._new_cell(key)
                 for other in (cell, *cell.linked):
-                    found += _followed(other, access)
+                    found += _handles(_followed(other, access))
         return found
 
     def _everything(self, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]] | None) -> list[Any]:
         """Return what ``omp_all_memory`` follows."""
-        found = list(self._fence)
+        found = [*_handles(self._fence)]
         for cell in self._cells.values():
-            found += cell.members
+            found += _handles(cell.last)
         if edges is not None:
-            every = [(None, self._fence), *[(cell.joins, cell.members) for cell in self._cells.values()]]
+            every = [(None, self._fence), *[(cell.joins, cell.last) for cell in self._cells.values()]]
             edges += [
-                (old, _edge_kind(joins, access), None) for joins, olds in every for old in olds if old is not handle
+                (old, _edge_kind(joins, access), None)
+                for joins, last in every
+                for old in _handles(last)
+                if old is not handle
             ]
         return found
 
@@ -284,7 +288,7 @@ class Tracker:
         if len(self._cells) >= self._limit:
             self._sweep()
         cell = _Cell()
-        cell.members = self._fence
+        cell.last = self._fence
         cell.joins = cell.mutexes = None
         cell.linked = ()
         if key.__class__ is Section:
@@ -292,7 +296,7 @@ class Tracker:
             if met:
                 self._link(cell, met)
         elif isinstance(key, Followed):
-            cell.members = tuple(key.handles(self) if self._handles_of is None else self._handles_of(key))
+            cell.last = [*(key.handles(self) if self._handles_of is None else self._handles_of(key))]
             return cell  # which is in no table
         self._cells[key] = cell
         return cell
@@ -318,15 +322,15 @@ class Tracker:
     def _prune(self, cell: _Cell) -> None:
         """Drop those of a large set, and of the one before it, that are past."""
         may_go = self._forgettable()
-        cell.members = [handle for handle in cell.members if not may_go(handle)]
-        cell.before = [handle for handle in cell.before if not may_go(handle)]
-        cell.limit = max(_FIRST_PRUNING, 2 * len(cell.members))
+        cell.last = [handle for handle in cell.last if not may_go(handle)]
+        cell.before = [handle for handle in _handles(cell.before) if not may_go(handle)]
+        cell.limit = max(_FIRST_PRUNING, 2 * len(cell.last))
 
     def _sweep(self) -> None:
         """Drop the cells all of whose tasks are past."""
         may_go = self._forgettable()
-        if all(map(may_go, self._fence)):
-            self._fence = ()
+        if all(map(may_go, _handles(self._fence))):
+            self._fence = None
         kept = {key: cell for key, cell in self._cells.items() if not all(map(may_go, _handles_in(cell)))}
         gains = 2 * len(kept) <= len(self._cells)
         self._limit = max(_FIRST_SWEEP, 2 * len(kept if gains else self._cells))
@@ -352,12 +356,18 @@ def _handles_in(cell: _Cell) -> Sequence[Any]:
 
     With the last set, the set before counts: what failed there may be past later than those that it kept from running.
     """
-    return cell.members if cell.joins is None else (*cell.members, *cell.before)
+    last = _handles(cell.last)
+    return last if cell.joins is None else (*last, *_handles(cell.before))
 
 
-def _followed(cell: _Cell, access: Access) -> Sequence[Any]:
-    """Return the tasks of a cell that an access must follow; `Tracker.add` has this rule once more, inline."""
-    return cell.before if access.joins is not None and access.joins is cell.joins else cell.members
+def _handles(tasks: Any) -> Sequence[Any]:
+    """Return the handles of a set as a cell has it."""
+    return tasks if tasks.__class__ is list else () if tasks is None else (tasks,)
+
+
+def _followed(cell: _Cell, access: Access) -> Any:
+    """Return the set of a cell that an access must follow; `Tracker.add` has this rule once more, inline."""
+    return cell.before if access.joins is not None and access.joins is cell.joins else cell.last
 
 
 def _mutex_of(cell: _Cell, other: _Cell) -> Mutex:
@@ -379,7 +389,7 @@ def _explain(cell: _Cell, key: Hashable, access: Access, handle: Any, edges: lis
     for other in (cell, *cell.linked):
         is_joined = access.joins is not None and access.joins is other.joins
         kind = _edge_kind(other.before_joins if is_joined else other.joins, access)
-        edges += [(old, kind, key) for old in _followed(other, access) if old is not handle]
+        edges += [(old, kind, key) for old in _handles(_followed(other, access)) if old is not handle]
 
 
 def _edge_kind(old: DependType | None, access: Access) -> str:

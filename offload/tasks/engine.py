@@ -206,7 +206,7 @@ class Engine(Completion):
             fence.label = f"in place of {task.name}"
             fence.inherited = frame.inherited.within(None)  # its group cannot discard it
             fence.dependences = tracker.exclusive = []
-            tracker.clear((ref(fence),))
+            tracker.clear(ref(fence))
             live.add(fence)
             if self._follow(fence, before):
                 self.make_ready(fence)

@@ -429,7 +429,7 @@ def test_members_that_are_past_are_dropped(program, kind):
         program.add(k, (kind, "x"))
         program.past.add(k)
     (cell,) = program.tracker._cells.values()
-    assert len(cell.members) <= 64
+    assert len(cell.last) <= 64
     assert cell.before == []
     program.past.clear()
     assert program.add("w", (OUT, "x")) >= {4999}

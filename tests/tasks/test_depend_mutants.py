@@ -13,7 +13,7 @@ N_PROGRAMS = 500
 """Within which each is killed; most are within fifty."""
 
 JOINS = "            joins = access.joins\n"
-FOLLOWED = "return cell.before if access.joins is not None and access.joins is cell.joins else cell.members"
+FOLLOWED = "return cell.before if access.joins is not None and access.joins is cell.joins else cell.last"
 EXCLUDE = "for other in (cell, *cell.linked):\n                    self"
 LINKED_ONE = "for other in cell.linked[:1]:\n                        found"
 
@@ -26,35 +26,31 @@ def as_if(name, joins):
 # By name: the module, what stands there, and what stands there instead.
 MUTANTS = {
     # the table
-    "a joiner follows the members": (depend, "found += cell.before\n", "found += cell.members\n"),
-    "a joiner follows nothing": (depend, "found += cell.before\n", "pass\n"),
-    "a set is not closed": (depend, "elif joins is cell.joins:", "elif cell.joins is not None:"),
-    "a set is never joined": (depend, "elif joins is cell.joins:", "elif False:"),
+    "a joiner follows the members": (depend, "followed = cell.before\n", "followed = cell.last\n"),
+    "a joiner follows nothing": (depend, "followed = cell.before\n", "followed = None\n"),
+    "a set is not closed": (depend, "or joins is not cell.joins:", "or cell.joins is None:"),
+    "a set is never joined": (depend, "if joins is None or joins is not cell.joins:", "if True:"),
     "a task of another kind joins what it follows": (
         depend,
-        "cell.members, cell.joins = own, joins",
-        "cell.members, cell.joins, cell.limit = [*cell.members, handle], joins, 64",
+        "cell.last, cell.joins = handle, joins",
+        "cell.last, cell.joins, cell.limit = [*_handles(last), handle], joins, 64",
     ),
-    "a new set follows one member": (
+    "a set is followed by way of one member": (depend, "found += followed\n", "found += followed[-1:]\n"),
+    "a single task is not followed": (depend, "found.append(followed)", "pass"),
+    "a writer joins the readers": (
         depend,
-        "found += cell.members\n                    cell.before,",
-        "found += cell.members[-1:]\n                    cell.before,",
+        "cell.last, cell.joins = handle, joins",
+        "cell.last, cell.joins = handle, joins or cell.joins",
     ),
-    "a writer follows one member": (
-        depend,
-        "found += cell.members\n                    cell.members,",
-        "found += cell.members[:1]\n                    cell.members,",
-    ),
-    "a writer joins the readers": (depend, "cell.members, cell.joins = own, None", "cell.members = own"),
     "the set before is forgotten": (
         depend,
-        "cell.before, cell.before_joins = cell.members, cell.joins",
-        "cell.before, cell.before_joins = [], cell.joins",
+        "cell.before, cell.before_joins = last, cell.joins",
+        "cell.before, cell.before_joins = None, cell.joins",
     ),
     "the kind of the set before is forgotten": (
         depend,
-        "cell.before, cell.before_joins = cell.members, cell.joins",
-        "cell.before, cell.before_joins = cell.members, None",
+        "cell.before, cell.before_joins = last, cell.joins",
+        "cell.before, cell.before_joins = last, None",
     ),
     "inoutset is like in": (depend, JOINS, as_if("INOUTSET", "DependType.IN")),
     "inoutset is like inout": (depend, JOINS, as_if("INOUTSET", "None")),
@@ -64,8 +60,8 @@ MUTANTS = {
     "in is like inout": (depend, JOINS, as_if("IN", "None")),
     "in is not ordered behind mutexinoutset": (
         depend,
-        "found += cell.members\n                    cell.before,",
-        "found += [] if cell.joins is DependType.MUTEXINOUTSET else cell.members\n                    cell.before,",
+        "followed = last\n",
+        "followed = None if cell.joins is DependType.MUTEXINOUTSET and joins is DependType.IN else last\n",
     ),
     # overlaps
     "linked cells are ignored": (
@@ -80,7 +76,7 @@ MUTANTS = {
         "        cell.linked = [self._cells[key] for key in met]\n        for other in cell.linked:",
         "        for other in [self._cells[key] for key in met]:",
     ),
-    "a linked set is followed, not joined": (depend, FOLLOWED, "return cell.members"),
+    "a linked set is followed, not joined": (depend, FOLLOWED, "return cell.last"),
     "a linked set is joined by any set": (
         depend,
         FOLLOWED,
@@ -112,25 +108,25 @@ MUTANTS = {
         "self._exclude([key])\n                for other in (cell, *cell.linked):\n                    found",
     ),
     # all_memory
-    "there is no fence": (depend, "self.clear(own)", "self.clear()"),
-    "all_memory forgets nothing": (depend, "self.clear(own)", "self._fence = own"),
+    "there is no fence": (depend, "self.clear(handle)", "self.clear()"),
+    "all_memory forgets nothing": (depend, "self.clear(handle)", "self._fence = handle"),
     "a new cell is not behind the fence": (
         depend,
-        "cell.members = self._fence",
-        "cell.members = ()",
+        "cell.last = self._fence",
+        "cell.last = None",
     ),
     "all_memory follows writers only": (
         depend,
-        "            found += cell.members\n        if",
-        "            found += [] if cell.joins else cell.members\n        if",
+        "            found += _handles(cell.last)\n        if",
+        "            found += [] if cell.joins else _handles(cell.last)\n        if",
     ),
-    "all_memory is not behind the fence": (depend, "found = list(self._fence)", "found = []"),
+    "all_memory is not behind the fence": (depend, "found = [*_handles(self._fence)]", "found = []"),
     "all_memory forgets what its other items follow": (
         depend,
         "found += self._everything(",
         "found = self._everything(",
     ),
-    "all_memory has an edge to itself": (depend, "if old is not handle\n            ]", "\n            ]"),
+    "all_memory has an edge to itself": (depend, "if old is not handle\n            ]", "            ]"),
     # forgetting
     "a sweep drops what is live": (depend, "if not all(map(may_go, _handles_in(cell)))", "if False"),
     "a sweep drops cells of which one task is past": (
@@ -138,13 +134,13 @@ MUTANTS = {
         "if not all(map(may_go, _handles_in(cell)))",
         "if not any(map(may_go, _handles_in(cell)))",
     ),
-    "a sweep drops the fence": (depend, "if all(map(may_go, self._fence)):", "if True:"),
+    "a sweep drops the fence": (depend, "if all(map(may_go, _handles(self._fence))):", "if True:"),
     "a sweep unlinks what it keeps": (depend, "if cell in cells else []", "if False else []"),
     "a sweep loses locations": (depend, "_locations.keep(kept.__contains__)", "_locations.keep(lambda key: False)"),
     "pruning drops what is live": (
         depend,
-        "for handle in cell.members if not may_go(handle)]",
-        "for handle in cell.members if may_go(handle)]",
+        "for handle in cell.last if not may_go(handle)]",
+        "for handle in cell.last if may_go(handle)]",
     ),
     # locations
     "a window ends one byte early": (locations, "low % common + run", "low % common + run - 1"),
