@@ -200,7 +200,9 @@ def mutated(module, old, new, replaced):
 def tracker_of(mutant):
     """Return the class of a broken tracker, or one made the same way that is not broken."""
     module, old, new = mutant
-    same = {name: getattr(depend, name) for name in ("DependType", "_SETS", "_MUTEX")}  # clauses have the real ones
+    same = {
+        name: getattr(depend, name) for name in ("DependType", "_IN", "_OUT", "_SETS", "_MUTEX")
+    }  # clauses have the real ones
     if module is locations:
         same["Locations"] = mutated(locations, old, new, {})["Locations"]
         old = None
