@@ -131,7 +131,7 @@ def submit(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) 
     """Enter a deferred task, and launch or hand it over if it is ready."""
     runtime: Runtime = scope.runtime
     engine = runtime.engine
-    if engine.submit(task, dependences):
+    if engine.submit(task, dependences, task.orderings, task.follows):
         begin(scope, task)
     if task.launched:  # else it may be many others that it waits for, and not its stream
         if runtime.gate.watched or runtime.gate.has_told:
@@ -189,7 +189,7 @@ def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> Base
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     task.owner = scope.parker
     task.special = True
-    if engine.submit(task, dependences):
+    if engine.submit(task, dependences, task.orderings, task.follows):
         task.is_ready = True
     try:
         while not (task.finished or task.state_ is TaskState.DETACHED):

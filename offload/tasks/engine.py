@@ -134,7 +134,9 @@ class Engine(Completion):
             thread.start()
 
     # -- making tasks --------------------------------------------------------------------------------
-    def submit(self, task: Task, dependences: Sequence[Any]) -> bool:
+    def submit(
+        self, task: Task, dependences: Sequence[Any], orderings: Sequence[Any] = (), follows: Sequence[Any] = ()
+    ) -> bool:
         """Enter a task; return whether it is ready already, and the caller's to `make_ready`, `launch` or run."""
         frame = task.frame
         frame.children.live.add(task)
@@ -146,8 +148,6 @@ class Engine(Completion):
             if group is not None:
                 group.leave(task)
             raise RuntimeClosedError(self.closed)
-        orderings = task.orderings
-        follows = task.follows
         if not (dependences or orderings or follows):
             return True
         try:
@@ -209,7 +209,7 @@ class Engine(Completion):
             fence.label = f"in place of {task.name}"
             fence.inherited = frame.inherited.within(None)  # its group cannot discard it
             fence.dependences = tracker.exclusive = []
-            tracker.clear((ref(fence),))
+            tracker.clear(ref(fence))
             live.add(fence)
             if self._follow(fence, before):
                 self.make_ready(fence)

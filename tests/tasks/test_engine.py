@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from offload.errors import DependError, RuntimeClosedError
-from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.depend import DependType
 from offload.tasks.engine import Engine
 from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Emptied, Until
@@ -46,7 +46,6 @@ class Access:
         self.keys = (key,)
         self.type = DependType.INOUT if writes else DependType.IN
         self.joins = None if writes else DependType.IN
-        self.located = NOWHERE
 
 
 @pytest.fixture(params=[(0, None), (0, 1), (0, 2), (1, None), (4, None), (4, 3)], ids=str)
