@@ -172,7 +172,7 @@ Task.state_ = CheckedState(Task.__dict__["state_"])
 
 @pytest.fixture(scope="module", autouse=True)
 def little_to_collect():
-    """Keep the collector from what has been there before a file's tests: in a long run a collection takes 0.2 s else."""
+    """Keep the collector from what was there before a file's tests: in a long run a collection takes 0.2 s else."""
     gc.collect()
     gc.freeze()
 
