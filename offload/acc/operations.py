@@ -12,9 +12,9 @@ from offload.constructs.queueing import enqueue, wait_for
 from offload.interrupts.frames import caller
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
-from offload.runtime.launch import DeviceTask, device_maker
+from offload.runtime.launch import DeviceTask
+from offload.runtime.recipe import recipe_at
 from offload.tasks.region import Site
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from offload.runtime.queues import Queue
     from offload.runtime.runtime import Runtime
     from offload.runtime.works import Work
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
 
 
 _NONE: tuple[Any, ...] = ()
@@ -98,35 +100,26 @@ class Operation:
             return task
         return self._run(work, orderings, ends=ends)
 
-    def _run(self, work: Any, orderings: Sequence[Any], *, ends: bool) -> Task:
+    def _run(self, work: Work, orderings: Sequence[Any], *, ends: bool) -> Task:
         """Generate the task of a work where more than the queue matters."""
-        site = self.site
-        make: Any
-        if self.place is None:
-
-            def make(frame: Region) -> Task:
-                return Task(site, _nothing, (), None, frame)
-        else:
-            make = device_maker(site, None, self.place, work)
-
-        def kept(frame: Region) -> Task:
-            task: Task = make(frame)
-            if ends:
-                task.survives = True
-            self.task = task
-            return task
-
+        recipe = recipe_at(self.site, self.place, work)
+        recipe.survives = ends
         try:
-            task = generate(self.scope, self.frame, kept, self._depend, self.queue, self._after, orderings)
+            task = generate(
+                self.scope, self.frame, recipe, self._depend, self.queue, self._after, orderings, self._generated
+            )
         except Exception:
             self.task = None  # it has mapped nothing
             raise
         self.task = None
         return task
 
-    def run_made(self, make: Callable[[Region], Task]) -> Task:
-        """Generate a task that is made elsewhere."""
-        return generate(self.scope, self.frame, make, self._depend, self.queue, self._after)
+    def _generated(self, task: Task) -> None:
+        self.task = task
+
+    def run_recipe(self, recipe: Recipe) -> Task:
+        """Generate a task of a recipe."""
+        return generate(self.scope, self.frame, recipe, self._depend, self.queue, self._after)
 
     def end_run(self, work: Work, items: Iterable[MapItem]) -> Task:
         """Generate the task that ends a region: the wait clause was the entry's."""
@@ -142,30 +135,24 @@ class Operation:
 def generate(
     scope: Scope,
     frame: Region,
-    make: Callable[[Region], Task],
+    recipe: Recipe,
     depend: Sequence[Any],
     queue: Queue | None,
     after: list[Queue],
     orderings: Sequence[Any] = (),
+    told: Callable[[Task], object] | None = None,
 ) -> Task:
     """Generate a task in a queue, after others; without a queue wait for those, then for the task.
 
-    Along ``orderings``, dependences too, no failure goes.
+    Along ``orderings``, dependences too, no failure goes. ``told`` as for `encounter`.
     """
-
-    def ordered(frame: Region) -> Task:
-        task = make(frame)
-        task.orderings = orderings
-        return task
-
     if queue is not None and frame.is_plain:
-        return put(scope, frame, queue, make(frame), depend, after, orderings)
+        return put(scope, frame, queue, recipe.make(frame), depend, after, orderings)
     if queue is not None:
-        return enqueue(scope, frame, queue, ordered, depend, after)
+        return enqueue(scope, frame, queue, recipe, depend, after, orderings, told)
     if after:
         wait_for(scope, frame, after, "the wait clause")
-    task: Task = encounter(scope, frame, ordered, depend, deferred=False)
-    return task
+    return encounter(scope, frame, recipe, depend, deferred=False, orderings=orderings, told=told)
 
 
 def put(
@@ -180,7 +167,3 @@ def put(
     """Generate a task in a queue, as `generate` does, in a region where nothing but its own clauses matters."""
     task.orderings = orderings
     return enqueue(scope, frame, queue, task, depend, after)
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an operation without a device."""

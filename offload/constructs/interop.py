@@ -33,12 +33,13 @@ from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.events.sources import put_on
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
-from offload.runtime.launch import device_maker
+from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import Work
 from offload.tasks.failures import see
+from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
-from offload.tasks.task import LeaveRegion, Task
+from offload.tasks.task import LeaveRegion
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region, Site
     from offload.tasks.scope import Parker, Scope
+    from offload.tasks.task import Task
 
 
 class Interop:
@@ -159,8 +161,7 @@ class Interop:
         if lane is None or place is None:
             self._on_host(scope, frame, self._depend, site, deferred=True)
             return
-        make = device_maker(site, None, place, _Passage(_mark(lane), None))
-        encounter(scope, frame, make, self._depend, deferred=True)
+        encounter(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), None)), self._depend, deferred=True)
 
     def _follow(self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], before: Point | None) -> None:
         """Generate a task that follows ``before``, and hold what the stream is given from now on until it is done."""
@@ -177,8 +178,7 @@ class Interop:
         lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
         names_device_arrays = any(is_device_array(item) for dependence in depend for item in dependence.items)
         passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
-        make = device_maker(site, None, place, passage)
-        task = encounter(scope, frame, make, depend, deferred=True)
+        task = encounter(scope, frame, DeviceRecipe(site, place, passage), depend, deferred=True)
         try:
             if passage.point is None:
                 _wait_until_launched(scope, task, passage)
@@ -194,7 +194,7 @@ class Interop:
         self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], site: Site, *, deferred: bool
     ) -> None:
         """Generate an empty task: without a stream only the dependences are left."""
-        encounter(scope, frame, lambda frame: Task(site, _nothing, (), None, frame), depend, deferred=deferred)
+        encounter(scope, frame, Recipe(site), depend, deferred=deferred)
 
 
 def interop(targetsync: bool = True, device: int | None = None, depend: Any = (), *, stream: Any = None) -> Interop:
@@ -328,7 +328,3 @@ def _raise_end(task: Task) -> None:
         raise failure
     finally:
         del task, failure  # or the traceback would refer to the task, and the task to it
-
-
-def _nothing() -> None:
-    """Do nothing: the body where there is no stream."""

@@ -14,14 +14,14 @@ from offload.errors import ClauseError
 from offload.events.event import Event
 from offload.interrupts.shields import lower_shield, raise_shield
 from offload.runtime.generate import encounter, submit
-from offload.runtime.launch import device_maker
 from offload.runtime.queues import Mark
+from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import EmptyWork
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
 from offload.tasks.states import TaskState
-from offload.tasks.task import Task
+from offload.tasks.task import Task, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from offload.events.observer import Observer
     from offload.runtime.queues import Queue
     from offload.runtime.runtime import Runtime
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
 
@@ -38,13 +39,15 @@ def enqueue(
     scope: Scope,
     frame: Region,
     queue: Queue,
-    made: Task | Callable[[Region], Task],
+    made: Task | Recipe,
     depend: Sequence[Any] = (),
     after: Iterable[Queue] = (),
+    orderings: Sequence[Any] = (),
+    told: Callable[[Task], object] | None = None,
 ) -> Task:
     """Generate a task as the next operation of a queue, which follows the last ones of other queues, too.
 
-    ``made`` is the task where the frame is plain, else what makes it any number of times.
+    ``made`` is the task where the frame is plain, else its recipe; ``orderings`` and ``told`` are for `encounter` then.
     """
     saved = raise_shield(scope)  # as `Shield` does, at half the price
     try:
@@ -53,7 +56,7 @@ def enqueue(
             task = made
             _put(scope, frame, queue, task, depend, marks)
         else:
-            task = _encounter(scope, frame, queue, made, depend, marks)
+            task = _encounter(scope, frame, queue, made, depend, marks, orderings, told)
     except BaseException as error:
         lower_shield(scope, saved, error)
         raise
@@ -82,7 +85,14 @@ def _put(scope: Scope, frame: Region, queue: Queue, task: Task, depend: Sequence
 
 
 def _encounter(
-    scope: Scope, frame: Region, queue: Queue, make: Callable[[Region], Task], depend: Sequence[Any], marks: list[Mark]
+    scope: Scope,
+    frame: Region,
+    queue: Queue,
+    recipe: Recipe,
+    depend: Sequence[Any],
+    marks: list[Mark],
+    orderings: Sequence[Any],
+    told: Callable[[Task], object] | None,
 ) -> Task:
     """Encounter an operation where a graph is recorded, or nothing is deferred."""
     own = Mark(queue, frame.tracker)
@@ -90,20 +100,20 @@ def _encounter(
     try:
         if before is not None:
             marks.append(before)
-        first = [_followed(scope, frame, marks)]
+        recipe.queue = queue
+        follows = _followed(scope, frame, marks)
 
-        def kept(of: Region) -> Task:
-            task = make(of)
-            if of.recorder is None or of.recorder.executes:
-                queue.note(task)
-                if first:  # a replay's has its own predecessors
-                    task.follows = first.pop()
-                    own.set(task)
-            first.clear()
-            return task
+        def enter(task: Task) -> None:
+            queue.count(task)
+            task.follows = follows
+            own.set(task)
+            if told is not None:
+                told(task)
 
         recorded = _recorded(frame, own, marks) if frame.recorder is not None else ()
-        task = encounter(scope, frame, kept, depend, deferred=True, recorded=recorded)
+        task = encounter(
+            scope, frame, recipe, depend, deferred=True, orderings=orderings, recorded=recorded, told=enter
+        )
     except BaseException:
         made = own.task() if own.task is not None else None
         if made is None or not _is_entered(made):
@@ -132,14 +142,8 @@ def enqueue_marker(
 ) -> Task:
     """Generate an operation that does nothing but follow: the queue, other queues, a place on a stream."""
     site = call_site("acc wait", scope.runtime)
-    make: Any
-    if queue.place is None:
-
-        def make(frame: Region) -> Task:
-            return Task(site, _nothing, (), None, frame)
-    else:
-        make = device_maker(site, None, queue.place, EmptyWork(before))
-    return enqueue(scope, frame, queue, make(frame) if frame.is_plain else make, (), after)
+    recipe = recipe_at(site, queue.place, EmptyWork(before))
+    return enqueue(scope, frame, queue, recipe.make(frame) if frame.is_plain else recipe, (), after)
 
 
 def last_mark(scope: Scope, frame: Region, queue: Queue) -> Mark | None:
@@ -304,7 +308,7 @@ def _bridge(scope: Scope, frame: Region, mark: Mark) -> Task:
     engine = scope.runtime.engine
     event = Event()
     mark.when_complete(lambda _: event.fulfill())
-    task = Task(call_site("acc wait", scope.runtime), _nothing, (), None, frame)
+    task = Task(call_site("acc wait", scope.runtime), nothing, (), None, frame)
     task.label = f"{mark!r} elsewhere"
     event.attach(task)
     task.event, task.early, task.special = event, [], True
@@ -323,7 +327,3 @@ def _wait_at(scope: Scope, mark: Mark) -> None:
 
     mark.when_complete(tell)
     scope.runtime.engine.wait(scope, lambda: bool(complete), (), f"an earlier operation of {mark!r}")
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an operation that is only followed."""

@@ -204,13 +204,13 @@ class ReceivingWork(Work):
         return self._known.program
 
     def again(self) -> ReceivingWork:
-        return ReceivingWork(self._known, self.values.again(), self._make)
+        return ReceivingWork(self._known, self.values.of(()), self._make)
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         inner = self._inner
         if inner is None:
             inner = self._inner = self._make(self.values.found())
-            if inner.takes_device_arrays and not all(task.waits_in_stream_order for task in self.values.tasks):
+            if inner.takes_device_arrays and not all(task and task.waits_in_stream_order for task in self.values.tasks):
                 # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
                 event = place.device.caller_event()
                 if event is not None:

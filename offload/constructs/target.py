@@ -33,8 +33,10 @@ from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
 from offload.runtime.current import here, put_off_here
 from offload.runtime.generate import defer, encounter, run
-from offload.runtime.launch import DeviceTask, device_maker
-from offload.tasks.received import Receiver, Values
+from offload.runtime.launch import DeviceTask
+from offload.runtime.recipe import DeviceRecipe
+from offload.tasks.received import Values
+from offload.tasks.recipe import ClauseRecipe, Recipe
 from offload.tasks.scope import current_scope
 from offload.tasks.stack import owned
 from offload.tasks.task import Task
@@ -215,18 +217,11 @@ class TargetFunction(DirectiveFunction):
             sections.update(decided.sections)
             items += decided.items
             objects.update(decided.objects)
-        make: Callable[[Region], Task]
+        recipe: _HostRegion | DeviceRecipe
         work: TargetWork | ReceivingWork | None = None
         if place is None:
-
-            def make(frame: Region) -> Task:
-                replaced, named = on_host(args, kwargs, sections, objects, privates)
-                call = body if values is None else Receiver(body, values.again(), rebuilt_on_host)
-                task = Task(site, call, replaced, named, frame)
-                task.label = self._label
-                if priority:
-                    task.priority = priority
-                return task
+            recipe = _HostRegion(site, body, args, kwargs, self._label, priority)
+            recipe.replaced = sections, objects, privates
         else:
             parts = body, args, kwargs, items, sections, place, objects, privates, self._counter
             work = TargetWork(*parts) if values is None else receiving_work(values, late, parts, self._check_values)
@@ -234,8 +229,9 @@ class TargetFunction(DirectiveFunction):
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 defer(scope, frame, task, depend)
                 return task
-            make = device_maker(site, self._label, place, work, priority)
-        return self._generate(scope, frame, make, depend, work, device)
+            recipe = DeviceRecipe(site, place, work, self._label, priority)
+        recipe.values = values
+        return self._generate(scope, frame, recipe, depend, work, device)
 
     # -- what another kind of target region does otherwise -------------------------------------------
     def _is_offloaded(self) -> bool:
@@ -253,13 +249,13 @@ class TargetFunction(DirectiveFunction):
         self,
         scope: Scope,
         frame: Region,
-        make: Callable[[Region], Task],
+        recipe: Recipe,
         depend: Any,
         work: TargetWork | ReceivingWork | None,
         device: int | None,
     ) -> Any:
         """Generate the task, and return what the call does; ``work`` is None on the host."""
-        encountered = encounter(scope, frame, make, depend, deferred=self._is_deferred)
+        encountered = encounter(scope, frame, recipe, depend, deferred=self._is_deferred)
         return encountered if self._is_deferred else encountered.value
 
     def _check_values(self, values: Values, found: Sequence[Any]) -> None:
@@ -344,6 +340,22 @@ class TargetFunction(DirectiveFunction):
                     "receives one array; name one section, or all of the array as well"
                 )
         return {**holders, **found}
+
+
+class _HostRegion(ClauseRecipe):
+    """What the tasks of a region whose device is the host are made of: each has private arguments of its own.
+
+    ``replaced`` is what `on_host` takes beside the arguments.
+    """
+
+    __slots__ = ("replaced",)
+
+    replaced: tuple[Mapping[int | str, Any], Mapping[int, Expansion], Mapping[int | str, Private]]
+    _prepared = staticmethod(rebuilt_on_host)
+
+    def _new(self, frame: Region, body: Callable[..., Any]) -> Task:
+        args, kwargs = on_host(self.args, self.kwargs or {}, *self.replaced)
+        return Task(self.site, body, args, kwargs, frame)
 
 
 def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:

@@ -17,16 +17,15 @@ from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
-from offload.runtime.launch import device_maker
+from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import UpdateWork
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offload.data.items import MapItem
-    from offload.tasks.region import Region
+    from offload.tasks.task import Task
 
 
 @for_finalizers
@@ -84,18 +83,8 @@ def target_update(
     if dependences and place is not None:
         warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
     site = call_site("target update", runtime)
-    if place is None:
-
-        def make(frame: Region) -> Task:
-            return Task(site, _nothing, (), None, frame)
-    else:
-        make = device_maker(site, None, place, UpdateWork(items))  # type: ignore[assignment]  # a DeviceTask is a Task
-    task: Task = encounter(scope, frame, make, dependences, deferred=bool(nowait))
+    task = encounter(scope, frame, recipe_at(site, place, UpdateWork(items)), dependences, deferred=bool(nowait))
     return task if nowait else None
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an update without a device."""
 
 
 def _items(to: Any, from_: Any, *, present: bool) -> list[MapItem]:

@@ -15,7 +15,7 @@ from offload.runtime.generate import encounter
 from offload.runtime.sites import call_site
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
-from offload.tasks.task import Task
+from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
 
 
 # -- taskgroup -------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ def _edges(scope: Scope, frame: Region, dependences: Sequence[Dependence]) -> Ta
         raise ClauseError("taskwait: nowait without depend says nothing; name what later tasks are to follow")
     runtime = scope.runtime
     site = call_site("taskwait", runtime)
-    return encounter(scope, frame, lambda frame: Task(site, _nothing, (), None, frame), dependences, deferred=True)
+    return encounter(scope, frame, Recipe(site), dependences, deferred=True)
 
 
 def _followed(frame: Region, dependences: Sequence[Dependence]) -> list[Task]:
@@ -172,10 +173,6 @@ def taskyield() -> None:
     """
     scope = here()
     scope.runtime.engine.help_once(scope, scope.frame("taskyield"))
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an empty task."""
 
 
 # -- cancelling ------------------------------------------------------------------------------------

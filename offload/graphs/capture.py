@@ -44,7 +44,6 @@ from offload.graphs.rehearsal import NotCapturableError, ShadowTable
 from offload.graphs.work import GraphWork, section_of_entry
 from offload.interrupts.frames import calls_program
 from offload.runtime.launch import DeviceTask
-from offload.runtime.queues import uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,9 +178,7 @@ class Capture:
             if self.work is not None and not self.work.is_current():
                 self._discard()
             if self.work is None and not self.refusal and self._is_worth_it():
-                with uncounted():
-                    tasks = make()
-                self._capture(scope, tasks)
+                self._capture(scope, make())
             self._n_launched += 1
             return self.work
 

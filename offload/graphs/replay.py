@@ -88,6 +88,7 @@ class Replay:
         self._several = [(at, itemgetter(*after)) for at, after in enumerate(plan.after) if len(after) > 1]
         self._special = plan.special
         self._sources = plan.sources
+        self._queued = plan.queued
         self._regions_of = plan.regions_of if len(self._regions) > 1 else None
         self._site = site
         self._name = name
@@ -226,6 +227,8 @@ class Replay:
         frames, groups = self._regions_in(frame)
         with _no_collection if len(self._steps) >= _MANY else nullcontext():
             tasks = self._make(frames, groups)
+        for at, queue in self._queued:
+            queue.count(tasks[at])
         special = [tasks[at] for at, before in self._special if engine.follow(tasks[at], [tasks[i] for i in before])]
         if self._events:
             self._run = [ref(task) for task in tasks]

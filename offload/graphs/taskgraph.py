@@ -10,7 +10,6 @@ from weakref import ref
 
 from offload.errors import UsageError
 from offload.tasks.graph import Graph, Node
-from offload.tasks.received import rebind
 from offload.tasks.region import Group, Region
 from offload.tasks.states import TaskState
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from offload.events.event import Event
     from offload.runtime.runtime import Runtime
     from offload.tasks.depend import Mutex
+    from offload.tasks.recipe import Recipe
+    from offload.tasks.region import Inherited
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -88,29 +89,33 @@ class WaitRun:
 
 
 class Again:
-    """Makes the task of a node again.
+    """What it takes to make the task of a node again: its recipe, and what the region has added.
 
-    ``call`` is what a host task's body is and is given: who asks what the node may do looks there. Device work fulfils
-    no event, and what it is given is device memory.
+    Attributes
+    ----------
+    recipe : Recipe
+    inherited : Inherited
+        What the recorded task inherited.
+    mutexes : tuple of Mutex
+        What the tasks may have in turn with others.
+    sources : tuple of Node or None
+        The nodes of the tasks that ``recipe.values`` names; None for a task that is no node.
     """
 
-    __slots__ = ("call", "inherited", "make", "mutexes", "sources")
+    __slots__ = ("inherited", "mutexes", "recipe", "sources")
 
-    def __init__(self, task: Task, make: Callable[[Region], Task]) -> None:
-        self.make = make
-        self.sources: tuple[Node | None, ...] = ()  # whose values the task receives; None: of a task that is no node
-        self.inherited = task.inherited
+    def __init__(self, recipe: Recipe, inherited: Inherited) -> None:
+        self.recipe = recipe
+        self.inherited = inherited
         self.mutexes: tuple[Mutex, ...] = ()
-        is_host = not task.waits_in_stream_order
-        self.call = [task.body, *task.args, *(task.kwargs or {}).values()] if is_host else []
+        self.sources: tuple[Node | None, ...] = ()
 
-    def __call__(self, parent: Task | None, group: Group) -> Task:
-        task = self.make(Region(parent, self.inherited.within(group)))
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
+        """Make a task, with those that it receives values of."""
+        task = self.recipe.make(frame, sources)
         if self.mutexes:
             task.mutexes = self.mutexes
             task.special = True
-        if self.sources:
-            rebind(task, [node.run.task if node is not None else None for node in self.sources])  # type: ignore[union-attr]  # it has run
         return task
 
 
@@ -234,11 +239,15 @@ class TaskGraph(Graph):
 
     def prepare(self, node: Node, parent: Task | None, group: Group) -> Task | None:
         """Return a fresh task of a node, in a group with its descendants; None for a node that does nothing."""
-        make: Callable[[Task | None, Group], Task] | None = node.spec  # type: ignore[assignment]  # the recorder's
-        if make is None:
+        again: Again | None = node.spec  # type: ignore[assignment]  # the recorder's
+        if again is None:
             return None
-        task = make(parent, group)
+        sources = [source.run.task if source is not None else None for source in again.sources]  # type: ignore[union-attr]  # it has run
+        task = again.make(Region(parent, again.inherited.within(group)), sources)
         node.run = Run(task)
+        queue = again.recipe.queue
+        if queue is not None:
+            queue.count(task)
         return task
 
     def submit(self, task: Task) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.runtime.runtime import Runtime
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
 
@@ -37,16 +38,19 @@ _MOMENT_S, _MOMENTS = 10e-6, 4
 def encounter(
     scope: Scope,
     frame: Region,
-    make: Callable[[Region], Task],
+    recipe: Recipe,
     dependences: Sequence[Any],
     *,
     deferred: bool,
+    orderings: Sequence[Any] = (),
     recorded: Sequence[Any] = (),
+    told: Callable[[Task], object] | None = None,
 ) -> Task:
     """Generate a task: deferred, or run now by this thread, which waits until it is complete.
 
-    In a final task nothing is deferred. An undeferred task that fails raises its exception here. Dependences that are
-    ``recorded`` are for the graph of a recorder only.
+    In a final task nothing is deferred. An undeferred task that fails raises its exception here. Along ``orderings``,
+    dependences too, no failure goes. Those that are ``recorded`` are for the graph of a recorder only. ``told`` is
+    called with the task before it is entered, and no interrupt comes in between; not where it is only recorded.
     """
     runtime: Runtime = scope.runtime
     engine = runtime.engine
@@ -62,9 +66,13 @@ def encounter(
                     runtime.check_wait(item.what)
     with Shield(scope):
         recorder = frame.recorder
-        task = make(frame)
+        task = recipe.make(frame)
+        if orderings:
+            task.orderings = orderings
+        if told is not None and (recorder is None or recorder.executes):
+            told(task)
         if recorder is not None:
-            recorder.add(task, make, (*dependences, *task.orderings, *recorded), deferred=deferred)
+            recorder.add(task, recipe, (*dependences, *orderings, *recorded), deferred=deferred)
             if not recorder.executes:
                 task.state_ = TaskState.RECORDED
                 return task
@@ -77,7 +85,7 @@ def encounter(
             try:
                 raise failure
             finally:
-                del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
+                del task, recorder, failure  # the traceback must not refer to what refers to the failure
         return task
 
 

@@ -27,8 +27,6 @@ from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
@@ -396,20 +394,6 @@ class _Staging:
             engine = task.construct.runtime.engine
             engine.staging.discard(self)
             engine.make_ready(task)
-
-
-def device_maker(
-    site: Site, label: str | None, place: DevicePlace, work: Work, priority: int = 0
-) -> Callable[[Region], DeviceTask]:
-    """Return what makes a task of a work, any number of times.
-
-    The work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
-    """
-
-    def make(frame: Region) -> DeviceTask:
-        return DeviceTask.of(site, frame, place, work.again(), label, priority)
-
-    return make
 
 
 class _Kept:

@@ -443,6 +443,10 @@ class Task:
 TASK_TYPES.add(Task)
 
 
+def nothing() -> None:
+    """Do nothing: the body of an empty task."""
+
+
 def discarded(task: Task) -> CancelledError:
     """Return what ``result()`` of a task raises whose taskgroup was cancelled before it began."""
     from concurrent.futures import CancelledError  # as above
