@@ -145,16 +145,7 @@ class Event:
         if collector.thread == get_ident():  # as above
             put_off.add(partial(self.fulfill_on, source), is_urgent=True)
             return
-        found = find_source(self._task() if self._task is not None else None, source)
-        with Shield():
-            promise = self._claim("fulfill_on(…)", found)
-            try:
-                found.subscribe(promise)
-            except BaseException:
-                with self._lock:
-                    if self._promise is promise and not self._fulfilled:
-                        self._promise = None
-                raise
+        self.be_fulfilled_by(find_source(self._task() if self._task is not None else None, source))
 
     def __repr__(self) -> str:
         source = self._promise.source if self._promise is not None else None
@@ -177,6 +168,18 @@ class Event:
     def is_promised(self) -> bool:
         """Whether a source has been named, a stream or a future, that will fulfil the event or has done so."""
         return self._promise is not None and not self._is_stale
+
+    def be_fulfilled_by(self, source: Source) -> None:
+        """Have a source fulfil the event; raises as `fulfill_on`."""
+        with Shield():
+            promise = self._claim("fulfill_on(…)", source)
+            try:
+                source.subscribe(promise)
+            except BaseException:
+                with self._lock:
+                    if self._promise is promise and not self._fulfilled:
+                        self._promise = None
+                raise
 
     def attach(self, task: Any) -> None:
         """Bind the event to its task.

@@ -61,6 +61,9 @@ _SLOW = 2
 _MOVING_POLLS = 3
 """From so many slow polls in a row on something has moved for certain."""
 
+_TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
+"""Not persistent requests, nor what is no request of MPI's but tested as one."""
+
 _LENGTHS = 1_000
 """Of how many lengths of the list the shortest poll is remembered."""
 
@@ -198,10 +201,11 @@ class Progress:
 
     def __init__(self) -> None:
         self._new: deque[_Open] = deque()
-        self._single: list[_Open] = []  # the persistent ones
+        self._single: list[_Open] = []  # the persistent ones, and those that are requests of our own
         self._open: list[_Open] = []
         self._requests: list[MPI.Request] = []  # of those, for `Testsome`
         self._known: dict[int, _Open] = {}  # by the identity of the request
+        self.after: deque[Callable[[], None]] = deque()  # what requests want to be called outside of a poll
         self._attentive: Counter[Attentive] = Counter()
         self._polling = threading.Lock()  # the lists of what is open
         self._lock = threading.Lock()  # the rest
@@ -240,9 +244,8 @@ class Progress:
             else:
                 self._known.pop(id(one.request), None)
                 is_complete = is_last
-        if is_complete:
-            self._tell([of])
-        elif left:
+        self._tell([of] if is_complete else [])
+        if left:
             self._new.extend(left)
             self._wakeup.post()
 
@@ -316,6 +319,8 @@ class Progress:
                         del self._attentive[engine]
                         engine.forgo(self.look)
             of.tell()
+        while self.after:
+            self.after.popleft()()
 
     # -- looking -------------------------------------------------------------------------------------
     def _work(self, *, spins: bool) -> None:
@@ -371,11 +376,11 @@ class Progress:
     def _take_in(self) -> None:
         while self._new:
             one = self._new.popleft()
-            if isinstance(one.request, MPI.Prequest):
-                self._single.append(one)
-            else:
+            if type(one.request) in _TESTED_TOGETHER:
                 self._open.append(one)
                 self._requests.append(one.request)
+            else:
+                self._single.append(one)
         self._moved_s = perf_counter()
 
     def _test_some(self) -> list[tuple[_Open, bool]]:

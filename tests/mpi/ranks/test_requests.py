@@ -216,7 +216,7 @@ def test_values_are_there_when_the_event_is(runtime, comm, left, right):
 
 # -- many, and large ones --------------------------------------------------------------------------------
 def test_many_open_requests(comm, left, right):
-    """10,000 requests are open at a time, a tenth of them where ranks share a core, and each completes its own event."""
+    """10,000 requests are open at a time, a tenth where ranks share a core, and each completes its own event."""
     n = 10_000 if comm.size == 1 else 1_000
     with omp.Runtime("sim:1", check=True):
         buffers, events = np.zeros((n, 1)), [omp.Event() for _ in range(n)]
