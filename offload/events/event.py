@@ -87,7 +87,6 @@ class Event:
         """What the source has brought: of a receive of MPI its `MPI.Status`, of a pickled one the object, else None.
 
         Of several requests it is the list of those. None before the event is fulfilled, and where the source failed.
-        The status of a collective operation says nothing.
         """
         return self._value
 

@@ -8,11 +8,12 @@ from weakref import ref
 
 from mpi4py import MPI
 
-from offload.errors import EventError, TransportError
+from offload.errors import EventError, TransportError, UsageError
 from offload.events.event import Event
 from offload.events.requests import Requests
 from offload.events.transport import transport_error
 from offload.mpi.methods import Kind
+from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
 from offload.tasks.failures import note_task
 from offload.tasks.recipe import Recipe
@@ -134,7 +135,7 @@ class Call:
             )
         else:
             try:
-                requests = Requests(operation.call(self._matched), self._engine, str(operation))
+                requests = Requests(_checked(operation.call(self._matched), operation), self._engine, str(operation))
             except BaseException as failure:  # noqa: BLE001  # the task's
                 error = transport_error(failure, str(operation)) if isinstance(failure, MPI.Exception) else failure
                 due = order.leave_out(self._turn, self._left_out()) if order is not None else []
@@ -179,6 +180,14 @@ class Call:
         return f"{self._operation} ({task.key})" if task is not None else str(self._operation)
 
 
+def _checked(requests: Any, operation: Operation) -> Any:
+    """Return what an operation has returned, if that is a request, or several."""
+    several = requests if isinstance(requests, (list, tuple)) else [requests]
+    if not all(isinstance(one, (MPI.Request, Arrival)) for one in several):
+        raise UsageError(f"{operation} returned {requests!r:.60}, no request; give a method that begins an operation")
+    return requests
+
+
 _BRING = {None, Kind.RECEIVE, Kind.SEND_AND_RECEIVE}
 """The kinds of operations that bring something, beside what is in their buffers."""
 
@@ -187,4 +196,4 @@ def issue(due: Sequence[Turn]) -> None:
     """Issue calls whose turn it is, and those whose turn it is then."""
     left = deque(due)
     while left:
-        left.extend(left.popleft().call.go())
+        left.extend(left.popleft().call.go())  # type: ignore[union-attr]  # it is not over

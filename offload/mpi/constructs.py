@@ -132,7 +132,9 @@ def send_object(
 
     By default the task depends on the object if that is an array. Otherwise as `call`.
     """
-    return generate(Operation((comm or MPI.COMM_WORLD).isend, (obj, dest, tag), {}), depend, name, priority)
+    return generate(
+        Operation((MPI.COMM_WORLD if comm is None else comm).isend, (obj, dest, tag), {}), depend, name, priority
+    )
 
 
 @for_finalizers
@@ -145,7 +147,7 @@ def recv_object(
     priority: int = 0,
 ) -> Task:
     """Receive a pickled object of any size in a task, whose result is the object; otherwise as `call`."""
-    return generate(ObjectReceive(comm or MPI.COMM_WORLD, source, tag), depend, name, priority)
+    return generate(ObjectReceive(MPI.COMM_WORLD if comm is None else comm, source, tag), depend, name, priority)
 
 
 def generate(operation: Operation, depend: Any, name: str | None, priority: int) -> Task:

@@ -28,7 +28,9 @@ def _construct(method: str) -> Callable[..., Task]:
         priority: int = 0,
         **kwargs: Any,
     ) -> Task:
-        return generate(Operation(getattr(comm or MPI.COMM_WORLD, method), args, kwargs), depend, name, priority)
+        return generate(
+            Operation(getattr(MPI.COMM_WORLD if comm is None else comm, method), args, kwargs), depend, name, priority
+        )
 
     parameters = ", ".join(METHODS[method].parameters)
     construct.__name__ = construct.__qualname__ = method.lower()

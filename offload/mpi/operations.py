@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from offload.events.requests import progress
+from offload.events.progress import is_collective, progress
 from offload.mpi.methods import METHODS, Kind
 from offload.mpi.order import Order
 
@@ -111,7 +110,7 @@ class Start(Operation):
     def enter(self, turn: Turn) -> Order | None:
         (requests,) = self.args
         several = [requests] if isinstance(requests, MPI.Prequest) else requests
-        if not any(map(_is_collective, several)):
+        if not any(map(is_collective, several)):
             return None
         _starts.enter(turn, [Kind.COLLECTIVE])
         return _starts
@@ -126,11 +125,6 @@ def _start(requests: MPI.Prequest | Sequence[MPI.Prequest]) -> Any:
         return requests
     MPI.Prequest.Startall(list(requests))
     return requests
-
-
-def _is_collective(request: MPI.Prequest) -> bool:
-    """Tell whether a persistent request is that of a collective operation, by what mpi4py keeps with it."""
-    return not any(type(kept).__name__ == "_p_msg_p2p" for kept in gc.get_referents(request))
 
 
 class ObjectReceive(Operation):
@@ -149,10 +143,10 @@ class ObjectReceive(Operation):
 
     def call(self, matched: Callable[[], None]) -> Any:
         assert self.comm is not None
-        return _Arrival(self.comm, *_envelope(self.named), matched)
+        return Arrival(self.comm, *_envelope(self.named), matched)
 
 
-class _Arrival:
+class Arrival:
     """A message that is looked for, as a request: what a probe finds is received."""
 
     __slots__ = ("_comm", "_matched", "_request", "_source", "_tag")

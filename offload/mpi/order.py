@@ -37,7 +37,8 @@ class Turn:
 
     Attributes
     ----------
-    call : Ordered
+    call : Ordered or None
+        None once it is over, since the last turns are kept.
     before : dict
         The turns that it comes after and that are open.
     has_arrived : bool
@@ -48,10 +49,11 @@ class Turn:
         What was left out first, and keeps it from being issued; empty where nothing does.
     """
 
-    __slots__ = ("after", "before", "call", "has_arrived", "is_over", "left_out")
+    __slots__ = ("after", "before", "call", "has_arrived", "is_over", "left_out", "places")
 
     def __init__(self, call: Ordered) -> None:
-        self.call = call
+        self.call: Ordered | None = call
+        self.places: list[tuple[dict[Hashable, Turn], Hashable]] = []  # where it is the last, or was
         self.before: dict[Turn, None] = {}
         self.after: list[Turn] = []
         self.has_arrived = self.is_over = False
@@ -65,7 +67,7 @@ class Order:
         self._lock = threading.Lock()
         self._last: dict[Hashable, Turn] = {}  # by key
         self._last_received: dict[Hashable, Turn] = {}  # since the last receive with a wildcard
-        self._wildcard: Turn | None = None
+        self._wildcard: dict[Hashable, Turn] = {}  # the last one of those, if there is one
 
     def enter(
         self, turn: Turn, keys: Iterable[Hashable], *, receives: Hashable = None, is_wildcard: bool = False
@@ -79,19 +81,16 @@ class Order:
         """
         with self._lock:
             for key in keys:
-                self._follow(turn, self._last.get(key))
-                self._last[key] = turn
+                _come_after_last(turn, self._last, key)
             if is_wildcard:
                 for other in self._last_received.values():
-                    self._follow(turn, other)
+                    _come_after(turn, other)
                 self._last_received.clear()
-            if receives is not None or is_wildcard:
-                self._follow(turn, self._wildcard)
-            if is_wildcard:
-                self._wildcard = turn
+                _come_after_last(turn, self._wildcard, None)
             elif receives is not None:
-                self._follow(turn, self._last_received.get(receives))
-                self._last_received[receives] = turn
+                for other in self._wildcard.values():
+                    _come_after(turn, other)
+                _come_after_last(turn, self._last_received, receives)
 
     def arrive(self, turn: Turn) -> bool:
         """Note that a call may be issued for what it does itself; return whether it is due."""
@@ -103,6 +102,9 @@ class Order:
         """Note that a call has been issued; return the turns that are due now."""
         with self._lock:
             turn.is_over = True
+            for last, key in turn.places:
+                if last.get(key) is turn:
+                    del last[key]
             return _let_go(turn)
 
     def leave_out(self, turn: Turn, what: str) -> list[Turn]:
@@ -123,14 +125,21 @@ class Order:
                             found.append(other)
             return [*found, *_let_go(turn)]
 
-    @staticmethod
-    def _follow(turn: Turn, other: Turn | None) -> None:
-        if other is None or other is turn:
-            return
-        turn.left_out = turn.left_out or other.left_out
-        if not other.is_over:
-            turn.before[other] = None
-            other.after.append(turn)
+
+def _come_after_last(turn: Turn, last: dict[Hashable, Turn], key: Hashable) -> None:
+    """Have a turn come after the last one with a key, and be the last."""
+    other = last.get(key)
+    if other is not None:
+        _come_after(turn, other)
+    last[key] = turn
+    turn.places.append((last, key))
+
+
+def _come_after(turn: Turn, other: Turn) -> None:
+    turn.left_out = turn.left_out or other.left_out
+    if not other.is_over and other not in turn.before:
+        turn.before[other] = None
+        other.after.append(turn)
 
 
 def _is_due(turn: Turn) -> bool:
@@ -139,6 +148,7 @@ def _is_due(turn: Turn) -> bool:
 
 def _let_go(turn: Turn) -> list[Turn]:
     """Take a turn that is over out of the way of those behind it; return which are due by that."""
+    turn.call = None
     after, turn.after = turn.after, []
     for other in after:
         other.before.pop(turn, None)

@@ -8,13 +8,13 @@ import pytest
 from mpi4py import MPI
 
 import offload as omp
-from offload.events.requests import progress
+from offload.events.progress import progress
 from tests.conftest import check_nothing_left
 
 
 def pytest_runtest_logreport(report):
     """End the job with the report of the first failure."""
-    if report.failed and MPI.COMM_WORLD.size > 1:
+    if report.failed:
         text = f"rank {MPI.COMM_WORLD.rank}: {report.nodeid} failed in its {report.when}\n{report.longreprtext}\n"
         sys.__stderr__.write(text)
         sys.__stderr__.flush()

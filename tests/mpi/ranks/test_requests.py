@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import in_, out
-from offload.events.requests import progress
+from offload.events.progress import progress
 
 
 @pytest.fixture
