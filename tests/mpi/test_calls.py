@@ -29,3 +29,9 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout == "offload.mpi needs mpi4py: pip install 'offload[mpi]'\n"
+
+
+@needs_mpi
+def test_the_order_of_calls():
+    """`ranks/test_order_rules.py`, on one rank, so that MPI does not begin in the process of all tests."""
+    run_tests(1, "test_order_rules.py")
