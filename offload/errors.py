@@ -93,7 +93,26 @@ class DeviceLostError(DeviceError):
 
 
 class TransportError(DeviceError):
-    """A transfer between processes failed."""
+    """A transfer between processes failed. ``__cause__`` is the error of MPI, if it was one.
+
+    Attributes
+    ----------
+    error_class : int or None
+        The class of MPI's error; None where MPI has not failed.
+    error_name : str
+        What the standard calls that class, as ``"MPI_ERR_TRUNCATE"``.
+    operation : str
+        What failed.
+    """
+
+    def __init__(self, message: str, error_class: int | None = None, error_name: str = "", operation: str = "") -> None:
+        super().__init__(message, error_class, error_name, operation)
+        self.error_class = error_class
+        self.error_name = error_name
+        self.operation = operation
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class InternalError(OffloadError):

@@ -26,9 +26,11 @@ class Promise:
         Who gave it, kept alive by it; None when it has been kept.
     point : object or None
         Where on which stream it is kept.
+    value : object
+        What the source has brought.
     """
 
-    __slots__ = ("_event", "point", "source")
+    __slots__ = ("_event", "point", "source", "value")
 
     is_quiet = False
 
@@ -36,6 +38,7 @@ class Promise:
         self._event: Promised | None = event
         self.source: Source | str | None = source
         self.point: Any = None
+        self.value: Any = None
 
     def passed(self, error: BaseException | None) -> None:
         """Keep the promise, or with an error break it."""

@@ -1,4 +1,4 @@
-"""What can fulfil an event: streams of the devices of a runtime, and futures.
+"""What can fulfil an event: streams of the devices of a runtime, futures, and requests (`offload.events.requests`).
 
 Theory of operation
 -------------------
@@ -6,7 +6,7 @@ A source is subscribed to once, with a *promise* (`offload.events.promises`), wh
 from whichever thread completes the source, or at once if it is complete. A promise that nobody waits for any more
 ignores the call, so that a source is never unsubscribed from.
 
-Nothing is imported to recognise a future: an object can be an instance of a class only if its module is loaded.
+Nothing is imported to recognise a source: an object can be an instance of a class only if its module is loaded.
 
 A task has no part here, since events know no tasks, and since a hand-over of its failure needs somebody to decide
 whether it has been seen then: `Task.as_future` does.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.errors import DeviceLostError, EventError, OffloadError, UnsupportedError
+from offload.errors import DeviceLostError, EventError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,9 +52,10 @@ def find_source(task: Any, source: Any) -> Source:
     Raises
     ------
     EventError
-        The object is no future, and no stream of a device of that runtime; or a stream that captures a CUDA graph.
-    UnsupportedError
-        It is a request of MPI.
+        The object is no future, no request of MPI, and no stream of a device of that runtime; or a stream that captures
+        a CUDA graph.
+    UsageError
+        It is a request, and MPI cannot be called here (`offload.events.requests.check_mpi`).
     """
     if _is_a(source, "concurrent.futures", "Future"):
         return ConcurrentFuture(source)
@@ -63,15 +64,19 @@ def find_source(task: Any, source: Any) -> Source:
         return AsyncioFuture(source)
     if _is_a(source, "distributed.client", "Future"):
         return DistributedFuture(source)
-    error = _refusal(source)
-    if error is not None:
-        raise error
+    if _are_requests(source):
+        from offload.events.requests import Requests  # imports mpi4py, as the caller has
+
+        return Requests(source, None if task is None else task.construct.runtime.engine)
+    _refuse(source)
     _check_protocol(source)
     runtime: Streams = _current[0]() if task is None else task.construct.runtime
     try:
         return Stream(runtime.gate, runtime.lane_of(source))
     except EventError as no_stream:
-        raise EventError(f"{no_stream}; or a future of concurrent.futures, asyncio or distributed") from None
+        raise EventError(
+            f"{no_stream}; or a future of concurrent.futures, asyncio or distributed, or a request of MPI"
+        ) from None
 
 
 class Stream:
@@ -216,27 +221,38 @@ def _is_a(source: object, module: str, name: str) -> bool:
     return kind is not None and isinstance(source, kind)
 
 
-def _refusal(source: Any) -> OffloadError | None:
-    """Return the error for an object that people take for a source, or None."""
-    kind: type[OffloadError] = EventError
-    several = isinstance(source, (list, tuple, set, frozenset))
-    if any(_is_request(one) for one in (source if several else [source])):
-        kind = UnsupportedError
-        why = "requests of MPI cannot fulfil an event yet; wait for them elsewhere, then call event.fulfill()"
-    elif several:
-        why = "an event has one source, not several; use asyncio.gather(…), or a task with an event for each"
+def _refuse(source: Any) -> None:
+    """Raise `EventError` for an object that people take for a source."""
+    if isinstance(source, (list, tuple, set, frozenset)):
+        odd = [one for one in source if not _is_request(one)]
+        if 0 < len(odd) < len(source):
+            why = f"{odd[0]!r:.60} is no request of MPI, as others are; use a task with an event for each"
+        else:
+            why = (
+                "an event has one source, or a list of requests of MPI; use asyncio.gather(…), or a task with an event "
+                "for each"
+            )
     elif hasattr(source, "as_future"):
         why = "a task is no source; use its future, task.as_future(), or a dependence on the task"
     elif hasattr(source, "__await__"):
         why = "this is awaitable but no future, and nothing runs it; use asyncio.ensure_future(…) or create_task(…)"
     else:
-        return None
-    return kind(f"fulfill_on(…): {source!r:.60}: {why}")
+        return
+    raise EventError(f"fulfill_on(…): {source!r:.60}: {why}")
+
+
+def _are_requests(source: object) -> bool:
+    """Tell whether an object is a request of mpi4py, or a list or tuple of such."""
+    kind = getattr(sys.modules.get("mpi4py.MPI"), "Request", None)
+    if kind is None:
+        return False
+    return isinstance(source, kind) or (
+        isinstance(source, (list, tuple)) and all(isinstance(one, kind) for one in source)
+    )
 
 
 def _is_request(source: object) -> bool:
-    """Tell whether an object is a request of mpi4py, which need not be installed."""
-    return any(kind.__module__ == "mpi4py.MPI" and kind.__name__ == "Request" for kind in type(source).__mro__)
+    return _is_a(source, "mpi4py.MPI", "Request")
 
 
 def _failure(future: Any) -> BaseException | None:

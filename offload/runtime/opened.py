@@ -97,6 +97,9 @@ def _end() -> None:
                 error.add_note("a runtime that the program made and did not close: use it in a `with`, or close() it")
             sys.excepthook(type(error), error, error.__traceback__)
         note_closed(runtime)  # also one that could not be closed
+    progress = sys.modules.get("offload.events.progress")  # imported with the first
+    if progress is not None:
+        progress.progress.end()  # before the interpreter ends, and then MPI
     put_off.has_ended = True
 
 

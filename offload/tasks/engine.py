@@ -65,6 +65,18 @@ _PAUSE_S = 1e-3
 """What a throttled thread leaves to the others when nothing is ready."""
 
 
+def _all_of(looks: Sequence[Callable[[], object]]) -> Callable[[], object] | None:
+    """Return what calls each of them; None for none."""
+    if len(looks) <= 1:
+        return looks[0] if looks else None
+
+    def look() -> None:
+        for one in looks:
+            one()
+
+    return look
+
+
 def _nothing() -> None:
     """Do nothing."""
 
@@ -121,6 +133,7 @@ class Engine(Completion):
             self.hurry, self.relax = completions.hurry, completions.relax
             if waits_look:
                 self.look, self.arrives = completions.look, completions.arrives
+        self._looks: Sequence[Callable[[], object]] = () if self.look is None else (self.look,)
         self.staging: set[Any] = set()  # what threads copy: a thread that waits leaves the GIL to them
         self.coroutines: Any = None  # what is known of them, once there is one
         self.hang_s = hang_s
@@ -367,6 +380,18 @@ class Engine(Completion):
             if goal.done():
                 return
         Wait(self, scope, goal, shield, helps=helps).run()
+
+    def attend_to(self, look: Callable[[], object]) -> None:
+        """Have threads that wait call ``look`` as well, until `forgo`."""
+        with self.lock:
+            self._looks = (*self._looks, look)
+            self.look = _all_of(self._looks)
+
+    def forgo(self, look: Callable[[], object]) -> None:
+        """Have them call it no more."""
+        with self.lock:
+            self._looks = tuple(other for other in self._looks if other != look)
+            self.look = _all_of(self._looks)
 
     # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Region) -> None:

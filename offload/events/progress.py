@@ -1,0 +1,408 @@
+"""The progress of requests of MPI: one thread a process, which tests those that are open.
+
+Theory of operation
+-------------------
+MPI makes progress when somebody calls it, so that to look is to move data as well. Open requests stand in one list,
+and one ``Testsome`` asks for all of them (0.4 µs for one, 19 for 1,024; `Test` takes 0.25 for each). Whoever looks
+holds the lock of the list; the events of what has completed are told outside of it. A request that is named goes into
+a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
+
+The thread naps between polls in which nothing happens, for 2 % of the time since something last moved, between 20 µs
+and 2 ms: one open request costs some 1.5 % of a core, none costs nothing. It must not nap while data moves: some
+transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds. So a poll that
+has taken more than twice the shortest one of a list as long has moved data, and the next one follows at once; the first
+poll after a nap is slow by itself, with cold caches, and is not judged. A thread that waits for tasks looks, too
+(`Engine.attend_to`): it goes on sooner than this thread could wake it.
+
+``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
+object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
+requests do not become null, and are asked one by one.
+
+Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), naps
+of a fixed length (20 µs: 36 % of a core; 2 ms: late by as much), MPI's continuations (in no wheel yet), a blocking
+``Waitsome`` (it spins in C, and a new request does not end it).
+
+MPI 4.1, 3.7.3 "Communication Completion", 3.7.5 "Multiple Completions", 11.6 "MPI and Threads".
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import warnings
+from collections import Counter, deque
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mpi4py import MPI
+
+from offload.errors import CleanupWarning, EventError, TransportError, UsageError
+from offload.events.wakeup import LockWakeup, SemaphoreWakeup
+from offload.interrupts.shields import Shield
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from offload.events.wakeup import Wakeup
+
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
+_NAP_SHARE = 0.02
+"""Of the time since something last moved."""
+
+_SLOW = 2
+"""A poll has moved data that takes more than so many times as long as the shortest one of a list as long."""
+
+_MOVING_POLLS = 3
+"""From so many slow polls in a row on something has moved for certain."""
+
+_TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
+"""Not persistent requests, nor what is no request of MPI's but tested as one."""
+
+_LENGTHS = 1_000
+"""Of how many lengths of the list the shortest poll is remembered."""
+
+
+class Attentive(Protocol):
+    """The engine of a runtime, whose waiting threads look for what they wait for."""
+
+    def attend_to(self, look: Callable[[], object]) -> None:
+        """Have threads that wait call ``look`` from now on."""
+
+    def forgo(self, look: Callable[[], object]) -> None:
+        """Have them call it no more."""
+
+
+class Awaited(Protocol):
+    """Requests that are looked after together; `offload.events.requests.Requests` has the documentation."""
+
+    requests: Sequence[Any]
+    engine: Attentive | None
+
+    def note(self, at: int, value: Any, status: MPI.Status, error: BaseException | None = None) -> bool: ...
+
+    def tell(self, error: BaseException | None = None) -> None: ...
+
+
+class _Open:
+    """An open request: the ``at``-th of those that fulfil an event.
+
+    Attributes
+    ----------
+    pickled : object or None
+        Where mpi4py receives a pickled object, which it forgets where another request fails.
+    is_collective : bool
+        Whether it is no message, and its status says nothing.
+    """
+
+    __slots__ = ("at", "is_collective", "of", "pickled", "request")
+
+    def __init__(self, of: Awaited, at: int, request: MPI.Request) -> None:
+        self.of = of
+        self.at = at
+        self.request = request
+        kept = {type(one).__name__: one for one in gc.get_referents(request)}  # what mpi4py keeps with it
+        self.pickled = kept.get("_p_req_buf")
+        self.is_collective = _are_collective(kept)
+
+    def test(self) -> bool | None:
+        """Ask for this one alone; return None if it is open, else what `Requests.note` does."""
+        status = MPI.Status()
+        try:
+            is_complete, value = self.request.test(status)
+        except Exception as error:  # noqa: BLE001  # of MPI, or of the class of an object that has come
+            return self.of.note(self.at, None, status, error)
+        return self.note(value, status) if is_complete else None
+
+    def note(self, value: Any, status: MPI.Status) -> bool:
+        """Note what it has brought; return what `Requests.note` does."""
+        if value is None and not self.is_collective and status.Get_source() != MPI.ANY_SOURCE:  # as that of a send
+            value = status
+        return self.of.note(self.at, value, status)
+
+    def note_failed(self, status: MPI.Status) -> bool:
+        """Note that it is complete by a poll that has raised."""
+        code = status.Get_error()
+        if code != MPI.SUCCESS:
+            return self.of.note(self.at, None, status, MPI.Exception(code))
+        value = None
+        if self.pickled is not None and not status.Is_cancelled():
+            (buffer,) = gc.get_referents(self.pickled)
+            try:
+                value = MPI.pickle.loads(memoryview(buffer)[: status.Get_count()])
+            except Exception as error:  # noqa: BLE001  # of the object's class
+                return self.of.note(self.at, None, status, error)
+        return self.note(value, status)
+
+
+def is_collective(request: MPI.Request) -> bool:
+    """Tell whether a request is that of a collective operation, by what mpi4py keeps with it."""
+    return _are_collective({type(one).__name__ for one in gc.get_referents(request)})
+
+
+def _are_collective(kept: Iterable[str]) -> bool:
+    return all(name == "NoneType" or name.startswith("_p_msg_cc") for name in kept)
+
+
+class Progress:
+    """The open requests of the process, and the thread that looks for their completion."""
+
+    def __init__(self) -> None:
+        self._new: deque[_Open] = deque()
+        self._single: list[_Open] = []  # the persistent ones, and those that are requests of our own
+        self._open: list[_Open] = []
+        self._requests: list[MPI.Request] = []  # of those, for `Testsome`
+        self._known: dict[int, _Open] = {}  # by the identity of the request
+        self.after: deque[Callable[[], None]] = deque()  # what requests want to be called outside of a poll
+        self._attentive: Counter[Attentive] = Counter()
+        self._polling = threading.Lock()  # the lists of what is open
+        self._lock = threading.Lock()  # the rest
+        self._wakeup: Wakeup = SemaphoreWakeup() if sys.platform == "linux" else LockWakeup()
+        self._thread: threading.Thread | None = None
+        self._moved_s = 0.0
+        self._is_over = False
+
+    @property
+    def n_open(self) -> int:
+        return len(self._known)
+
+    def add(self, of: Awaited) -> None:
+        """Look after the requests of an event; tell it at once if all are complete.
+
+        Raises
+        ------
+        EventError, UsageError
+            As `Requests.subscribe`; or the process ends.
+        """
+        opened = [_Open(of, at, request) for at, request in enumerate(of.requests)]
+        with self._lock:
+            if self._is_over:
+                raise UsageError("fulfill_on(…): requests of MPI are looked after no more; the process ends")
+            if self._thread is None:
+                self._begin()
+            self._claim(opened)
+            if of.engine is not None and opened:
+                self._attend(of.engine)
+        is_complete = False
+        left = []
+        for one in opened:  # null and inactive requests never come out of `Testsome`, and many a request is complete
+            is_last = one.test()
+            if is_last is None:
+                left.append(one)
+            else:
+                self._known.pop(id(one.request), None)
+                is_complete = is_last
+        self._tell([of] if is_complete else [])
+        if left:
+            self._new.extend(left)
+            self._wakeup.post()
+
+    def look(self) -> None:
+        """Poll once, unless another thread does so."""
+        if self._polling.acquire(blocking=False):
+            try:
+                over = self._poll()
+            finally:
+                self._polling.release()
+            self._tell(over)
+
+    def end(self) -> None:
+        """Join the thread, and tell events that are still open that nobody looks after them any more."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+            thread = self._thread
+        self._wakeup.post()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        forgotten = dict.fromkeys(one.of for one in self._known.values())
+        self._known.clear()
+        for of in forgotten:
+            of.tell(TransportError(f"{of}: MPI was finalised before it was complete"))
+        if forgotten:
+            warnings.warn(
+                f"{len(forgotten):,} events wait for requests of MPI that are not complete where MPI ends; "
+                "wait for their tasks, or cancel the requests, before",
+                CleanupWarning,
+                stacklevel=1,
+            )
+
+    # -- books ---------------------------------------------------------------------------------------
+    def _claim(self, opened: Iterable[_Open]) -> None:
+        """Take requests that are nobody's; under the lock."""
+        claimed: list[_Open] = []
+        for one in opened:
+            if one.request == MPI.REQUEST_NULL:
+                continue
+            if self._known.setdefault(id(one.request), one) is not one:
+                for other in claimed:
+                    del self._known[id(other.request)]
+                raise EventError(
+                    f"fulfill_on(…): {one.request!r:.60} is open for an event already; a request fulfils one event, "
+                    "which several tasks may name in `depend`"
+                )
+            claimed.append(one)
+
+    def _attend(self, engine: Attentive) -> None:
+        self._attentive[engine] += 1
+        if self._attentive[engine] == 1:
+            engine.attend_to(self.look)
+
+    def _begin(self) -> None:
+        """Start the thread; it ends before MPI does."""
+        work = partial(self._work, spins=_spins())
+        self._thread = threading.Thread(target=Shield.around(work), name="offload-requests", daemon=True)
+        self._thread.start()
+        at_end = MPI.Comm.Create_keyval(delete_fn=lambda *_: self.end())
+        MPI.COMM_SELF.Set_attr(at_end, None)  # MPI_Finalize deletes it before all else (MPI 4.1, 11.2.4)
+
+    def _tell(self, over: Sequence[Awaited]) -> None:
+        while self.after:
+            self.after.popleft()()
+        for of in over:
+            engine, of.engine = of.engine, None
+            if engine is not None:
+                with self._lock:
+                    self._attentive[engine] -= 1
+                    if not self._attentive[engine]:
+                        del self._attentive[engine]
+                        engine.forgo(self.look)
+            of.tell()
+
+    # -- looking -------------------------------------------------------------------------------------
+    def _work(self, *, spins: bool) -> None:
+        """Poll and nap, until the end."""
+        wakeup = self._wakeup
+        wakeup.sharpen()
+        shortest_s: dict[int, float] = {}
+        n_slow, is_rested = 0, False
+        while not self._is_over:
+            if not self._known:
+                wakeup.wait(None)
+                continue
+            with self._polling:
+                began_s = perf_counter()
+                over = self._poll()
+                now_s = perf_counter()
+                took_s, n_open = now_s - began_s, len(self._open) + len(self._single)
+            self._tell(over)
+            if self._moved_s >= began_s:  # something new, or something complete
+                n_slow, is_rested = 0, False
+                continue
+            was_rested, is_rested = is_rested, False
+            if was_rested or spins:
+                continue
+            if len(shortest_s) > _LENGTHS:
+                shortest_s.clear()
+            usual_s = shortest_s[n_open] = min(took_s, shortest_s.get(n_open, took_s))
+            if took_s > _SLOW * usual_s:
+                n_slow += 1
+                if n_slow >= _MOVING_POLLS:
+                    self._moved_s = now_s
+                continue
+            n_slow = 0
+            wakeup.wait(min(max(_SHORTEST_NAP_S, _NAP_SHARE * (now_s - self._moved_s)), _LONGEST_NAP_S))
+            is_rested = True
+
+    def _poll(self) -> list[Awaited]:
+        """Ask for what is complete, under the lock; return what is over, to be told."""
+        if self._new:
+            self._take_in()
+        found: list[tuple[_Open, bool]] = []
+        if self._single:
+            self._single = [one for one in self._single if not _has_come(one, found)]
+        if self._requests:
+            found += self._test_some()
+        if not found:
+            return []
+        self._moved_s = perf_counter()
+        for one, _ in found:
+            self._known.pop(id(one.request), None)
+        return [one.of for one, is_last in found if is_last]
+
+    def _take_in(self) -> None:
+        while self._new:
+            one = self._new.popleft()
+            if type(one.request) in _TESTED_TOGETHER:
+                self._open.append(one)
+                self._requests.append(one.request)
+            else:
+                self._single.append(one)
+        self._moved_s = perf_counter()
+
+    def _test_some(self) -> list[tuple[_Open, bool]]:
+        statuses: list[MPI.Status] = []
+        try:
+            complete, values = MPI.Request.testsome(self._requests, statuses)
+        except Exception:  # noqa: BLE001  # of MPI, or of the class of an object that has come
+            return self._sort_out(iter(statuses))
+        if complete is None or values is None:  # null, all of them: somebody else has waited for them
+            return self._sort_out(iter(()))
+        if not complete:
+            return []
+        found = [
+            (one := self._open[at], one.note(value, status))
+            for at, value, status in zip(complete, values, statuses, strict=False)
+        ]
+        for at in sorted(complete, reverse=True):
+            self._drop(at)
+        return found
+
+    def _sort_out(self, statuses: Iterator[MPI.Status]) -> list[tuple[_Open, bool]]:
+        """Find out which requests have completed in a poll that has raised, and ask each of the others."""
+        found: list[tuple[_Open, bool]] = []
+        gone = []
+        for at, one in enumerate(self._open):
+            status = next(statuses, None) if one.request == MPI.REQUEST_NULL else None
+            is_last = one.note_failed(status) if status is not None else one.test()
+            if is_last is not None:
+                found.append((one, is_last))
+                gone.append(at)
+        for at in reversed(gone):
+            self._drop(at)
+        return found
+
+    def _drop(self, at: int) -> None:
+        """Take out a request; the last one comes in its place."""
+        self._open[at] = self._open[-1]
+        self._requests[at] = self._requests[-1]
+        self._open.pop()
+        self._requests.pop()
+
+
+def _has_come(one: _Open, found: list[tuple[_Open, bool]]) -> bool:
+    is_last = one.test()
+    if is_last is None:
+        return False
+    found.append((one, is_last))
+    return True
+
+
+progress = Progress()
+
+
+def _after_fork() -> None:
+    """Forget the parent's requests, whose locks may be in the hands of threads that are not here."""
+    global progress  # noqa: PLW0603  # the process's one
+    progress = Progress()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _spins() -> bool:
+    """Tell whether the thread is never to nap.
+
+    Raises
+    ------
+    UsageError
+        ``OFFLOAD_MPI_POLL`` has a value that means nothing.
+    """
+    value = os.environ.get("OFFLOAD_MPI_POLL", "")
+    if value not in {"", "spin"}:
+        raise UsageError(f"OFFLOAD_MPI_POLL={value!r}: give 'spin', for a thread that never naps, or nothing")
+    return value == "spin"

@@ -1,0 +1,64 @@
+"""MPI as it is found: whether it may be called from several threads, and what its errors say."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from mpi4py import MPI
+
+from offload.errors import TransportError, UsageError
+
+_LEVELS = {
+    MPI.THREAD_SINGLE: "MPI_THREAD_SINGLE",
+    MPI.THREAD_FUNNELED: "MPI_THREAD_FUNNELED",
+    MPI.THREAD_SERIALIZED: "MPI_THREAD_SERIALIZED",
+}
+"""The thread levels that do not do."""
+
+_is_forked = False
+
+
+def check_mpi(what: str) -> None:
+    """Raise `UsageError` if MPI cannot be called from several threads, or not at all.
+
+    MPI 4.1, 11.6.2 "Clarifications"; ``what`` begins the message.
+    """
+    if _is_forked:
+        raise UsageError(f"{what}: MPI is the parent's, from which this process was forked; start ranks with mpiexec")
+    if MPI.Is_finalized():
+        raise UsageError(f"{what}: MPI is finalised; do this before MPI.Finalize()")
+    if not MPI.Is_initialized():
+        raise UsageError(f"{what}: MPI is not initialised; call MPI.Init_thread(), or leave mpi4py.rc.initialize on")
+    level = MPI.Query_thread()
+    if level < MPI.THREAD_MULTIPLE:
+        raise UsageError(
+            f"{what}: MPI was initialised with thread level {_LEVELS.get(level, level)}, and is called from several "
+            'threads here; set mpi4py.rc.thread_level = "multiple" before `from mpi4py import MPI`, or wait for the '
+            "request yourself and then call event.fulfill()"
+        )
+
+
+def transport_error(error: MPI.Exception, operation: str) -> TransportError:
+    """Return the error of an operation of MPI that has failed."""
+    kind = error.Get_error_class()
+    name = _error_names().get(kind, f"MPI error class {kind}")
+    found = TransportError(f"{operation} failed: {name}, {error.Get_error_string()}", kind, name, operation)
+    found.__cause__ = error
+    return found
+
+
+@cache
+def _error_names() -> dict[int, str]:
+    """Return the names of MPI's error classes."""
+    names = [name for name in dir(MPI) if name.startswith("ERR_")]
+    return {getattr(MPI, name): f"MPI_{name}" for name in names if isinstance(getattr(MPI, name), int)}
+
+
+def _after_fork() -> None:
+    global _is_forked  # noqa: PLW0603  # the process's one state
+    _is_forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,60 @@
+"""MPI: calls that are tasks, complete with their requests (needs mpi4py: ``pip install 'offload[mpi]'``).
+
+MPI starts the processes and moves the bytes; communicators, datatypes and windows are mpi4py's. Here calls become tasks
+that begin when their dependences allow, and are complete when what they have started is.
+"""
+
+from __future__ import annotations
+
+try:
+    import mpi4py as _mpi4py  # noqa: F401  # without it nothing here works
+except ImportError as _missing:
+    raise ImportError("offload.mpi needs mpi4py: pip install 'offload[mpi]'") from _missing
+
+from offload.mpi.constructs import call, detach, recv_object, send_object, start
+from offload.mpi.messages import (
+    iallgather,
+    iallgatherv,
+    iallreduce,
+    ialltoall,
+    ialltoallv,
+    ialltoallw,
+    ibarrier,
+    ibcast,
+    igather,
+    igatherv,
+    irecv,
+    ireduce,
+    ireduce_scatter,
+    ireduce_scatter_block,
+    iscatter,
+    iscatterv,
+    isend,
+    issend,
+)
+
+__all__ = [
+    "call",
+    "detach",
+    "iallgather",
+    "iallgatherv",
+    "iallreduce",
+    "ialltoall",
+    "ialltoallv",
+    "ialltoallw",
+    "ibarrier",
+    "ibcast",
+    "igather",
+    "igatherv",
+    "irecv",
+    "ireduce",
+    "ireduce_scatter",
+    "ireduce_scatter_block",
+    "iscatter",
+    "iscatterv",
+    "isend",
+    "issend",
+    "recv_object",
+    "send_object",
+    "start",
+]

@@ -1,0 +1,199 @@
+"""Calls of MPI as tasks: each is made when its dependences and its turn allow, and complete with its request."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from mpi4py import MPI
+
+from offload.errors import EventError, TransportError, UsageError
+from offload.events.event import Event
+from offload.events.requests import Requests
+from offload.events.transport import transport_error
+from offload.mpi.methods import Kind
+from offload.mpi.operations import Arrival
+from offload.mpi.order import Turn
+from offload.tasks.failures import note_task
+from offload.tasks.recipe import Recipe
+from offload.tasks.states import TaskState
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.events.promises import Promise
+    from offload.mpi.operations import Operation
+    from offload.mpi.order import Order
+    from offload.tasks.protocols import Runner
+    from offload.tasks.region import Region, Site
+
+
+class CallRecipe(Recipe):
+    """What the tasks of a call of MPI are made of: each calls once more, in its turn."""
+
+    __slots__ = ("operation",)
+
+    def __init__(self, site: Site, operation: Operation, label: str | None, priority: int) -> None:
+        super().__init__(site, label=label, priority=priority)
+        self.operation = operation
+
+    @property
+    def is_plain(self) -> bool:
+        return False
+
+    @property
+    def given(self) -> list[Any]:
+        return [*self.operation.args, *self.operation.kwargs.values()]
+
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
+        call = Call(self.operation)
+        task = CallTask(self.site, call.begin, (), None, frame)
+        call.belong_to(task)
+        recorder = frame.recorder
+        if recorder is None or recorder.executes:
+            call.take_turn()
+            task.add_done_callback(call.leave_out)
+        self._mark(task)
+        return task
+
+
+class CallTask(Task):
+    """The task of a call, whose value is what the request has brought."""
+
+    def body_ended(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
+        event = self.event
+        if failure is not None or event is None:
+            return super().body_ended(engine, failure)
+        self.state_ = TaskState.DETACHED  # before the event hears of it: it may complete the task at once
+        if not event.body_finished():
+            return None
+        self.value = event.value
+        if event.failure is not None:
+            note_task(event.failure, self)
+        return engine.finish(self, event.failure)
+
+    def event_fulfilled(self, error: BaseException | None) -> None:
+        self.value = self.event.value
+        super().event_fulfilled(error)
+
+
+class Call:
+    """One call, from its construct to the end of its request: a source of the event of its task.
+
+    It stands between the promise of that event and the request, which comes late.
+    """
+
+    __slots__ = ("_event", "_operation", "_order", "_promise", "_requests", "_task", "_turn", "value")
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self._event = Event()
+        self._turn = Turn(self)
+        self._order: Order | None = None
+        self._task: ref[Task] | None = None
+        self._promise: Promise | None = None
+        self._requests: Requests | None = None
+        self.value: Any = None
+
+    def __str__(self) -> str:
+        if self._requests is not None:
+            return str(self._requests)
+        behind = next(iter(self._turn.before), None)
+        return f"{self._operation}, which is to be issued after {behind.call}" if behind else str(self._operation)
+
+    def belong_to(self, task: Task) -> None:
+        self._task = ref(task)
+        self._event.attach(task)
+        task.event = self._event
+        task.special = True
+
+    def take_turn(self) -> None:
+        self._order = self._operation.enter(self._turn)
+
+    # -- the body of the task ------------------------------------------------------------------------
+    def begin(self) -> None:
+        """Issue the call if its turn has come; else whoever issues the one before does."""
+        self._event.be_fulfilled_by(self)
+
+    def subscribe(self, promise: Promise) -> None:
+        self._promise = promise
+        if self._order is None or self._order.arrive(self._turn):
+            issue([self._turn])
+
+    def go(self) -> Sequence[Turn]:
+        """Issue the call, or fail if it is left out; return the turns that are due then."""
+        order, operation = self._order, self._operation
+        error: BaseException
+        if self._turn.left_out:
+            due = order.leave_out(self._turn, "") if order is not None else []
+            error = TransportError(
+                f"{operation} is not issued, since {self._turn.left_out} was left out before it, and it would match "
+                "another rank's call than the program means; go on with a new communicator",
+                operation=str(operation),
+            )
+        else:
+            try:
+                requests = Requests(_checked(operation.call(self._matched), operation), self._engine, str(operation))
+            except BaseException as failure:  # noqa: BLE001  # the task's
+                error = transport_error(failure, str(operation)) if isinstance(failure, MPI.Exception) else failure
+                due = order.leave_out(self._turn, self._left_out()) if order is not None else []
+            else:
+                due = order.passed(self._turn) if order is not None and not operation.matches_later else []
+                try:
+                    requests.subscribe(self)  # type: ignore[arg-type]  # as the promise that it stands for
+                except EventError as failure:  # the method has given a request that it gave before
+                    error = failure
+                else:
+                    self._requests = requests
+                    return due
+        self.passed(error)
+        return due
+
+    def _matched(self) -> None:
+        if self._order is not None:
+            issue(self._order.passed(self._turn))
+
+    @property
+    def _engine(self) -> Any:
+        task = self._task() if self._task is not None else None
+        return task.construct.runtime.engine if task is not None else None
+
+    # -- its end -------------------------------------------------------------------------------------
+    def passed(self, error: BaseException | None) -> None:
+        """Tell the event what has become of the request: as the promise of its source."""
+        promise, self._promise = self._promise, None
+        if promise is not None:
+            if self._operation.kind in _BRING:
+                promise.value = self.value
+            promise.passed(error)
+
+    def leave_out(self, _task: Task) -> None:
+        """Note that the task has ended; where it has not begun, the call is left out."""
+        order = self._order
+        if order is not None and not self._turn.is_over:
+            issue(order.leave_out(self._turn, self._left_out()))
+
+    def _left_out(self) -> str:
+        task = self._task() if self._task is not None else None
+        return f"{self._operation} ({task.key})" if task is not None else str(self._operation)
+
+
+def _checked(requests: Any, operation: Operation) -> Any:
+    """Return what an operation has returned, if that is a request, or several."""
+    several = requests if isinstance(requests, (list, tuple)) else [requests]
+    if not all(isinstance(one, (MPI.Request, Arrival)) for one in several):
+        raise UsageError(f"{operation} returned {requests!r:.60}, no request; give a method that begins an operation")
+    return requests
+
+
+_BRING = {None, Kind.RECEIVE, Kind.SEND_AND_RECEIVE}
+"""The kinds of operations that bring something, beside what is in their buffers."""
+
+
+def issue(due: Sequence[Turn]) -> None:
+    """Issue calls whose turn it is, and those whose turn it is then."""
+    left = deque(due)
+    while left:
+        left.extend(left.popleft().call.go())  # type: ignore[union-attr]  # it is not over

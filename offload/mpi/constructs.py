@@ -1,0 +1,211 @@
+"""The constructs of `offload.mpi`: they check their arguments, derive dependences, and generate the task of a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from offload.arrays.items import is_device_array
+from offload.constructs.clauses.dependences import Dependence, check_depend_now, in_, inout, out
+from offload.constructs.clauses.maps import check_name, check_priority
+from offload.errors import ClauseError, UsageError
+from offload.events.transport import check_mpi
+from offload.mpi.calls import CallRecipe
+from offload.mpi.methods import METHODS, Access
+from offload.mpi.operations import ObjectReceive, Operation, Start
+from offload.runtime.current import for_finalizers, here
+from offload.runtime.generate import encounter
+from offload.runtime.sites import call_site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from offload.tasks.task import Task
+
+
+@for_finalizers
+def call(
+    method: Callable[..., Any],
+    *args: Any,
+    depend: Any = None,
+    name: str | None = None,
+    priority: int = 0,
+    **kwargs: Any,
+) -> Task:
+    """Call what returns a request of MPI in a task, which is complete when the request is.
+
+    Parameters
+    ----------
+    method : callable
+        A method of a communicator or a window that returns a request, or several.
+    *args, **kwargs
+        What it is called with. Buffers live until the task is complete.
+    depend : list of dependences, optional
+        None: what the communicator's method reads of its buffers is ``in_``, what it writes ``out``, both ``inout``.
+    name : str, optional
+        What graphs and errors call the task; ``"MPI Isend"`` by default.
+    priority : int
+        As of `task`.
+
+    Returns
+    -------
+    Task
+        Its result is the `mpi4py.MPI.Status` of a receive, the object of a pickled one, else None.
+
+    Raises
+    ------
+    ClauseError
+        There is no ``depend`` for a method whose buffers are not known; a clause is wrong; or in a final task.
+    UsageError
+        The communicator is null, or has been freed; or MPI cannot be called here (`Event.fulfill_on` says when).
+
+    Notes ----- *Blocks* never. Calls are issued in the order in which they are encountered: collective operations of a
+    communicator, its sends to one rank with one tag, its receives from one rank with one tag, and a receive with a
+    wildcard among all receives. Nothing else is ordered, completion neither. The task of a call that fails has a
+    `TransportError`. After a call that is left out, since its task did not run or the call has raised, later ones that
+    are in order with it fail at once with a `TransportError` that names it.
+
+    MPI 4.1, 3.7 "Nonblocking Communication", 6.12 "Nonblocking Collective Operations".
+    """
+    return generate(Operation(method, args, kwargs), depend, name, priority)
+
+
+@for_finalizers
+def start(requests: Any, depend: Any = (), name: str | None = None, priority: int = 0) -> Task:
+    """Start persistent requests in a task, which is complete when they are.
+
+    Parameters
+    ----------
+    requests : mpi4py.MPI.Prequest, or a list or tuple of those
+    depend, name, priority
+        As for `call`; nothing is derived.
+
+    Returns
+    -------
+    Task
+        Its result is the status of a receive, for several requests a list.
+
+    Raises
+    ------
+    ClauseError
+        There is none, or something else among them.
+
+    Notes ----- Persistent collective operations are started in the order in which they are encountered, whatever their
+    communicator, as a request does not tell it. Messages are not: order the starts of two requests with one partner and
+    one tag by ``depend``. Otherwise as `call`. MPI 4.1, 3.9 "Persistent Communication Requests".
+    """
+    several = requests if isinstance(requests, (list, tuple)) else [requests]
+    odd = next((one for one in several if not isinstance(one, MPI.Prequest)), None)
+    if not several or odd is not None:
+        raise ClauseError(f"mpi.start: {requests!r:.60}: give persistent requests, as comm.Send_init(…) makes them")
+    return generate(Start(requests), depend, name, priority)
+
+
+def detach(request: Any) -> None:
+    """Have the task whose body calls this be complete with a request, or several: its event's ``fulfill_on``.
+
+    Raises
+    ------
+    UsageError
+        Not in the body of a task with ``detach``.
+    """
+    task = here().task
+    event: Any = task.event if task is not None else None  # type: ignore[attr-defined]  # a Task
+    if event is None:
+        raise UsageError("mpi.detach: this is not in the body of a task with detach=event; give the task one")
+    event.fulfill_on(request)
+
+
+@for_finalizers
+def send_object(
+    obj: Any,
+    dest: int,
+    tag: int = 0,
+    comm: MPI.Comm | None = None,
+    depend: Any = None,
+    name: str | None = None,
+    priority: int = 0,
+) -> Task:
+    """Send a pickled object in a task, as ``comm.isend``; it is pickled when its turn has come.
+
+    By default the task depends on the object if that is an array. Otherwise as `call`.
+    """
+    return generate(
+        Operation((MPI.COMM_WORLD if comm is None else comm).isend, (obj, dest, tag), {}), depend, name, priority
+    )
+
+
+@for_finalizers
+def recv_object(
+    source: int = MPI.ANY_SOURCE,
+    tag: int = MPI.ANY_TAG,
+    comm: MPI.Comm | None = None,
+    depend: Any = (),
+    name: str | None = None,
+    priority: int = 0,
+) -> Task:
+    """Receive a pickled object of any size in a task, whose result is the object; otherwise as `call`."""
+    return generate(ObjectReceive(MPI.COMM_WORLD if comm is None else comm, source, tag), depend, name, priority)
+
+
+def generate(operation: Operation, depend: Any, name: str | None, priority: int) -> Task:
+    """Generate the task of an operation."""
+    directive = f"MPI {operation.name}"
+    check_mpi(directive)
+    if operation.comm is not None and operation.comm == MPI.COMM_NULL:
+        raise UsageError(f"{directive}: the communicator is null, or has been freed")
+    scope = here()
+    frame = scope.frame(directive)
+    dependences = derived(operation) if depend is None else check_depend_now(directive, depend)
+    label, rank = check_name(name), min(check_priority(priority), scope.runtime.engine.max_priority)
+    if frame.inherited.is_final:
+        raise ClauseError(f"{directive} in a final task, whose tasks are run at once; generate it elsewhere")
+    recipe = CallRecipe(call_site(directive, scope.runtime), operation, label, rank)
+    return encounter(scope, frame, recipe, dependences, deferred=True)
+
+
+# -- dependences ---------------------------------------------------------------------------------------
+_CLAUSES = {Access.READ: in_, Access.WRITE: out, Access.UPDATE: inout}
+
+
+def derived(operation: Operation) -> Sequence[Dependence]:
+    """Return the dependences of an operation on its buffers.
+
+    Raises
+    ------
+    ClauseError
+        The method's buffers are not known, or one is no array.
+    """
+    if operation.kind is None:
+        raise ClauseError(
+            f"mpi.call: which buffers {operation.name} reads and writes is not known; give depend=, as in "
+            "depend=[in_(a), out(b)]"
+        )
+    return [_CLAUSES[access](array) for array, access in _buffers(operation)]
+
+
+def _buffers(operation: Operation) -> Iterator[tuple[Any, Access]]:
+    named = operation.named
+    for parameter, access in METHODS[operation.name].buffers():
+        array = _array_of(named.get(parameter), f"MPI {operation.name}: {parameter}", parameter)
+        if array is not None and array.size:
+            is_updated = access is Access.WRITE and named.get("sendbuf") is MPI.IN_PLACE
+            yield array, Access.UPDATE if is_updated else access
+
+
+def _array_of(value: Any, what: str, parameter: str) -> Any:
+    """Return the array of a buffer specification of mpi4py's; None where it has none."""
+    if isinstance(value, (list, tuple)) and parameter != "obj":
+        value = value[0] if value else None
+    if value is None or value is MPI.IN_PLACE or value is MPI.BOTTOM:
+        return None
+    if isinstance(value, np.ndarray) or is_device_array(value):
+        return value
+    if parameter == "obj":
+        return None
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        raise ClauseError(f"{what} is {type(value).__name__} {value!r:.40}, no array; give depend=") from None

@@ -1,0 +1,110 @@
+"""What is known of mpi4py's methods: which of their arguments they read and write, and what they are in order with.
+
+Attributes
+----------
+METHODS : dict
+    Of each method that returns a request: what kind it is, and its parameters, as mpi4py 4.1 has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class Kind(Enum):
+    """What a method does."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+    SEND_AND_RECEIVE = "send and receive"
+    COLLECTIVE = "collective"
+
+
+class Access(Enum):
+    """What an operation does with a buffer."""
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of a communicator: its kind and its parameters, in order."""
+
+    kind: Kind
+    parameters: tuple[str, ...]
+
+    def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments by the names of their parameters."""
+        return {**dict(zip(self.parameters, args, strict=False)), **kwargs}
+
+    def buffers(self) -> Iterator[tuple[str, Access]]:
+        """Give each parameter that is a buffer, and what is done with it."""
+        for parameter in self.parameters:
+            if parameter in {"sendbuf", "obj"}:
+                yield parameter, Access.READ
+            elif parameter == "recvbuf":
+                yield parameter, Access.WRITE
+            elif parameter == "buf":
+                yield parameter, _OF_ONE_BUFFER[self.kind]
+
+
+_OF_ONE_BUFFER = {
+    Kind.SEND: Access.READ,
+    Kind.RECEIVE: Access.WRITE,
+    Kind.SEND_AND_RECEIVE: Access.UPDATE,
+    Kind.COLLECTIVE: Access.UPDATE,
+}
+
+
+def _table(lines: str) -> dict[str, Method]:
+    methods = {}
+    for line in lines.strip().splitlines():
+        name, kind, *parameters = line.replace("|", " ").split()
+        methods[name] = Method(Kind[kind], tuple(parameters))
+    return methods
+
+
+METHODS = _table(
+    """
+    Isend                  | SEND             | buf dest tag
+    Ibsend                 | SEND             | buf dest tag
+    Issend                 | SEND             | buf dest tag
+    Irsend                 | SEND             | buf dest tag
+    isend                  | SEND             | obj dest tag
+    ibsend                 | SEND             | obj dest tag
+    issend                 | SEND             | obj dest tag
+    Irecv                  | RECEIVE          | buf source tag
+    irecv                  | RECEIVE          | _ source tag
+    Isendrecv              | SEND_AND_RECEIVE | sendbuf dest sendtag recvbuf source recvtag
+    Isendrecv_replace      | SEND_AND_RECEIVE | buf dest sendtag source recvtag
+    Ibarrier               | COLLECTIVE       |
+    Ibcast                 | COLLECTIVE       | buf root
+    Igather                | COLLECTIVE       | sendbuf recvbuf root
+    Igatherv               | COLLECTIVE       | sendbuf recvbuf root
+    Iscatter               | COLLECTIVE       | sendbuf recvbuf root
+    Iscatterv              | COLLECTIVE       | sendbuf recvbuf root
+    Iallgather             | COLLECTIVE       | sendbuf recvbuf
+    Iallgatherv            | COLLECTIVE       | sendbuf recvbuf
+    Ialltoall              | COLLECTIVE       | sendbuf recvbuf
+    Ialltoallv             | COLLECTIVE       | sendbuf recvbuf
+    Ialltoallw             | COLLECTIVE       | sendbuf recvbuf
+    Ireduce                | COLLECTIVE       | sendbuf recvbuf op root
+    Iallreduce             | COLLECTIVE       | sendbuf recvbuf op
+    Ireduce_scatter        | COLLECTIVE       | sendbuf recvbuf recvcounts op
+    Ireduce_scatter_block  | COLLECTIVE       | sendbuf recvbuf op
+    Iscan                  | COLLECTIVE       | sendbuf recvbuf op
+    Iexscan                | COLLECTIVE       | sendbuf recvbuf op
+    Ineighbor_allgather    | COLLECTIVE       | sendbuf recvbuf
+    Ineighbor_allgatherv   | COLLECTIVE       | sendbuf recvbuf
+    Ineighbor_alltoall     | COLLECTIVE       | sendbuf recvbuf
+    Ineighbor_alltoallv    | COLLECTIVE       | sendbuf recvbuf
+    Ineighbor_alltoallw    | COLLECTIVE       | sendbuf recvbuf
+    """
+)

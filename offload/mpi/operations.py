@@ -1,0 +1,187 @@
+"""Operations of MPI: what is called, with whom, and what it is in order with."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from offload.events.progress import is_collective, progress
+from offload.mpi.methods import METHODS, Kind
+from offload.mpi.order import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from offload.mpi.order import Turn
+
+
+class Operation:
+    """A method that is called and returns a request, or a list of requests.
+
+    Attributes
+    ----------
+    comm : mpi4py.MPI.Comm or None
+        Whose method it is.
+    kind : Kind or None
+        None where the method is not in the table.
+    named : dict
+        The arguments by their parameters, where it is.
+    """
+
+    __slots__ = ("_method", "args", "comm", "kind", "kwargs", "name", "named")
+
+    matches_later = False
+    """Whether others that are in order with it have to wait until it has found its message."""
+
+    def __init__(self, method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._method = method
+        self.args = args
+        self.kwargs = kwargs
+        self.name: str = getattr(method, "__name__", repr(method))
+        owner = getattr(method, "__self__", None)
+        self.comm: MPI.Comm | None = owner if isinstance(owner, MPI.Comm) else None
+        known = METHODS.get(self.name) if self.comm is not None else None
+        self.kind = known.kind if known is not None else None
+        self.named = known.named(args, kwargs) if known is not None else {}
+
+    def __str__(self) -> str:
+        """Return it as errors and stories name it: ``Irecv from 1, tag 7, on MPI_COMM_WORLD``."""
+        named, words = self.named, []
+        if "dest" in named:
+            words += [f"to {named['dest']}", f"tag {_send_tag(named)}"]
+        if self._receives:
+            source, tag = _envelope(named)
+            words.append("from any rank" if source == MPI.ANY_SOURCE else f"from {source}")
+            words.append("any tag" if tag == MPI.ANY_TAG else f"tag {tag}")
+        with suppress(MPI.Exception):  # it has been freed
+            if self.comm is not None and self.comm.name:
+                words.append(f"on {self.comm.name}")
+        return f"{self.name} {', '.join(words)}".rstrip()
+
+    def call(self, matched: Callable[[], None]) -> Any:
+        """Return the request; where it ``matches_later``, ``matched`` is called when it has."""
+        return self._method(*self.args, **self.kwargs)
+
+    def enter(self, turn: Turn) -> Order | None:
+        """Take the turn of a call; return the order that it is in, None where it is in none."""
+        if self.comm is None:
+            return None
+        order, named = order_of(self.comm), self.named
+        keys: list[Hashable] = [(named["dest"], _send_tag(named))] if "dest" in named else []
+        if self._receives:
+            envelope = _envelope(named)
+            is_wildcard = envelope[0] == MPI.ANY_SOURCE or envelope[1] == MPI.ANY_TAG
+            order.enter(turn, keys, receives=envelope, is_wildcard=is_wildcard)
+        else:
+            order.enter(turn, keys or [Kind.COLLECTIVE])
+        return order
+
+    @property
+    def _receives(self) -> bool:
+        return self.kind in {Kind.RECEIVE, Kind.SEND_AND_RECEIVE}
+
+
+def _send_tag(named: Mapping[str, Any]) -> int:
+    tag: int = named.get("sendtag", named.get("tag", 0))
+    return tag
+
+
+def _envelope(named: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the source and the tag of a receive."""
+    return named.get("source", MPI.ANY_SOURCE), named.get("recvtag", named.get("tag", MPI.ANY_TAG))
+
+
+class Start(Operation):
+    """The start of persistent requests, one or several."""
+
+    __slots__ = ()
+
+    def __init__(self, requests: MPI.Prequest | Sequence[MPI.Prequest]) -> None:
+        super().__init__(_start, (requests,), {})
+        self.name = "Start"
+
+    def __str__(self) -> str:
+        (requests,) = self.args
+        return "Start" if isinstance(requests, MPI.Prequest) else f"Startall of {len(requests)} requests"
+
+    def enter(self, turn: Turn) -> Order | None:
+        (requests,) = self.args
+        several = [requests] if isinstance(requests, MPI.Prequest) else requests
+        if not any(map(is_collective, several)):
+            return None
+        _starts.enter(turn, [Kind.COLLECTIVE])
+        return _starts
+
+
+_starts = Order()
+
+
+def _start(requests: MPI.Prequest | Sequence[MPI.Prequest]) -> Any:
+    if isinstance(requests, MPI.Prequest):
+        requests.Start()
+        return requests
+    MPI.Prequest.Startall(list(requests))
+    return requests
+
+
+class ObjectReceive(Operation):
+    """The receive of a pickled object, whose size is known when it has come.
+
+    It is looked for by matched probes, as ``comm.irecv`` would have a buffer of 32 KiB for it. So what is in order with
+    it has to wait until it has found its message.
+    """
+
+    __slots__ = ()
+
+    matches_later = True
+
+    def __init__(self, comm: MPI.Comm, source: int, tag: int) -> None:
+        super().__init__(comm.irecv, (None, source, tag), {})
+
+    def call(self, matched: Callable[[], None]) -> Any:
+        assert self.comm is not None
+        return Arrival(self.comm, *_envelope(self.named), matched)
+
+
+class Arrival:
+    """A message that is looked for, as a request: what a probe finds is received."""
+
+    __slots__ = ("_comm", "_matched", "_request", "_source", "_tag")
+
+    def __init__(self, comm: MPI.Comm, source: int, tag: int, matched: Callable[[], None]) -> None:
+        self._comm = comm
+        self._source = source
+        self._tag = tag
+        self._matched = matched
+        self._request: MPI.Request | None = None
+
+    def test(self, status: MPI.Status) -> tuple[bool, Any]:
+        if self._request is None:
+            message = self._comm.improbe(self._source, self._tag)
+            if message is None:
+                return False, None
+            self._request = message.irecv()
+            progress.after.append(self._matched)
+        return self._request.test(status)
+
+
+_making_orders = threading.Lock()
+_key = MPI.KEYVAL_INVALID
+
+
+def order_of(comm: MPI.Comm) -> Order:
+    """Return the order of the calls on a communicator; a duplicate has one of its own."""
+    global _key  # noqa: PLW0603  # made with the first
+    order: Any = comm.Get_attr(_key) if _key != MPI.KEYVAL_INVALID else None
+    if order is None:
+        with _making_orders:
+            if _key == MPI.KEYVAL_INVALID:
+                _key = MPI.Comm.Create_keyval()
+            order = comm.Get_attr(_key)
+            if order is None:
+                order = Order()
+                comm.Set_attr(_key, order)
+    return order  # type: ignore[no-any-return]  # it was set here

@@ -1,0 +1,155 @@
+"""The order in which calls of MPI are issued: that of their constructs.
+
+Theory of operation ------------------- Collective operations match by the order of calls on a communicator, and
+messages between two ranks with one tag by the order of sends and of receives. Tasks become ready in another order on
+each rank. So each call has a *turn*, taken where its construct is encountered, and is issued when it has *arrived* (its
+task has begun) and no turn that it comes after is open. Nothing else is ordered: neither completion, nor what has other
+keys. A receive with a wildcard comes after every receive before it, and before every later one. Whoever waits for its
+turn holds no thread: the one that issues a call goes on with those that have arrived behind it.
+
+A turn that is *left out*, since its task does not run or its call has raised, would have each later call match another
+one than the program means. So whatever comes after it is left out as well, now and later.
+
+This file knows no MPI. Rejected: the dependences of tasks for this (they order completion: one exchange after the
+other, where several are to be under way).
+
+MPI 4.1, 3.5 "Semantics of Point-to-Point Communication", 6.12 "Nonblocking Collective Operations".
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+
+class Ordered(Protocol):
+    """A call that has a turn."""
+
+    def go(self) -> Iterable[Turn]:
+        """Issue the call, or fail if its turn is left out; return the turns that are due then. Never raises."""
+
+
+class Turn:
+    """The place of a call in an order.
+
+    Attributes
+    ----------
+    call : Ordered or None
+        None once it is over, since the last turns are kept.
+    before : dict
+        The turns that it comes after and that are open.
+    has_arrived : bool
+        Whether the call may be issued for what it does itself.
+    is_over : bool
+        Whether it has been issued, or has failed.
+    left_out : str
+        What was left out first, and keeps it from being issued; empty where nothing does.
+    """
+
+    __slots__ = ("after", "before", "call", "has_arrived", "is_over", "left_out", "places")
+
+    def __init__(self, call: Ordered) -> None:
+        self.call: Ordered | None = call
+        self.places: list[tuple[dict[Hashable, Turn], Hashable]] = []  # where it is the last, or was
+        self.before: dict[Turn, None] = {}
+        self.after: list[Turn] = []
+        self.has_arrived = self.is_over = False
+        self.left_out = ""
+
+
+class Order:
+    """The turns of one communicator."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[Hashable, Turn] = {}  # by key
+        self._last_received: dict[Hashable, Turn] = {}  # since the last receive with a wildcard
+        self._wildcard: dict[Hashable, Turn] = {}  # the last one of those, if there is one
+
+    def enter(
+        self, turn: Turn, keys: Iterable[Hashable], *, receives: Hashable = None, is_wildcard: bool = False
+    ) -> None:
+        """Give a call its turn, behind those that have entered with one of the ``keys``.
+
+        Parameters
+        ----------
+        receives : hashable, optional
+            The key among receives, if it is one; one that ``is_wildcard`` is in order with them all.
+        """
+        with self._lock:
+            for key in keys:
+                _come_after_last(turn, self._last, key)
+            if is_wildcard:
+                for other in self._last_received.values():
+                    _come_after(turn, other)
+                self._last_received.clear()
+                _come_after_last(turn, self._wildcard, None)
+            elif receives is not None:
+                for other in self._wildcard.values():
+                    _come_after(turn, other)
+                _come_after_last(turn, self._last_received, receives)
+
+    def arrive(self, turn: Turn) -> bool:
+        """Note that a call may be issued for what it does itself; return whether it is due."""
+        with self._lock:
+            turn.has_arrived = True
+            return _is_due(turn)
+
+    def passed(self, turn: Turn) -> list[Turn]:
+        """Note that a call has been issued; return the turns that are due now."""
+        with self._lock:
+            turn.is_over = True
+            for last, key in turn.places:
+                if last.get(key) is turn:
+                    del last[key]
+            return _let_go(turn)
+
+    def leave_out(self, turn: Turn, what: str) -> list[Turn]:
+        """Note that a call is not issued, if it was not before; return the turns that are due now: they fail."""
+        with self._lock:
+            if turn.is_over:
+                return []
+            turn.is_over = True
+            turn.left_out = turn.left_out or what
+            found, unknown = [], [turn]
+            while unknown:
+                left = unknown.pop()
+                for other in left.after:
+                    if not other.left_out:
+                        other.left_out = turn.left_out
+                        unknown.append(other)
+                        if other.has_arrived:
+                            found.append(other)
+            return [*found, *_let_go(turn)]
+
+
+def _come_after_last(turn: Turn, last: dict[Hashable, Turn], key: Hashable) -> None:
+    """Have a turn come after the last one with a key, and be the last."""
+    other = last.get(key)
+    if other is not None:
+        _come_after(turn, other)
+    last[key] = turn
+    turn.places.append((last, key))
+
+
+def _come_after(turn: Turn, other: Turn) -> None:
+    turn.left_out = turn.left_out or other.left_out
+    if not other.is_over and other not in turn.before:
+        turn.before[other] = None
+        other.after.append(turn)
+
+
+def _is_due(turn: Turn) -> bool:
+    return turn.has_arrived and (bool(turn.left_out) or not turn.before)
+
+
+def _let_go(turn: Turn) -> list[Turn]:
+    """Take a turn that is over out of the way of those behind it; return which are due by that."""
+    turn.call = None
+    after, turn.after = turn.after, []
+    for other in after:
+        other.before.pop(turn, None)
+    return [other for other in after if not other.left_out and not other.is_over and _is_due(other)]

@@ -1,0 +1,100 @@
+"""Starts ranks: what the tests of this folder run under ``mpiexec``, with a time limit."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+LIMIT_S = 100
+
+
+def mpiexec():
+    """Return the command that starts ranks: `OFFLOAD_TESTS_MPIEXEC`, else that of the wheel beside this Python."""
+    given = os.environ.get("OFFLOAD_TESTS_MPIEXEC")
+    if given:
+        return shlex.split(given)
+    beside = Path(sys.executable).parent
+    found = shutil.which("mpiexec", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")]))
+    return [found] if found else []
+
+
+def why_not():
+    """Return why there can be no ranks here; None where there can."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return "mpi4py is not installed: pip install 'offload[mpi]'"
+    if not mpiexec():
+        return "there is no mpiexec: pip install mpich"
+    return None
+
+
+needs_mpi = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+def start(n_ranks, *args, env=None, **options):
+    """Start ``python *args`` on so many ranks, in a process group of their own."""
+    command = [*mpiexec(), "-n", str(n_ranks), sys.executable, *args]
+    environment = {**os.environ, "OFFLOAD_TESTS_RANKS": str(n_ranks), **(env or {})}
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def finish(job, limit_s=LIMIT_S):
+    """Wait for a job and return what it has printed; one that hangs is killed whole, and fails the test."""
+    try:
+        printed, _ = job.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        printed, _ = job.communicate()
+        pytest.fail(f"the ranks were not through after {limit_s} s:\n{printed}", pytrace=False)
+    return printed
+
+
+def run(n_ranks, *args, limit_s=LIMIT_S, env=None, **options):
+    """Run ``python *args`` on so many ranks; return the exit status and what was printed."""
+    job = start(n_ranks, *args, env=env, **options)
+    printed = finish(job, limit_s)
+    return job.returncode, printed
+
+
+def run_tests(n_ranks, name, *args, limit_s=LIMIT_S, env=None):
+    """Run the tests of a file of ``ranks/`` on so many ranks, all in step, and fail if one of them fails."""
+    status, printed = run(
+        n_ranks,
+        *(
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "--no-header",
+            "--durations=4",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            f"timeout={limit_s - 5}",
+        ),
+        *args,
+        str(HERE / "ranks" / name),
+        limit_s=limit_s,
+        env=env,
+        cwd=HERE.parent.parent,
+    )
+    if status:
+        pytest.fail(f"{name} on {n_ranks} ranks ended with {status}:\n{printed}", pytrace=False)
+    return printed

@@ -1,0 +1,39 @@
+"""Tests that all ranks run in step: one that fails ends the whole job, since the others would wait for it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from mpi4py import MPI
+
+import offload as omp
+from offload.events.progress import progress
+from tests.conftest import check_nothing_left
+
+
+def pytest_runtest_logreport(report):
+    """End the job with the report of the first failure."""
+    if report.failed:
+        text = f"rank {MPI.COMM_WORLD.rank}: {report.nodeid} failed in its {report.when}\n{report.longreprtext}\n"
+        sys.__stderr__.write(text)
+        sys.__stderr__.flush()
+        MPI.COMM_WORLD.Abort(1)
+
+
+@pytest.fixture
+def comm():
+    """A communicator of all ranks, of this test alone."""
+    comm = MPI.COMM_WORLD.Dup()
+    yield comm
+    comm.Barrier()
+    comm.Free()
+
+
+@pytest.fixture(params=[1, 4])
+def runtime(request, comm):
+    """A current runtime with one worker, or four; afterwards nothing may be left of it, and no request open."""
+    with omp.Runtime("sim:1", num_threads=request.param, check=True) as runtime:
+        yield runtime
+    check_nothing_left(runtime)
+    assert progress.n_open == 0

@@ -1,0 +1,188 @@
+"""Requests of MPI as sources of events: what needs ranks, and what a whole process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mpi.launching import needs_mpi, run, run_tests
+
+pytestmark = needs_mpi
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 4])
+def test_on_ranks(n_ranks):
+    """`ranks/test_requests.py`."""
+    run_tests(n_ranks, "test_requests.py")
+
+
+def test_on_a_rank_that_spins():
+    """The same without naps."""
+    run_tests(1, "test_requests.py", "-k", "not naps", env={"OFFLOAD_MPI_POLL": "spin"})
+
+
+def outcome(program, n_ranks=1, **options):
+    """Run a program of its own on ranks; return the exit status and what it has printed, lines in order."""
+    status, printed = run(n_ranks, "-c", HEAD + program, limit_s=50, **options)
+    return status, sorted(printed.splitlines())
+
+
+HEAD = """
+import threading, time
+import numpy as np
+import offload as omp
+"""
+
+COMMUNICATOR = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+"""
+
+
+@pytest.mark.parametrize("level", ["single", "funneled", "serialized"])
+def test_a_thread_level_that_does_not_do(level):
+    """The error names the level that there is, and what to write."""
+    program = f"import mpi4py\nmpi4py.rc.thread_level = {level!r}" + COMMUNICATOR
+    program += """
+try:
+    omp.Event().fulfill_on(comm.Ibarrier())
+except omp.UsageError as error:
+    print(error)
+"""
+    status, (told,) = outcome(program)
+    assert status == 0
+    assert f"MPI_THREAD_{level.upper()}" in told
+    assert 'mpi4py.rc.thread_level = "multiple"' in told
+
+
+def test_mpi_that_is_not_initialised():
+    """It is a `UsageError`, as it is where MPI is finalised."""
+    program = """
+import mpi4py
+mpi4py.rc.initialize = mpi4py.rc.finalize = False
+from mpi4py import MPI
+for prepare in (int, MPI.Init_thread, MPI.Finalize):
+    prepare()
+    try:
+        omp.Event().fulfill_on(MPI.REQUEST_NULL)
+        print("fine")
+    except omp.UsageError as error:
+        print(str(error)[:40])
+"""
+    assert outcome(program) == (
+        0,
+        ["fine", "fulfill_on(…): MPI is finalised; do this", "fulfill_on(…): MPI is not initialised; c"],
+    )
+
+
+def test_an_unknown_way_of_polling():
+    """`OFFLOAD_MPI_POLL` means something, or is refused where the first request is named."""
+    program = (
+        COMMUNICATOR
+        + """
+event = omp.Event()
+for _ in range(2):
+    try:
+        event.fulfill_on(comm.Ibarrier())
+    except omp.UsageError as error:
+        print(error, event)
+"""
+    )
+    status, printed = outcome(program, env={"OFFLOAD_MPI_POLL": "always"})
+    assert (status, len(set(printed))) == (0, 1)
+    assert printed[0].startswith("OFFLOAD_MPI_POLL='always': give 'spin'")
+    assert printed[0].endswith("<Event open>")
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_the_end_of_a_process_waits(n_ranks):
+    """The default runtime is waited for at the end of the process, with its requests; then MPI is finalised."""
+    program = (
+        COMMUNICATOR
+        + """
+event, buffer = omp.Event(), np.zeros(1)
+omp.task(detach=event, depend=[omp.out(buffer)])(event.fulfill_on)(comm.Irecv(buffer, (comm.rank + 1) % comm.size))
+omp.task(depend=[omp.in_(buffer)])(lambda: print("received", buffer[0]))()
+threading.Timer(0.3, comm.Send, (np.ones(1), (comm.rank - 1) % comm.size)).start()
+"""
+    )
+    assert outcome(program, n_ranks) == (0, ["received 1.0"] * n_ranks)
+
+
+@pytest.mark.parametrize("ends", ["pass", "MPI.Finalize()"])
+def test_requests_that_nobody_waits_for(ends):
+    """At the end they are told of, and forgotten; an event that is asked afterwards has failed."""
+    program = (
+        COMMUNICATOR
+        + f"""
+event = omp.Event()
+request = comm.Irecv(np.zeros(1), 0, 3)
+event.fulfill_on(request)
+{ends}
+if event.failure is not None:
+    print(type(event.failure).__name__)
+"""
+    )
+    status, printed = outcome(program)
+    printed = "\n".join(printed)
+    assert status == 0
+    assert "CleanupWarning: 1 events wait for requests of MPI" in printed
+    assert ("TransportError" in printed) == (ends != "pass")
+
+
+def test_an_interrupt_with_an_open_request():
+    """Ctrl-C ends the wait, and a second one the end of the runtime; the process ends, and tells what was left."""
+    program = (
+        COMMUNICATOR
+        + """
+import os, signal
+event, buffer = omp.Event(), np.zeros(1)
+def strike():
+    for _ in range(2):
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=strike, daemon=True).start()
+try:
+    with omp.Runtime("sim:1"):
+        omp.task(detach=event)(event.fulfill_on)(comm.Irecv(buffer, 0))
+        omp.taskwait()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    )
+    status, printed = outcome(program)
+    assert status == 0, printed
+    assert "interrupted" in printed
+
+
+def test_a_rank_that_is_killed_ends_the_job():
+    """MPICH's launcher ends all ranks where one dies: nothing hangs, and the status tells."""
+    program = (
+        COMMUNICATOR
+        + """
+import os, signal
+event = omp.Event()
+if comm.rank == 1:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+omp.task(detach=event)(event.fulfill_on)(comm.Irecv(np.zeros(1), (comm.rank + 1) % 3))
+omp.taskwait()
+print("never")
+"""
+    )
+    status, printed = outcome(program, 3)
+    assert status != 0
+    assert "never" not in printed
+
+
+def test_without_mpi_nothing_of_it_is_imported():
+    """`import offload`, and events of other sources, load no mpi4py."""
+    program = """
+import sys
+event = omp.Event()
+try:
+    event.fulfill_on([])
+except omp.EventError:
+    pass
+event.fulfill()
+print([name for name in sys.modules if "mpi4py" in name])
+"""
+    assert outcome(program) == (0, ["[]"])
