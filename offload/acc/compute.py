@@ -26,12 +26,13 @@ from offload.acc.clauses import (
     queues_of,
 )
 from offload.acc.operations import generate, put
-from offload.acc.parameters import WholeParameters
 from offload.arrays.items import array_section, is_device_array
+from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_clauses, check_count, check_device, check_name
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.operators import find_operator
+from offload.constructs.clauses.parameters import WholeParameters
 from offload.constructs.clauses.reductions import check_item, check_reduction
 from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing
 from offload.constructs.clauses.variadics import named_by
@@ -128,7 +129,7 @@ class ComputeFunction(TargetFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_acc", "_async", "_config", "_reduced", "_wait", "_whole")
+    __slots__ = ("_acc", "_async", "_config", "_reduced", "_wait")
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         """Take over the clauses, those that `target` has under its names."""
@@ -181,10 +182,15 @@ class ComputeFunction(TargetFunction):
         device = self._clauses.get("device")
         place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
         queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
-        items = whole.items(self._directive, args) if queue is not None else None
+        binding = Binding.of(args, kwargs)
+        items = whole.items(args) if queue is not None and not binding.others else None
         if items is None or queue is None or place is None:
             return super()._encounter(scope, args, kwargs)
-        work = TargetWork(self._function, args, {}, items, {}, place, {}, {}, self._counter)
+        if len(items) > 1:
+            check_distinct(self._directive, items, of_function=True)
+        excuse_empty(items)
+        binding.items = items
+        work = TargetWork(self._function, binding.complete(place), self._counter)
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
         after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
         orderings = presence(runtime.queues, items, place, changes=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS, array_section, mapper_of
+from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.defaults import Defaults
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.mapping import check_writeable, map_items
@@ -20,12 +21,13 @@ from offload.constructs.clauses.maps import (
     worded_items,
 )
 from offload.constructs.clauses.names import parse_item, unseen
+from offload.constructs.clauses.parameters import WholeParameters
 from offload.constructs.clauses.sharing import SHARING, ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.constructs.clauses.variadics import members, named_by
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
-from offload.constructs.passed import dependence_on, device_of, others_among
+from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import check_default, check_known, divided, rebuilt_on_host, receiving_work
-from offload.constructs.target_work import TargetWork, on_host
+from offload.constructs.target_work import TargetWork
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from offload.arrays.sections import Section
+    from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.names import SymbolicItem
-    from offload.constructs.clauses.sharing import Private
     from offload.constructs.receiving import Late, ReceivingWork
     from offload.data.items import MapItem
     from offload.tasks.region import Region
@@ -83,7 +85,7 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_prepared", "_rules")
+    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_prepared", "_rules", "_whole")
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         self._defaults = Defaults.of(function)
@@ -94,8 +96,9 @@ class TargetFunction(DirectiveFunction):
         names = self._names
         self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
         self._prepared: list[MapItem] | None = None
+        self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
         self._is_deferred = bool(clauses.get("nowait"))
-        is_known = names is None and not self._is_late and self._defaults is None
+        is_known = (names is None or self._whole is not None) and not self._is_late and self._defaults is None
         self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
         self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
         if names is not None:
@@ -113,7 +116,7 @@ class TargetFunction(DirectiveFunction):
                 copy = self._with_dependences(depend)
                 copy._is_plain = copy._is_direct = True  # noqa: SLF001  # its own kind
                 copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
-                copy._rules = copy._prepared = None  # noqa: SLF001  # the same
+                copy._rules = copy._prepared = copy._whole = None  # noqa: SLF001  # the same
                 return copy
             clauses["depend"] = depend
         return super().options(**clauses)
@@ -143,24 +146,29 @@ class TargetFunction(DirectiveFunction):
         if place is None:
             return self._encounter(scope, args, kwargs)
         device = place.device
-        items: list[MapItem] = []
-        takes_arrays, maps = False, not self._is_plain
-        if maps and "map" in self._clauses:
-            if self._prepared is None:
+        binding: Binding | None = None
+        takes_arrays = False
+        if not self._is_plain and "map" in self._clauses:
+            items = self._known_items(args)
+            if items is None:
                 return self._encounter(scope, args, kwargs)
-            check_writeable(self._prepared)
-            items = self._prepared.copy()
-        for value in args:
+            binding = Binding(args, {}, items)
+        for slot, value in enumerate(args):
             kind = value.__class__
             if kind is np.ndarray:
-                maps = True
+                if binding is None:
+                    binding = Binding(args, {}, [])
+                binding.add_array(slot, value)
             elif kind not in SCALARS:
                 if not device.is_array(value) or device.retired(value) is not None:
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
-        if maps:
+        if binding is not None or not self._is_plain:
+            if binding is None:
+                binding = Binding(args, {}, [])
+            binding.takes_device_arrays = takes_arrays
             work: TargetWork | None
-            work = TargetWork(self._function, args, {}, items, {}, place, {}, {}, self._counter)
+            work = TargetWork(self._function, binding, self._counter)
             priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
             work = None  # what it holds goes before the task is complete
@@ -186,41 +194,34 @@ class TargetFunction(DirectiveFunction):
         frame = scope.frame(self._directive)
         clauses = self._clauses
         device, is_offloaded = clauses.get("device"), self._is_offloaded()
+        binding = Binding.of(args, kwargs)
         values: Values | None = None
-        if passed := others_among(args, kwargs):
+        if binding.others:
             if device is None and is_offloaded:
-                device = device_of(runtime, passed, self._directive)
-            values = Values.among(args, kwargs)
+                device = device_of(runtime, binding.others, self._directive)
+            values = Values.of(binding.others)
         place = runtime.place(frame, device, if_=is_offloaded)
         names = self._names.at_call(args, kwargs) if self._names is not None else {}
         depend: Any = self._dependences(names) if self._is_late else self._depend
         site = self._site_in(runtime)
         priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
-        objects: dict[int, Expansion] = {}
-        privates: dict[int | str, Private] = {}
         given: Sequence[Any] = clauses.get("map", ())
         late: Sequence[Late] = ()
         if values is not None:
             given, late = self._divided(values, names, kwargs)
             depend = (*depend, dependence_on(values))
-            args, kwargs = values.without(args, kwargs)
-        body = self._body(names, args, kwargs)
-        items = self._items(names, objects, given)
-        sections = self._sections(names, args, kwargs)
+            binding = Binding.of(*values.without(args, kwargs))
+        body = self._body(names, binding.args, binding.kwargs)
+        binding.items = self._items(names, binding.objects, given)
+        self._name_sections(binding, names)
         if self._rules is not None:
-            decided = self._rules.decide(
-                args, kwargs, names, items, objects, on_host=place is None, listed=self._listed_around(frame)
-            )
-            privates = decided.privates
-            sections.update(decided.sections)
-            items += decided.items
-            objects.update(decided.objects)
+            self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
         make: Callable[[Region], Task]
         work: TargetWork | ReceivingWork | None = None
         if place is None:
 
             def make(frame: Region) -> Task:
-                replaced, named = on_host(args, kwargs, sections, objects, privates)
+                replaced, named = binding.on_host()
                 call = body if values is None else Receiver(body, values.again(), rebuilt_on_host)
                 task = Task(site, call, replaced, named, frame)
                 task.label = self._label
@@ -228,8 +229,10 @@ class TargetFunction(DirectiveFunction):
                     task.priority = priority
                 return task
         else:
-            parts = body, args, kwargs, items, sections, place, objects, privates, self._counter
-            work = TargetWork(*parts) if values is None else receiving_work(values, late, parts, self._check_values)
+            if values is None:
+                work = TargetWork(body, binding.complete(place), self._counter)
+            else:
+                work = receiving_work(values, late, body, binding, place, self._counter, self._check_values)
             if self._is_deferred and frame.is_plain:
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 defer(scope, frame, task, depend)
@@ -284,6 +287,16 @@ class TargetFunction(DirectiveFunction):
         check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
         return given, late
 
+    def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
+        """Return the evaluated list items of a call by position, where these need no names; else None."""
+        if self._whole is not None:
+            return self._whole.items(args)
+        prepared = self._prepared
+        if prepared is None:
+            return None
+        check_writeable(prepared)
+        return prepared.copy()
+
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
         """Return the evaluated list items of the ``map`` clause, which are the same at every call if all are arrays."""
         if not given:
@@ -297,10 +310,8 @@ class TargetFunction(DirectiveFunction):
             check_writeable(prepared)
         return list(prepared)
 
-    def _sections(
-        self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> dict[int | str, Any]:
-        """Return the arguments of which a string names a section: the body receives the array of that section.
+    def _name_sections(self, binding: Binding, names: Mapping[str, Any]) -> None:
+        """Enter the arguments of which a string names a section: the body receives the array of that section.
 
         And those of which a string names a member or an element, as they are: the program knows what is in them.
 
@@ -309,12 +320,13 @@ class TargetFunction(DirectiveFunction):
         ClauseError
             Strings name two sections of one argument, and none names all of it: the body can receive one array only.
         """
-        if self._names is None:
-            return {}
-        found: dict[int | str, Any] = {}
-        texts: dict[int | str, list[str]] = {}
-        whole: set[int | str] = set()
-        holders: dict[int | str, Any] = {}
+        if self._names is None or self._whole is not None:
+            return
+        args, kwargs = binding.args, binding.kwargs
+        evaluated = {item.label: item.host for item in binding.items if item.label.__class__ is str}
+        found: dict[Slot, Any] = {}
+        texts: dict[Slot, list[str]] = {}
+        whole: set[Slot] = set()
         for item in string_items(self._clauses.get("map", ())):
             parsed = parse_item(item)
             if members(parsed, names) is not None:
@@ -325,10 +337,10 @@ class TargetFunction(DirectiveFunction):
             if not rest.steps:
                 whole.add(slot)
                 continue
-            part = parsed.resolve(names)
+            part = evaluated[item] if item in evaluated else parsed.resolve(names)
             if rest.reaches_into(value):
                 check_held(parsed, value, part, (*args, *kwargs.values()))
-                holders[slot] = value
+                binding.sections[slot] = value
                 continue
             if slot not in found:
                 found[slot] = part
@@ -343,7 +355,7 @@ class TargetFunction(DirectiveFunction):
                     f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
                     "receives one array; name one section, or all of the array as well"
                 )
-        return {**holders, **found}
+        binding.sections.update(found)
 
 
 def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:

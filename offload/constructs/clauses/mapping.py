@@ -39,13 +39,15 @@ def map_item(
         The device's values would have to be copied to an array that cannot be written.
     """
     section = array_section(array)
-    address = section.address if array.flags.c_contiguous else address_of(array)
+    flags = array.flags
+    address = section.address if flags.c_contiguous else address_of(array)
     item = MapItem(  # by position: by name takes twice as long
         section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text, implicit
     )
     if clause is not None:
         item.clause, item.if_present, item.zeroes = clause.word, clause.if_present, clause.zeroes
-    check_writeable((item,))
+    if map_type.copies_out and not flags.writeable:
+        check_writeable((item,))
     return item
 
 
@@ -159,8 +161,10 @@ def implicit_item(
 ) -> MapItem:
     """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
     item = map_item(array, MapType.TO, Label(array, name), present=present, implicit=True)
-    repeats = array.size * array.itemsize > item.section.nbytes
-    if not (map_type is MapType.TOFROM and (repeats or not array.flags.writeable)):
+    flags = array.flags
+    if map_type is not MapType.TOFROM:
         item.map_type = map_type
         check_writeable((item,))
+    elif flags.writeable and (flags.c_contiguous or array.size * array.itemsize <= item.section.nbytes):
+        item.map_type = map_type
     return item
