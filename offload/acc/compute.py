@@ -27,7 +27,7 @@ from offload.acc.clauses import (
 )
 from offload.acc.operations import generate, put
 from offload.arrays.items import array_section, is_device_array
-from offload.constructs.clauses.binding import Binding
+from offload.constructs.clauses.binding import plain_arrays
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_clauses, check_count, check_device, check_name
 from offload.constructs.clauses.names import parse_item
@@ -182,19 +182,25 @@ class ComputeFunction(TargetFunction):
         device = self._clauses.get("device")
         place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
         queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
-        binding = Binding.of(args, kwargs)
-        items = whole.items(args) if queue is not None and not binding.others else None
-        if items is None or queue is None or place is None:
+        arrays = plain_arrays(args) if queue is not None else None
+        if arrays is None or queue is None or place is None:
             return super()._encounter(scope, args, kwargs)
-        if len(items) > 1:
-            check_distinct(self._directive, items, of_function=True)
-        excuse_empty(items)
-        binding.items = items
-        work = TargetWork(self._function, binding.complete(place), self._counter)
+        binding = self._bound(place, args, arrays)
+        if binding is None:
+            return super()._encounter(scope, args, kwargs)
+        work = TargetWork(self._function, args, {}, binding, self._counter)
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
         after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
-        orderings = presence(runtime.queues, items, place, changes=False)
+        orderings = presence(runtime.queues, binding.items, place, changes=False)
         return put(scope, frame, queue, task, self._depend, after, orderings)
+
+    def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
+        items = super()._known_items(args)
+        if items is not None:
+            if len(items) > 1:
+                check_distinct(self._directive, items, of_function=True)
+            excuse_empty(items)
+        return items
 
     def _given(self) -> dict[str, Any]:
         """Return all clauses, as OpenACC has them."""

@@ -256,14 +256,17 @@ def receiving_work(
         Raises where a region of this kind cannot have such values.
     """
 
+    def work_of(whole: Binding) -> TargetWork:
+        whole.complete(place)
+        return TargetWork(function, whole.args, whole.kwargs, whole, counter)
+
     def make(found: list[Any]) -> TargetWork:
         check(values, found)
         known = binding.with_arguments(*values.put(found, binding.args, binding.kwargs))
         known.items += late_items(late, dict(zip(values.slots, found, strict=True)), known.objects)
-        return TargetWork(function, known.complete(place), counter)
+        return work_of(known)
 
-    first = binding.with_arguments(binding.args, binding.kwargs).complete(place)
-    return ReceivingWork(TargetWork(function, first, counter), values, make)
+    return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs)), values, make)
 
 
 def rebuilt_on_host(found: list[Any]) -> Sequence[Any]:

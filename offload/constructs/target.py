@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS, array_section, mapper_of
-from offload.constructs.clauses.binding import Binding
+from offload.constructs.clauses.binding import Binding, are_current
 from offload.constructs.clauses.defaults import Defaults
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.mapping import check_writeable, map_items
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.names import SymbolicItem
     from offload.constructs.receiving import Late, ReceivingWork
     from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
 
@@ -85,7 +86,7 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_prepared", "_rules", "_whole")
+    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_prepared", "_rules", "_said", "_whole")
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         self._defaults = Defaults.of(function)
@@ -97,6 +98,7 @@ class TargetFunction(DirectiveFunction):
         self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
         self._prepared: list[MapItem] | None = None
         self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
+        self._said = object() if "map" in clauses else None  # what bindings are remembered by
         self._is_deferred = bool(clauses.get("nowait"))
         is_known = (names is None or self._whole is not None) and not self._is_late and self._defaults is None
         self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
@@ -116,7 +118,7 @@ class TargetFunction(DirectiveFunction):
                 copy = self._with_dependences(depend)
                 copy._is_plain = copy._is_direct = True  # noqa: SLF001  # its own kind
                 copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
-                copy._rules = copy._prepared = copy._whole = None  # noqa: SLF001  # the same
+                copy._rules = copy._prepared = copy._said = copy._whole = None  # noqa: SLF001  # the same
                 return copy
             clauses["depend"] = depend
         return super().options(**clauses)
@@ -146,29 +148,24 @@ class TargetFunction(DirectiveFunction):
         if place is None:
             return self._encounter(scope, args, kwargs)
         device = place.device
-        binding: Binding | None = None
+        arrays: dict[int, Any] = {}
         takes_arrays = False
-        if not self._is_plain and "map" in self._clauses:
-            items = self._known_items(args)
-            if items is None:
-                return self._encounter(scope, args, kwargs)
-            binding = Binding(args, {}, items)
         for slot, value in enumerate(args):
             kind = value.__class__
             if kind is np.ndarray:
-                if binding is None:
-                    binding = Binding(args, {}, [])
-                binding.add_array(slot, value)
+                arrays[slot] = value
             elif kind not in SCALARS:
                 if not device.is_array(value) or device.retired(value) is not None:
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
-        if binding is not None or not self._is_plain:
+        if arrays or not self._is_plain:
+            binding = self._bound(place, args, arrays)
             if binding is None:
-                binding = Binding(args, {}, [])
-            binding.takes_device_arrays = takes_arrays
+                return self._encounter(scope, args, kwargs)
             work: TargetWork | None
-            work = TargetWork(self._function, binding, self._counter)
+            work = TargetWork(self._function, args, {}, binding, self._counter)
+            if takes_arrays:
+                work.takes_device_arrays = True
             priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
             work = None  # what it holds goes before the task is complete
@@ -230,7 +227,8 @@ class TargetFunction(DirectiveFunction):
                 return task
         else:
             if values is None:
-                work = TargetWork(body, binding.complete(place), self._counter)
+                binding.complete(place)
+                work = TargetWork(body, binding.args, binding.kwargs, binding, self._counter)
             else:
                 work = receiving_work(values, late, body, binding, place, self._counter, self._check_values)
             if self._is_deferred and frame.is_plain:
@@ -287,10 +285,30 @@ class TargetFunction(DirectiveFunction):
         check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
         return given, late
 
+    def _bound(self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any]) -> Binding | None:
+        """Return the binding of a call by position, of which these are the host arrays; None where names are needed.
+
+        The rest are scalars and device arrays, which the body is given as they are.
+        """
+        key = self._said, *arrays, *map(id, arrays.values())
+        remembered: Binding | None = place.table.remembered.get(key)
+        if remembered is not None and are_current(remembered.items):
+            return remembered
+        items = self._known_items(args)
+        if items is None:
+            return None
+        binding = Binding((), {}, items)
+        binding.key = key
+        for slot, array in arrays.items():
+            binding.add_array(slot, array)
+        return binding
+
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
         """Return the evaluated list items of a call by position, where these need no names; else None."""
         if self._whole is not None:
             return self._whole.items(args)
+        if self._said is None:
+            return []
         prepared = self._prepared
         if prepared is None:
             return None

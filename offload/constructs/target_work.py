@@ -36,22 +36,33 @@ class TargetWork(Work):
     ----------
     function : callable
         The body.
+    args, kwargs
+        What it is given where the binding says nothing else.
     binding : Binding
-        A complete one, which works that are made again share.
+        A complete one. Works share it that are made again, or of calls with the same arrays.
     counter : Counter
         What it counts in.
     """
 
-    __slots__ = ("_binding", "_bound", "_counter", "_function", "_plan", "takes_device_arrays")
+    __slots__ = ("_args", "_binding", "_bound", "_counter", "_function", "_kwargs", "_plan", "takes_device_arrays")
 
-    def __init__(self, function: Callable[..., Any], binding: Binding, counter: Counter = Counter.DYNAMIC) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        binding: Binding,
+        counter: Counter = Counter.DYNAMIC,
+    ) -> None:
         self.held, self.point = binding.held, None  # as `Work.__init__` does, whose call costs as much as the rest
         self.takes_device_arrays = binding.takes_device_arrays
         self._function = function
+        self._args = args
+        self._kwargs = kwargs
         self._binding = binding
         self._counter = counter
         self._plan: Entered | None = None
-        self._bound: tuple[Sequence[Any], Mapping[str, Any]] = (binding.args, binding.kwargs)
+        self._bound: tuple[Sequence[Any], Mapping[str, Any]] = (args, kwargs)
 
     @property
     def items(self) -> list[MapItem]:
@@ -60,10 +71,12 @@ class TargetWork(Work):
 
     @property
     def program(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return self._function, (*self._binding.args, *self._binding.kwargs.values())
+        return self._function, (*self._args, *self._kwargs.values())
 
     def again(self) -> TargetWork:
-        return TargetWork(self._function, self._binding, self._counter)
+        work = TargetWork(self._function, self._args, self._kwargs, self._binding, self._counter)
+        work.takes_device_arrays = self.takes_device_arrays
+        return work
 
     def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         binding = self._binding
@@ -77,14 +90,10 @@ class TargetWork(Work):
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
-        args, kwargs = list(binding.args), dict(binding.kwargs)
+        args, kwargs = list(self._args), dict(self._kwargs)
         try:
             for slot, host, address, number in binding.arrays:
-                array = self._view(place, lane, number, host, address)
-                if slot.__class__ is int:  # what `put` does
-                    args[slot] = array
-                else:
-                    kwargs[slot] = array
+                put(args, kwargs, slot, self._view(place, lane, number, host, address))
             for slot, private, array in own:
                 if private.is_first:
                     place.copy(array, private.host, lane, staged)
@@ -135,7 +144,9 @@ class TargetWork(Work):
     def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
         if self._plan is None:
             return [self._bound, self.held]
-        self.point = place.leave(self._plan, lane)
+        binding = self._binding
+        key, binding.key = binding.key, None
+        self.point = place.leave(self._plan, lane, key, binding)
         if self.point is not None:
             return [self._bound, self.held]
         items = present_items(self._plan)

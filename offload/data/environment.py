@@ -215,8 +215,10 @@ class DataEnvironment:
         staged += mine
         return [*_released(plan.removed), *(item.host for item in items)], None if mine else point
 
-    def leave(self, plan: Entered, lane: Lane) -> Point | None:
+    def leave(self, plan: Entered, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
         """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
+
+        Remember a value by a key then, if one is given (`PresentTable.remember`).
 
         Returns
         -------
@@ -224,12 +226,16 @@ class DataEnvironment:
             The place on the lane up to which the entries are in use; None where there is more to do, and nothing has
             changed.
         """
+        dropped: object = None
         with self.lock:
             if not self.table.leave(plan):
                 return None
             point = lane.mark()
             self.ledger.note(point, plan.parts())
-            return point
+            if key is not None:
+                dropped = self.table.remember(key, value)  # it goes when the lock is free: that may run finalizers
+        del dropped
+        return point
 
     def _copy_out(
         self, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, staged: list[Any], failures: list[Exception]

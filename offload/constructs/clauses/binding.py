@@ -12,9 +12,10 @@ A complete binding says of each argument what the body is given. It refers to no
 own device arrays, and nobody changes it: `offload.constructs.target_work.TargetWork` carries it out, and every work
 that is made again shares it. A region on the host has the same binding, which need not be complete.
 
-Nothing of it is remembered from one call for the next but the list items of clauses that name arrays by themselves. The
-key would be the identity and the layout of each array, and to compare these takes as long as to make a list item; one
-that is kept would keep its array.
+A binding of host arrays and scalars is remembered for calls with the same arrays, in other words while these are
+present: `PresentTable.remembered` forgets all when an entry goes, so that nothing keeps memory of the host which no
+entry keeps. The key is what clauses say and the identity of each array; its layout is compared (`are_current`). The
+scalars are no part of it. Rejected: to keep a binding in the function (its last arrays would live as long).
 
 OpenMP 5.2, 5.8.7 "defaultmap Clause", for what is in no clause.
 """
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from offload.arrays.containers import MOST_PARTS, leaves_of, parts_of
-from offload.arrays.items import MAPPERS, SCALARS, holder, is_device_array, is_foreign, label, mapper_of
+from offload.arrays.items import MAPPERS, SCALARS, address_of, holder, is_device_array, is_foreign, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
 from offload.data.maptypes import MapType
@@ -98,6 +99,8 @@ class Binding:
         By the `id` of an object that a clause maps, what its mapper made of it.
     passed, others : list of (slot, value)
         The arguments that are no scalars; those of them that are no plain host arrays.
+    key : tuple or None
+        What it is to be remembered by; None if it is, or is not to be.
     held : list
         Device arrays in containers, which the program may empty meanwhile.
     takes_device_arrays : bool
@@ -110,6 +113,7 @@ class Binding:
         "copies",
         "held",
         "items",
+        "key",
         "kwargs",
         "objects",
         "others",
@@ -130,6 +134,7 @@ class Binding:
         self.objects: dict[int, Expansion] = {}
         self.passed: list[tuple[Slot, Any]] = []
         self.others: list[tuple[Slot, Any]] = []
+        self.key: tuple[Any, ...] | None = None
         self.held: list[object] = []
         self.takes_device_arrays = False
 
@@ -189,6 +194,8 @@ class Binding:
                 return
         implicit = implicit_item(array, f"argument {slot}")  # also where another holds it, for its storage
         held_by = self.find(implicit.section) if items else None
+        if held_by is not None or implicit.map_type is MapType.TO:
+            self.key = None  # its layout would have to be compared, or what may be written
         if held_by is None:
             held_by = len(items)
             items.append(implicit)
@@ -265,6 +272,32 @@ class Binding:
             tuple([of(slot, value) for slot, value in enumerate(self.args)]),
             {name: of(name, value) for name, value in self.kwargs.items()},
         )
+
+
+def plain_arrays(args: tuple[Any, ...]) -> dict[int, Any] | None:
+    """Return the host arrays among arguments, by position; None where others than scalars are among them."""
+    arrays: dict[int, Any] = {}
+    for slot, value in enumerate(args):
+        kind = value.__class__
+        if kind is np.ndarray:
+            arrays[slot] = value
+        elif kind not in SCALARS:
+            return None
+    return arrays
+
+
+def are_current(items: Iterable[MapItem]) -> bool:
+    """Tell whether the arrays of items have the layout that they had, and can be written where they have to."""
+    for item in items:
+        host: Any = item.host
+        if (
+            address_of(host) != item.address
+            or host.shape != item.shape
+            or host.strides != item.strides
+            or (item.map_type.copies_out and not host.flags.writeable)
+        ):
+            return False
+    return True
 
 
 def put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:
