@@ -32,7 +32,6 @@ from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_clauses, check_count, check_device, check_name
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.operators import find_operator
-from offload.constructs.clauses.parameters import WholeParameters
 from offload.constructs.clauses.reductions import check_item, check_reduction
 from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing
 from offload.constructs.clauses.variadics import named_by
@@ -129,7 +128,7 @@ class ComputeFunction(TargetFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_acc", "_async", "_config", "_reduced", "_wait")
+    __slots__ = ("_acc", "_async", "_config", "_is_bare", "_reduced", "_wait")
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         """Take over the clauses, those that `target` has under its names."""
@@ -153,8 +152,9 @@ class ComputeFunction(TargetFunction):
         if "defaultmap" in target:
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
         super()._apply(target)
-        is_plain = self._rules is None and not (self._is_late or self._defaults or self._reduced or self._config)
-        self._whole = WholeParameters.of(maps, self._names) if is_plain and self._is_offloaded() else None
+        self._is_short = self._is_short and not self._reduced
+        is_bare = self._is_short and not self._defaults and self._config is None
+        self._is_bare = is_bare and self._is_offloaded()
 
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
@@ -173,9 +173,8 @@ class ComputeFunction(TargetFunction):
         return copy
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter the region: in a queue, with whole parameters in its clauses, or as any target region."""
-        whole = self._whole
-        if whole is None or self._async is None or kwargs or put_off_here(scope, self, args, kwargs):
+        """Encounter the region: in a queue, with whole parameters or arrays in its clauses, or as any target region."""
+        if not self._is_bare or self._async is None or kwargs or put_off_here(scope, self, args, kwargs):
             return super()._encounter(scope, args, kwargs)
         runtime = scope.runtime
         frame = scope.frame(self._directive)

@@ -86,7 +86,7 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_prepared", "_rules", "_said", "_whole")
+    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_is_short", "_prepared", "_rules", "_said", "_whole")
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         self._defaults = Defaults.of(function)
@@ -100,7 +100,8 @@ class TargetFunction(DirectiveFunction):
         self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
         self._said = object() if "map" in clauses else None  # what bindings are remembered by
         self._is_deferred = bool(clauses.get("nowait"))
-        is_known = (names is None or self._whole is not None) and not self._is_late and self._defaults is None
+        self._is_short = (names is None or self._whole is not None) and self._rules is None and not self._is_late
+        is_known = self._is_short and self._defaults is None
         self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
         self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
         if names is not None:
@@ -116,7 +117,7 @@ class TargetFunction(DirectiveFunction):
         if depend is not NOT_GIVEN:
             if not clauses and self._is_plain and are_plain(depend):
                 copy = self._with_dependences(depend)
-                copy._is_plain = copy._is_direct = True  # noqa: SLF001  # its own kind
+                copy._is_plain = copy._is_direct = copy._is_short = True  # noqa: SLF001  # its own kind
                 copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
                 copy._rules = copy._prepared = copy._said = copy._whole = None  # noqa: SLF001  # the same
                 return copy
@@ -129,13 +130,10 @@ class TargetFunction(DirectiveFunction):
         if scope is None or scope.thread != get_ident():
             scope = here()
         frame = scope.region
-        site = self._site
         if (
             not self._is_direct
             or kwargs
             or frame is None
-            or site is None
-            or site.runtime is not scope.runtime
             or not frame.is_plain
             or collector.thread
             or owned
@@ -147,6 +145,9 @@ class TargetFunction(DirectiveFunction):
         place = runtime.default_place(frame)
         if place is None:
             return self._encounter(scope, args, kwargs)
+        site = self._site
+        if site is None or site.runtime is not runtime:
+            site = self._site_in(runtime)
         device = place.device
         arrays: dict[int, Any] = {}
         takes_arrays = False
@@ -166,7 +167,9 @@ class TargetFunction(DirectiveFunction):
             work = TargetWork(self._function, args, {}, binding, self._counter)
             if takes_arrays:
                 work.takes_device_arrays = True
-            priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
+            priority = self._clauses.get("priority", 0)
+            if priority:
+                priority = min(priority, runtime.engine.max_priority)
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
             work = None  # what it holds goes before the task is complete
         else:
@@ -198,7 +201,9 @@ class TargetFunction(DirectiveFunction):
                 device = device_of(runtime, binding.others, self._directive)
             values = Values.of(binding.others)
         place = runtime.place(frame, device, if_=is_offloaded)
-        names = self._names.at_call(args, kwargs) if self._names is not None else {}
+        is_short = self._is_short and not kwargs and not binding.others
+        items = self._known_items(args) if is_short else None
+        names = self._names.at_call(args, kwargs) if items is None and self._names is not None else {}
         depend: Any = self._dependences(names) if self._is_late else self._depend
         site = self._site_in(runtime)
         priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
@@ -209,7 +214,9 @@ class TargetFunction(DirectiveFunction):
             depend = (*depend, dependence_on(values))
             binding = Binding.of(*values.without(args, kwargs))
         body = self._body(names, binding.args, binding.kwargs)
-        binding.items = self._items(names, binding.objects, given)
+        if items is None:
+            items = self._items(names, binding.objects, given)
+        binding.items = items
         self._name_sections(binding, names)
         if self._rules is not None:
             self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
@@ -286,9 +293,9 @@ class TargetFunction(DirectiveFunction):
         return given, late
 
     def _bound(self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any]) -> Binding | None:
-        """Return the binding of a call by position, of which these are the host arrays; None where names are needed.
+        """Return the binding of a short call with these host arrays; None where names are needed after all.
 
-        The rest are scalars and device arrays, which the body is given as they are.
+        The other arguments are scalars and device arrays, which the body is given as they are.
         """
         key = self._said, *arrays, *map(id, arrays.values())
         remembered: Binding | None = place.table.remembered.get(key)
@@ -304,7 +311,7 @@ class TargetFunction(DirectiveFunction):
         return binding
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
-        """Return the evaluated list items of a call by position, where these need no names; else None."""
+        """Return the evaluated list items of a call by position whose clauses need no names; None where they do."""
         if self._whole is not None:
             return self._whole.items(args)
         if self._said is None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import leaves_of
 from offload.arrays.items import address_of, array_section, is_device_array, label
-from offload.constructs.clauses.binding import put
 from offload.data.entries import Counter
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.runtime.works import Work, present_items
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from offload.constructs.clauses.binding import Binding
+    from offload.constructs.clauses.binding import Binding, Slot
     from offload.data.entries import Entry
     from offload.data.items import MapItem
     from offload.data.plans import Entered
@@ -93,16 +92,16 @@ class TargetWork(Work):
         args, kwargs = list(self._args), dict(self._kwargs)
         try:
             for slot, host, address, number in binding.arrays:
-                put(args, kwargs, slot, self._view(place, lane, number, host, address))
+                _put(args, kwargs, slot, self._view(place, lane, number, host, address))
             for slot, private, array in own:
                 if private.is_first:
                     place.copy(array, private.host, lane, staged)
-                put(args, kwargs, slot, array)
+                _put(args, kwargs, slot, array)
             copies: dict[int, Any] = {}  # an object that is passed twice is one object in the body, too
             for slot, expansion in binding.copies:
                 if id(expansion) not in copies:
                     copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(place, lane, host))
-                put(args, kwargs, slot, copies[id(expansion)])
+                _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
             with suppress(DeviceLostError):
                 place.settle(lane)
@@ -174,3 +173,11 @@ def _check_value(value: Any, created: Sequence[Entry]) -> None:
                     f"the body returns a view of {entry.label}, whose storage this construct releases; "
                     "return a copy, or map it around the construct"
                 )
+
+
+def _put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:
+    """Set an argument, by position or by name."""
+    if isinstance(slot, int):
+        args[slot] = value
+    else:
+        kwargs[slot] = value

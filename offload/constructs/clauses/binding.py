@@ -124,8 +124,8 @@ class Binding:
     )
 
     def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], items: list[MapItem]) -> None:
-        self.args: Any = args
-        self.kwargs: Any = kwargs
+        self.args = args
+        self.kwargs = kwargs
         self.items = items
         self.arrays: list[tuple[Slot, Any, int, int]] = []
         self.copies: list[tuple[Slot, Expansion]] = []
@@ -209,9 +209,11 @@ class Binding:
         return None
 
     def _replace(self, slot: Slot, value: Any) -> None:
-        """Replace an argument, in copies of what the caller has given."""
-        self.args, self.kwargs = list(self.args), dict(self.kwargs)
-        put(self.args, self.kwargs, slot, value)
+        """Replace an argument."""
+        if isinstance(slot, int):
+            self.args = (*self.args[:slot], value, *self.args[slot + 1 :])
+        else:
+            self.kwargs = {**self.kwargs, slot: value}
 
     def _look_into(self, slot: Slot, value: Any, *, is_named: bool) -> None:
         """Note the device arrays in a container, which the region follows and holds.
@@ -298,14 +300,6 @@ def are_current(items: Iterable[MapItem]) -> bool:
         ):
             return False
     return True
-
-
-def put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:
-    """Set an argument, by position or by name."""
-    if isinstance(slot, int):
-        args[slot] = value
-    else:
-        kwargs[slot] = value
 
 
 def native_array(value: Any, place: DevicePlace) -> Any:

@@ -160,11 +160,17 @@ def implicit_item(
     array: np.ndarray[Any, Any], name: str, map_type: MapType = MapType.TOFROM, *, present: bool = False
 ) -> MapItem:
     """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
-    item = map_item(array, MapType.TO, Label(array, name), present=present, implicit=True)
+    section = array_section(array)
     flags = array.flags
-    if map_type is not MapType.TOFROM:
-        item.map_type = map_type
+    if map_type is MapType.TOFROM and not (
+        flags.writeable and (flags.c_contiguous or array.size * array.itemsize <= section.nbytes)
+    ):
+        map_type = MapType.TO
+    address = section.address if flags.c_contiguous else address_of(array)
+    text = Label(array, name)
+    item = MapItem(  # by position, as in `map_item`, whose call would cost as much again
+        section, address, array.shape, array.strides, array.itemsize, map_type, False, present, array, text, True
+    )
+    if map_type.copies_out and not flags.writeable:
         check_writeable((item,))
-    elif flags.writeable and (flags.c_contiguous or array.size * array.itemsize <= item.section.nbytes):
-        item.map_type = map_type
     return item
