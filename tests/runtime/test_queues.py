@@ -405,7 +405,7 @@ def test_a_queue_forgets_its_operations(sim):
     """A queue keeps what is not complete, and no mark keeps a task."""
     a = np.zeros(4)
     acc.enter_data(copyin=[a])
-    for _ in range(1_000):
+    for _ in range(300):
         increment.options(async_=1)(a)
     acc.wait(1)
     queue = sim.queues.of(sim.places[0], 1)
