@@ -43,7 +43,7 @@ class TargetWork(Work):
         What it counts in.
     """
 
-    __slots__ = ("_args", "_binding", "_bound", "_counter", "_function", "_kwargs", "_plan", "takes_device_arrays")
+    __slots__ = ("_binding", "_bound", "_counter", "_function", "_given", "_plan", "takes_device_arrays")
 
     def __init__(
         self,
@@ -56,12 +56,11 @@ class TargetWork(Work):
         self.held, self.point = binding.held, None  # as `Work.__init__` does, whose call costs as much as the rest
         self.takes_device_arrays = binding.takes_device_arrays
         self._function = function
-        self._args = args
-        self._kwargs = kwargs
         self._binding = binding
         self._counter = counter
         self._plan: Entered | None = None
-        self._bound: tuple[Sequence[Any], Mapping[str, Any]] = (args, kwargs)
+        self._given: tuple[Sequence[Any], Mapping[str, Any]] = (args, kwargs)
+        self._bound = self._given
 
     @property
     def items(self) -> list[MapItem]:
@@ -70,10 +69,11 @@ class TargetWork(Work):
 
     @property
     def program(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return self._function, (*self._args, *self._kwargs.values())
+        args, kwargs = self._given
+        return self._function, (*args, *kwargs.values())
 
     def again(self) -> TargetWork:
-        work = TargetWork(self._function, self._args, self._kwargs, self._binding, self._counter)
+        work = TargetWork(self._function, *self._given, self._binding, self._counter)
         work.takes_device_arrays = self.takes_device_arrays
         return work
 
@@ -89,7 +89,8 @@ class TargetWork(Work):
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
-        args, kwargs = list(self._args), dict(self._kwargs)
+        given, named = self._given
+        args, kwargs = list(given), dict(named)
         try:
             for slot, host, address, number in binding.arrays:
                 _put(args, kwargs, slot, self._view(place, lane, number, host, address))
