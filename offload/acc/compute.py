@@ -153,7 +153,7 @@ class ComputeFunction(TargetFunction):
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
         super()._apply(target)
         self._is_short = self._is_short and not self._reduced
-        is_bare = self._is_short and not self._defaults and self._config is None
+        is_bare = self._is_short and not self._is_late and not self._defaults and self._config is None
         self._is_bare = is_bare and self._is_offloaded()
 
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:

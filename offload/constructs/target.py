@@ -21,7 +21,7 @@ from offload.constructs.clauses.maps import (
     worded_items,
 )
 from offload.constructs.clauses.names import parse_item, unseen
-from offload.constructs.clauses.parameters import WholeParameters
+from offload.constructs.clauses.parameters import WholeParameters, are_parameters
 from offload.constructs.clauses.sharing import SHARING, ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.constructs.clauses.variadics import members, named_by
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
@@ -100,7 +100,11 @@ class TargetFunction(DirectiveFunction):
         self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
         self._said = object() if "map" in clauses else None  # what bindings are remembered by
         self._is_deferred = bool(clauses.get("nowait"))
-        self._is_short = (names is None or self._whole is not None) and self._rules is None and not self._is_late
+        self._is_short = self._rules is None and (
+            not self._is_late
+            if names is None
+            else self._whole is not None and (not self._is_late or are_parameters(self._depend, names))
+        )
         is_known = self._is_short and self._defaults is None
         self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
         self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
@@ -159,6 +163,9 @@ class TargetFunction(DirectiveFunction):
                 if not device.is_array(value) or device.retired(value) is not None:
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
+        depend: Any = self._depend
+        if self._is_late and self._names is not None:
+            depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
         if arrays or not self._is_plain:
             binding = self._bound(place, args, arrays)
             if binding is None:
@@ -178,10 +185,10 @@ class TargetFunction(DirectiveFunction):
                 task.after = device.caller_event()
         if not self._is_deferred:
             try:
-                return run(scope, frame, task, self._depend)
+                return run(scope, frame, task, depend)
             finally:
                 del task  # as `run` asks for
-        defer(scope, frame, task, self._depend)
+        defer(scope, frame, task, depend)
         return task
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -202,8 +209,8 @@ class TargetFunction(DirectiveFunction):
             values = Values.of(binding.others)
         place = runtime.place(frame, device, if_=is_offloaded)
         is_short = self._is_short and not kwargs and not binding.others
-        items = self._known_items(args) if is_short else None
-        names = self._names.at_call(args, kwargs) if items is None and self._names is not None else {}
+        visible = self._names
+        names = visible.at_call(args, kwargs, only_parameters=is_short) if visible is not None else {}
         depend: Any = self._dependences(names) if self._is_late else self._depend
         site = self._site_in(runtime)
         priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
@@ -214,9 +221,8 @@ class TargetFunction(DirectiveFunction):
             depend = (*depend, dependence_on(values))
             binding = Binding.of(*values.without(args, kwargs))
         body = self._body(names, binding.args, binding.kwargs)
-        if items is None:
-            items = self._items(names, binding.objects, given)
-        binding.items = items
+        items = self._known_items(args) if is_short else None
+        binding.items = self._items(names, binding.objects, given) if items is None else items
         self._name_sections(binding, names)
         if self._rules is not None:
             self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
@@ -297,7 +303,7 @@ class TargetFunction(DirectiveFunction):
 
         The other arguments are scalars and device arrays, which the body is given as they are.
         """
-        key = self._said, *arrays, *map(id, arrays.values())
+        key = self._said, len(args), *arrays, *map(id, arrays.values())
         remembered: Binding | None = place.table.remembered.get(key)
         if remembered is not None and are_current(remembered.items):
             return remembered

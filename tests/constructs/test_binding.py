@@ -139,3 +139,50 @@ def test_views_of_the_moment(sim):
         for _ in range(600):
             region(x[1:3], 1)
     assert x.tolist() == [0, 600, 600, 0]
+
+
+def test_wrong_arguments(sim):
+    """A call that lacks an argument is refused at the call, whatever is remembered of the others."""
+    x = np.zeros(4)
+    region = omp.target(add, map=[tofrom("x")], depend=[omp.inout("x")], nowait=True)
+    with omp.target_data(map=[tofrom(x)]):
+        for args in ((x, 1), (x, 1), (x,), (), (x, 1, 2), (x, 1)):
+            if len(args) == 2:
+                region(*args).result()
+            else:
+                with pytest.raises(TypeError, match="argument"):
+                    region(*args)
+    assert (x == 3).all()
+
+
+@pytest.mark.parametrize("depend", [["x"], ["x", "n"], ["x", "visible"]])
+def test_named_dependences(sim, depend):
+    """Dependences on parameters and on names that a function sees are those of the call."""
+    visible = "a location"
+    x, order = np.zeros(4), []
+
+    def body(x, n):
+        order.append((n, visible))
+
+    region = omp.target(body, map=[tofrom("x")], depend=[omp.inout(*depend)], nowait=True)
+    for n in range(20):
+        region(x, n)
+    omp.taskwait()
+    assert order == [(n, visible) for n in range(20)]
+    with pytest.raises(omp.DependError, match="no elements"):
+        region(x[:0], 1)
+
+
+def test_named_dependences_of_a_blocking_region(sim):
+    """A blocking region with dependences on parameters follows the task that its argument's storage is written by."""
+    x = np.zeros(4)
+    region = omp.target(add, map=[tofrom("x")], depend=[omp.inout("x")])
+
+    @omp.task(depend=[omp.out(x)])
+    def fill():
+        x[:] = 7
+
+    for _ in range(3):
+        fill()
+        region(x, 1)
+        assert (x == 8).all()

@@ -11,16 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.constructs.clauses.dependences import Dependence
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.names import parse_item
 from offload.data.maptypes import EFFECTIVE, Construct, MapType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from offload.constructs.clauses.names import VisibleNames
     from offload.data.items import MapItem
+
+
+def are_parameters(depend: Iterable[Any], visible: VisibleNames) -> bool:
+    """Tell whether all that ``depend`` clauses wait for at a call are whole parameters, each found by position."""
+    for clause in depend:
+        if clause.is_late:
+            for item in clause.items if isinstance(clause, Dependence) else (clause,):
+                if not isinstance(item, str):
+                    return False
+                parsed = parse_item(item)
+                if parsed.steps or parsed.name not in visible.positions:
+                    return False
+    return True
 
 
 class WholeParameters:
