@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import SCALARS, array_section, mapper_of
+from offload.arrays.items import SCALARS
 from offload.constructs.clauses.binding import Binding, are_current
 from offload.constructs.clauses.defaults import Defaults
 from offload.constructs.clauses.dependences import check_depend
@@ -17,13 +17,12 @@ from offload.constructs.clauses.maps import (
     check_map,
     check_name,
     check_priority,
-    string_items,
     worded_items,
 )
 from offload.constructs.clauses.names import parse_item, unseen
 from offload.constructs.clauses.parameters import WholeParameters, are_parameters
+from offload.constructs.clauses.parts import enter_parts
 from offload.constructs.clauses.sharing import SHARING, ArgumentRules, check_defaultmap, check_sharing, has_rules
-from offload.constructs.clauses.variadics import members, named_by
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import check_default, check_known, divided, rebuilt_on_host, receiving_work
@@ -42,13 +41,11 @@ from offload.tasks.stack import owned
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     from offload.arrays.sections import Section
-    from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
-    from offload.constructs.clauses.names import SymbolicItem
     from offload.constructs.receiving import Late, ReceivingWork
     from offload.data.items import MapItem
     from offload.runtime.place import DevicePlace
@@ -223,7 +220,8 @@ class TargetFunction(DirectiveFunction):
         body = self._body(names, binding.args, binding.kwargs)
         items = self._known_items(args) if is_short else None
         binding.items = self._items(names, binding.objects, given) if items is None else items
-        self._name_sections(binding, names)
+        if visible is not None and self._whole is None:
+            enter_parts(binding, clauses.get("map", ()), visible, names)
         if self._rules is not None:
             self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
         make: Callable[[Region], Task]
@@ -340,67 +338,6 @@ class TargetFunction(DirectiveFunction):
         else:
             check_writeable(prepared)
         return list(prepared)
-
-    def _name_sections(self, binding: Binding, names: Mapping[str, Any]) -> None:
-        """Enter the arguments of which a string names a section: the body receives the array of that section.
-
-        And those of which a string names a member or an element, as they are: the program knows what is in them.
-
-        Raises
-        ------
-        ClauseError
-            Strings name two sections of one argument, and none names all of it: the body can receive one array only.
-        """
-        if self._names is None or self._whole is not None:
-            return
-        args, kwargs = binding.args, binding.kwargs
-        evaluated = {item.label: item.host for item in binding.items if item.label.__class__ is str}
-        found: dict[Slot, Any] = {}
-        texts: dict[Slot, list[str]] = {}
-        whole: set[Slot] = set()
-        for item in string_items(self._clauses.get("map", ())):
-            parsed = parse_item(item)
-            if members(parsed, names) is not None:
-                continue  # each argument as it is
-            ((_, slot, value, rest),) = named_by(parsed, self._names, names, kwargs)
-            if not (slot in kwargs if isinstance(slot, str) else slot < len(args)):
-                continue  # a visible name, or a parameter that has its default
-            if not rest.steps:
-                whole.add(slot)
-                continue
-            part = evaluated[item] if item in evaluated else parsed.resolve(names)
-            if rest.reaches_into(value):
-                check_held(parsed, value, part, (*args, *kwargs.values()))
-                binding.sections[slot] = value
-                continue
-            if slot not in found:
-                found[slot] = part
-                texts[slot] = [item]
-            elif array_section(part) != array_section(found[slot]):
-                texts[slot].append(item)
-        for slot in whole:
-            found.pop(slot, None)
-        for slot in found:
-            if len(texts[slot]) > 1:
-                raise ClauseError(
-                    f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
-                    "receives one array; name one section, or all of the array as well"
-                )
-        binding.sections.update(found)
-
-
-def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:
-    """Raise `ClauseError` if the body does not receive an array that is mapped as what an argument holds."""
-    if mapper_of(holder) is not None:
-        return
-    if any(value is array or (isinstance(value, np.ndarray) and np.may_share_memory(value, array)) for value in passed):
-        return
-    kind = type(holder).__name__
-    raise ClauseError(
-        f"map: list item {item.text!r} is held by {item.name!r}, a {kind}, which the body receives as it is, with the "
-        f"host's array in it; pass {item.text} as an argument of its own"
-        + ("" if isinstance(holder, (list, tuple)) else f", or declare_mapper({kind}, …)")
-    )
 
 
 def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

@@ -226,16 +226,13 @@ class DataEnvironment:
             The place on the lane up to which the entries are in use; None where there is more to do, and nothing has
             changed.
         """
-        dropped: object = None
         with self.lock:
             if not self.table.leave(plan):
                 return None
             point = lane.mark()
             self.ledger.note(point, plan.parts())
-            if key is not None:
-                dropped = self.table.remember(key, value)  # it goes when the lock is free: that may run finalizers
-        del dropped
-        return point
+            _ = self.table.remember(key, value) if key is not None else None  # it goes when the lock is free
+            return point
 
     def _copy_out(
         self, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, staged: list[Any], failures: list[Exception]
