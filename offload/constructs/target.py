@@ -97,11 +97,12 @@ class TargetFunction(DirectiveFunction):
         self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
         self._said = object() if "map" in clauses else None  # what bindings are remembered by
         self._is_deferred = bool(clauses.get("nowait"))
-        self._is_short = self._rules is None and (
-            not self._is_late
-            if names is None
-            else self._whole is not None and (not self._is_late or are_parameters(self._depend, names))
-        )
+        # Of a call by position of arrays and scalars nothing has to be known but these: clauses name whole parameters.
+        if names is None:
+            self._is_short = not self._is_late
+        else:
+            is_found = self._whole is not None and (not self._is_late or are_parameters(self._depend, names))
+            self._is_short = is_found and self._rules is None
         is_known = self._is_short and self._defaults is None
         self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
         self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
