@@ -43,6 +43,7 @@ def test_other_slots(sim):
     assert seen == [(1, 2), (2, 1), (1, 1), (1, 3)] * 2
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 @pytest.mark.parametrize("clauses", [{}, {"map": [tofrom("x")]}])
 def test_other_layout(sim, clauses):
     """An array whose shape has changed has the new one in the body."""
