@@ -8,8 +8,9 @@ share; ``--by NAME`` adds the functions that rows of that name execute them in. 
 The package is the one that ``import offload`` finds, the device is `tests.null_device`:
 ``PYTHONPATH=/another/tree python benchmarks/null.py`` measures another tree's package.
 
-Rows with ``nowait`` are issued and then waited for with `taskwait`; the figure has both. ``mapped`` maps 32 KB at each
-call, which the device forgets. The row ``sim`` is the blocking ``mapped`` on ``sim:1``, with its copies.
+Rows with ``nowait`` alone are issued and then waited for with `taskwait`; the figure has both. ``mapped`` maps 32 KB at
+each call, which the device forgets. The row ``sim`` is the blocking ``mapped`` on ``sim:1``, with its copies. With
+``--look`` threads that wait look for completions, as on CUDA, where they else sleep.
 """
 
 import argparse
@@ -55,6 +56,7 @@ def present_cases(x):
     chained = omp.target(nothing, map=[tofrom(x)], nowait=True, depend=[inout(x)])
     plain = omp.target(nothing, nowait=True)
     blocking = omp.target(nothing, map=[tofrom(x)])
+    host = omp.task(nothing)
     return {
         "target nowait, map": (lambda: nowait(x), True),
         "target nowait, map, depend": (lambda: chained(x), True),
@@ -62,6 +64,10 @@ def present_cases(x):
         "target, map": (lambda: blocking(x), False),
         "target_update to": (lambda: omp.target_update(to=x), False),
         "target_update from_, nowait": (lambda: omp.target_update(from_=x, nowait=True), True),
+        "target nowait, result()": (lambda: plain(x).result(), False),
+        "target nowait, taskwait": (lambda: (plain(x), omp.taskwait()), False),
+        "target nowait, depend, taskwait(depend)": (lambda: (chained(x), omp.taskwait(depend=[inout(x)])), False),
+        "task, taskwait": (lambda: (host(), omp.taskwait()), False),
         "acc.update async_": (lambda: acc.update(self_=[x], async_=1), True),
     }
 
@@ -129,9 +135,10 @@ def count(cases, by):
                 print(f"{n / N_COUNTED:12.0f} {code.co_qualname}, {Path(code.co_filename).name}:{code.co_firstlineno}")
 
 
-def null_device():
-    """Return a device that forgets what it is asked."""
+def null_device(*, waits_look):
+    """Return a device that forgets what it is asked, and says whether threads that wait look for completions."""
     device = NullDevice(0)
+    device.waits_look = waits_look
     device.calls = Silent()
     return device
 
@@ -142,12 +149,14 @@ def main():
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--operations", type=int, default=2000)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--look", action="store_true", help="have waits look for completions, as on CUDA")
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--by", metavar="NAME")
     args = parser.parse_args()
     x, y, z = (np.zeros(n, np.float32) for n in (N_ELEMENTS, N_ELEMENTS, N_MAPPED))
     runs = {}
-    with mock.patch("offload.runtime.runtime.open_devices", return_value=[null_device()]), omp.Runtime():
+    device = null_device(waits_look=args.look)
+    with mock.patch("offload.runtime.runtime.open_devices", return_value=[device]), omp.Runtime():
         omp.target_enter_data(map=omp.to(x))
         for cases in (present_cases(x), mapping_cases(y, z)):
             if args.instructions or args.by:

@@ -16,6 +16,7 @@ from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.runtime.current import for_finalizers, here
+from offload.tasks.goals import Goal
 from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
     from offload.data.entries import Entry
     from offload.runtime.place import DevicePlace
-    from offload.tasks.region import Region
+    from offload.tasks.region import AnyTask, Region
     from offload.tasks.scope import Scope
-    from offload.tasks.task import Task
 
 
 @contextmanager
@@ -112,15 +112,19 @@ def settle(scope: Scope, frame: Region, place: DevicePlace, array: Any, *, uses:
     pending = [task for task in before if _is_pending(task)]
     if not pending:
         return
-    for task in pending:
-        task.watch()
-        task.add_done_callback(lambda _: scope.parker.unpark())
-    scope.runtime.engine.wait(
-        scope, lambda: not any(map(_is_pending, pending)), (), "the data operations before", awaited=pending
-    )
+    scope.runtime.engine.wait(scope, _Launches("the data operations before", pending))
 
 
-def _is_pending(task: Task) -> bool:
+class _Launches(Goal):
+    """The launches of some tasks."""
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        return not any(map(_is_pending, self.tasks))
+
+
+def _is_pending(task: AnyTask) -> bool:
     return not (task.finished or task.launched or task.state_ is TaskState.RECORDED)
 
 

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from offload.constructs.receiving import Late, ReceivingWork
     from offload.data.items import MapItem
     from offload.tasks.received import Values
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
-    from offload.tasks.task import Task
 
 
 class LaunchConfig(NamedTuple):
@@ -265,7 +265,7 @@ class ComputeFunction(TargetFunction):
         self,
         scope: Scope,
         frame: Region,
-        make: Callable[[Region], Task],
+        recipe: Recipe,
         depend: Any,
         work: TargetWork | ReceivingWork | None,
         device: int | None,
@@ -276,7 +276,7 @@ class ComputeFunction(TargetFunction):
         queue = queue_of(runtime.queues, at, self._async)
         after = queues_of(runtime.queues, at, self._wait)
         orderings = presence(runtime.queues, work.items, at, changes=False) if work is not None else ()
-        task = generate(scope, frame, make, depend, queue, after, orderings)
+        task = generate(scope, frame, recipe, depend, queue, after, orderings)
         return task if queue is not None else task.value
 
 

@@ -35,11 +35,12 @@ from offload.runtime.works import EndDataWork, EnterDataWork, ExitDataWork, Upda
 from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from offload.data.items import MapItem
     from offload.devices.streams import Lane
     from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Launch
     from offload.tasks.task import Task
 
 
@@ -97,12 +98,11 @@ def data(
     if not items and not as_tuple(deviceptr):
         raise ClauseError("acc data has no data clause; give copy=, copyin=, copyout=, create=, present= or others")
     operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, depend=depend)
-    run = _Run()
     try:
-        entry = operation.run(_EnterRegion(items, run), items, changes=True)
+        entry = operation.run(_EnterRegion(items, Counter.STRUCTURED), items, changes=True)
     except KeyboardInterrupt:
         if operation.task is not None:  # it has mapped the items, or will
-            _leave(operation, operation.task, items, run)
+            _leave(operation, operation.task, items)
         raise
     block = Block(operation.scope, operation.frame)
     frame = block.frame
@@ -117,7 +117,7 @@ def data(
     own = set(map(id, listed))
     frame.listed = tuple([section for section in frame.listed if id(section) not in own])
     try:
-        _leave(operation, entry, items, run)
+        _leave(operation, entry, items)
     except BaseException as error:
         if failure is None:
             raise
@@ -130,58 +130,35 @@ def data(
 
 
 @for_finalizers  # of a generator that is suspended in the block
-def _leave(operation: Operation, entry: Task, items: list[MapItem], run: _Run) -> None:
+def _leave(operation: Operation, entry: Task, items: list[MapItem]) -> None:
     """Undo the entry of a region; one that failed has mapped nothing."""
     if entry.failure is None:
-        operation.end_run(_EndRegion(run), items)
-
-
-class _Run:
-    """What the entry of a region tells its end, in the run that has been generated last: a graph has many.
-
-    Attributes
-    ----------
-    entered : list of MapItem
-        What the entry has mapped, known once it has begun; nothing where it fails, or never runs.
-    """
-
-    __slots__ = ("entered",)
-
-    def __init__(self) -> None:
-        self.entered: list[MapItem] = []
+        operation.end_run(_EndRegion([], Counter.STRUCTURED), items, entry)
 
 
 class _EnterRegion(EnterDataWork):
     """The entry of a region."""
 
-    __slots__ = ("_entered", "_run")
+    __slots__ = ()
 
-    def __init__(self, items: list[MapItem], run: _Run) -> None:
-        super().__init__(items, Counter.STRUCTURED)
-        self._run = run
-        self._entered = run.entered
-
-    def again(self) -> _EnterRegion:
-        self._run.entered = []  # of another run, whose end is generated next
-        return _EnterRegion(self.items, self._run)
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        super().begin(place, lane, staged)
-        if self.plan is not None:
-            self._entered[:] = present_items(self.plan)
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        super().begin(launch, place, lane, staged)
+        if launch.plan is not None:
+            launch.entered = present_items(launch.plan)
 
 
 class _EndRegion(EndDataWork):
-    """The end of a region: of those items that its entry has mapped."""
+    """The end of a region: of those items that its entry has mapped, which in a graph is the one of the same run."""
 
-    __slots__ = ("_run",)
+    __slots__ = ()
 
-    def __init__(self, run: _Run) -> None:
-        super().__init__(run.entered, Counter.STRUCTURED)
-        self._run = run
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        super().begin(launch, place, lane, staged)
+        launch.received = None
 
-    def again(self) -> _EndRegion:
-        return _EndRegion(self._run)
+    def items_of(self, launch: Launch) -> Sequence[MapItem]:
+        entry: Any = launch.received.tasks[0] if launch.received is not None else None
+        return entry.entered if entry is not None else ()  # None: it has failed, and that has been seen
 
 
 @for_finalizers

@@ -9,7 +9,7 @@ import numpy as np
 from offload.acc.addresses import corresponding, here_for
 from offload.acc.operations import Operation
 from offload.arrays.items import label
-from offload.constructs.copying import byte_ranges, copy_maker, number_of_bytes
+from offload.constructs.copying import byte_ranges, copy_recipe, number_of_bytes
 from offload.constructs.memory import release, target_alloc
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.runtime.current import for_finalizers, here
@@ -198,6 +198,5 @@ def _copy(what: str, dst: Any, src: Any, nbytes: Any, async_: Any, device: int |
     name = f"acc {what}"
     to, at, places = byte_ranges(dst, src, nbytes, what=name, cuts=True)
     operation = Operation(name, async_=async_, device=device)
-    make = copy_maker(name, to, at, places)
-    task = operation.run_made(lambda frame: make(operation.site, frame))
+    task = operation.run_recipe(copy_recipe(operation.site, to, at, places))
     return task if operation.queue is not None else None

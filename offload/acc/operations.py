@@ -12,9 +12,10 @@ from offload.constructs.queueing import enqueue, wait_for
 from offload.interrupts.frames import caller
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
-from offload.runtime.launch import DeviceTask, device_maker
+from offload.runtime.launch import DeviceTask
+from offload.runtime.recipe import DeviceRecipe, recipe_at
+from offload.tasks.received import Values
 from offload.tasks.region import Site
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from offload.runtime.queues import Queue
     from offload.runtime.runtime import Runtime
     from offload.runtime.works import Work
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
 
 
 _NONE: tuple[Any, ...] = ()
@@ -77,18 +80,18 @@ class Operation:
         self._after: list[Queue] = queues_of(queues, at, values)
         self.task: Task | None = None  # what `run` had generated when it was interrupted
 
-    def run(self, work: Work, items: Iterable[MapItem], *, changes: bool, ends: bool = False) -> Task:
+    def run(self, work: Work, items: Iterable[MapItem], *, changes: bool, ends: Task | None = None) -> Task:
         """Generate the task of a work, which needs its items present, or ``changes`` that; on the host it does nothing.
 
         Without a queue it is complete on return, and what it waits for before it is generated. One that ``ends`` a
-        region runs though an operation before it has failed.
+        region, which that task has begun, knows that, and runs though an operation before it has failed.
         """
         site, place = self.site, self.place
         orderings = presence(self.runtime.queues, items, place, changes=changes)
         if self.queue is not None and place is not None and self.frame.is_plain:
             task = self.task = DeviceTask.of(site, self.frame, place, work)
-            if ends:
-                task.survives = True
+            if ends is not None:
+                task.survives, task.received = True, Values((), (ends,))
             try:
                 put(self.scope, self.frame, self.queue, task, self._depend, self._after, orderings)
             except Exception:
@@ -98,74 +101,62 @@ class Operation:
             return task
         return self._run(work, orderings, ends=ends)
 
-    def _run(self, work: Any, orderings: Sequence[Any], *, ends: bool) -> Task:
+    def _run(self, work: Work, orderings: Sequence[Any], *, ends: Task | None) -> Task:
         """Generate the task of a work where more than the queue matters."""
-        site = self.site
-        make: Any
-        if self.place is None:
-
-            def make(frame: Region) -> Task:
-                return Task(site, _nothing, (), None, frame)
-        else:
-            make = device_maker(site, None, self.place, work)
-
-        def kept(frame: Region) -> Task:
-            task: Task = make(frame)
-            if ends:
-                task.survives = True
-            self.task = task
-            return task
-
+        recipe = recipe_at(self.site, self.place, work)
+        if ends is not None:
+            recipe.survives = True
+            if isinstance(recipe, DeviceRecipe):
+                recipe.values = Values((), (ends,))
         try:
-            task = generate(self.scope, self.frame, kept, self._depend, self.queue, self._after, orderings)
+            task = generate(
+                self.scope, self.frame, recipe, self._depend, self.queue, self._after, orderings, self._generated
+            )
         except Exception:
             self.task = None  # it has mapped nothing
             raise
         self.task = None
         return task
 
-    def run_made(self, make: Callable[[Region], Task]) -> Task:
-        """Generate a task that is made elsewhere."""
-        return generate(self.scope, self.frame, make, self._depend, self.queue, self._after)
+    def _generated(self, task: Task) -> None:
+        self.task = task
 
-    def end_run(self, work: Work, items: Iterable[MapItem]) -> Task:
-        """Generate the task that ends a region: the wait clause was the entry's."""
+    def run_recipe(self, recipe: Recipe) -> Task:
+        """Generate a task of a recipe."""
+        return generate(self.scope, self.frame, recipe, self._depend, self.queue, self._after)
+
+    def end_run(self, work: Work, items: Iterable[MapItem], entry: Task) -> Task:
+        """Generate the task that ends the region which ``entry`` has begun: the wait clause was that one's."""
         self._after = []
         code = caller()
         self.site = Site(self.name, self.name, (code.f_code, code.f_lasti), self.runtime)
         if self.scope.thread != get_ident():  # a generator is ended elsewhere than it was begun
             self.scope = self.runtime.here()
             self.frame = self.scope.frame(self.name)
-        return self.run(work, items, changes=True, ends=True)
+        return self.run(work, items, changes=True, ends=entry)
 
 
 def generate(
     scope: Scope,
     frame: Region,
-    make: Callable[[Region], Task],
+    recipe: Recipe,
     depend: Sequence[Any],
     queue: Queue | None,
     after: list[Queue],
     orderings: Sequence[Any] = (),
+    told: Callable[[Task], object] | None = None,
 ) -> Task:
     """Generate a task in a queue, after others; without a queue wait for those, then for the task.
 
-    Along ``orderings``, dependences too, no failure goes.
+    Along ``orderings``, dependences too, no failure goes. ``told`` as for `encounter`.
     """
-
-    def ordered(frame: Region) -> Task:
-        task = make(frame)
-        task.orderings = orderings
-        return task
-
     if queue is not None and frame.is_plain:
-        return put(scope, frame, queue, make(frame), depend, after, orderings)
+        return put(scope, frame, queue, recipe.make(frame), depend, after, orderings)
     if queue is not None:
-        return enqueue(scope, frame, queue, ordered, depend, after)
+        return enqueue(scope, frame, queue, recipe, depend, after, orderings, told)
     if after:
         wait_for(scope, frame, after, "the wait clause")
-    task: Task = encounter(scope, frame, ordered, depend, deferred=False)
-    return task
+    return encounter(scope, frame, recipe, depend, deferred=False, orderings=orderings, told=told)
 
 
 def put(
@@ -180,7 +171,3 @@ def put(
     """Generate a task in a queue, as `generate` does, in a region where nothing but its own clauses matters."""
     task.orderings = orderings
     return enqueue(scope, frame, queue, task, depend, after)
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an operation without a device."""

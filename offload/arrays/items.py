@@ -118,8 +118,9 @@ def array_section(array: Any) -> Section:
                 f"an array of dtype {array.dtype} cannot be a list item: it holds references to Python objects, "
                 "which mean nothing on a device; use a numeric or structured dtype"
             )
-        strides = None if array.flags.c_contiguous else array.strides
-        return section_of(HOST, address_of(array), array.shape, strides, array.itemsize)
+        if array.flags.c_contiguous:  # what `section_of` returns, whose call takes 0.2 µs
+            return tuple.__new__(Section, (HOST, address_of(array), (), array.nbytes))
+        return section_of(HOST, address_of(array), array.shape, array.strides, array.itemsize)
     own = getattr(array, "__offload_section__", None)
     if own is not None:
         section: Section = own()

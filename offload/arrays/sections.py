@@ -85,11 +85,6 @@ class Section(NamedTuple):
         return end
 
     @property
-    def is_dense(self) -> bool:
-        """Tell whether the bytes are one contiguous range (an empty one included)."""
-        return not self[2]
-
-    @property
     def is_nested(self) -> bool:
         """Tell whether each stride is at least the extent of what lies inside it, so that no two rows interleave."""
         extent = self[3]

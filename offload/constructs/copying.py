@@ -26,19 +26,20 @@ from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, UnsupportedError
 from offload.runtime.current import current_runtime, here
 from offload.runtime.generate import defer, encounter, run
-from offload.runtime.launch import DeviceTask
+from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import CopyWork, FillWork
-from offload.tasks.task import Task
+from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
-    from offload.tasks.region import Region
+    from offload.tasks.region import Site
+    from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
 
-    Maker: TypeAlias = Callable[[Any, Region], Task]
     Places: TypeAlias = tuple[DevicePlace | None, DevicePlace | None]
 
 MAX_DIMENSIONS = 64
@@ -53,12 +54,14 @@ _BUILT_IN = 1  # `numpy.dtype.isbuiltin`: no fields, no padding, the byte order 
 
 
 def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool, places: Places | None = None) -> Task:
-    """Generate the task that copies between two arrays of one shape and dtype; arguments and errors as `copy_maker`."""
-    return _encounter(directive, depend, copy_maker(directive, dst, src, places), deferred, dst)
+    """Generate the task that copies between two arrays of one shape and dtype; arguments, errors as `copy_recipe`."""
+    scope = here()
+    site = call_site(directive, scope.runtime)
+    return _encounter(scope, copy_recipe(site, dst, src, places), depend, deferred, dst)
 
 
-def copy_maker(directive: str, dst: Any, src: Any, places: Places | None = None) -> Maker:
-    """Return what makes the task that copies between two arrays of one shape and dtype, each time that it is to run.
+def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) -> Recipe:
+    """Return what the task of a routine is made of that copies between two arrays of one shape and dtype.
 
     ``places`` are those of the two, where the caller has found them (`place_of`).
 
@@ -69,6 +72,7 @@ def copy_maker(directive: str, dst: Any, src: Any, places: Places | None = None)
     UnsupportedError
         The arrays are on devices of two kinds.
     """
+    directive = site.directive
     if places is None:
         runtime = current_runtime()
         places = place_of(runtime, dst, directive), place_of(runtime, src, directive)
@@ -83,7 +87,7 @@ def copy_maker(directive: str, dst: Any, src: Any, places: Places | None = None)
     if place is other and overlaps(_section(place, dst), _section(place, src)):
         raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
     if place is None and other is None:
-        return lambda site, frame: Task(site, np.copyto, (dst, src), None, frame)
+        return Recipe(site, np.copyto, (dst, src))
     second = None
     if place is not None and other is not None and place is not other:
         if place.device.kind != other.device.kind:
@@ -93,12 +97,8 @@ def copy_maker(directive: str, dst: Any, src: Any, places: Places | None = None)
             )
         second = other.device
 
-    def make(site: Any, frame: Region) -> Task:
-        return DeviceTask.of(site, frame, device_place, CopyWork(dst, src, own, second))
-
-    device_place: Any = place or other
     own = (dst, src) if place is other else (src,) if place is None else (dst,)
-    return make
+    return DeviceRecipe(site, place or other, CopyWork(dst, src, own, second))  # type: ignore[arg-type]  # one there is
 
 
 def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool, place: DevicePlace | None) -> Task:
@@ -110,31 +110,24 @@ def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool,
         The array is read-only.
     """
     _check_writeable(array.flags, array, directive)
-    if place is None:
-
-        def make(site: Any, frame: Region) -> Task:
-            return Task(site, array.fill, (value,), None, frame)
-    else:
-
-        def make(site: Any, frame: Region) -> Task:
-            return DeviceTask.of(site, frame, place, FillWork(array, value))
-
-    return _encounter(directive, depend, make, deferred, array)
-
-
-def _encounter(directive: str, depend: Any, make: Maker, deferred: bool, written: Any) -> Task:
-    """Encounter a routine as a task; ``make`` makes it, each time that a recorded graph runs anew."""
     scope = here()
+    site = call_site(directive, scope.runtime)
+    recipe = Recipe(site, array.fill, (value,)) if place is None else DeviceRecipe(site, place, FillWork(array, value))
+    return _encounter(scope, recipe, depend, deferred, array)
+
+
+def _encounter(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, written: Any) -> Task:
+    """Encounter a routine as a task."""
     runtime = scope.runtime
+    directive = recipe.site.directive
     frame = scope.frame(directive)
     dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
     if dependences and written.size:
         name = f"{directive}_async" if directive.startswith("target_") else directive
         warn_of_writes(name, dependences, (written,))
-    site = call_site(directive, runtime)
     if not frame.is_plain or runtime.engine.closed:
-        return encounter(scope, frame, lambda frame: make(site, frame), dependences, deferred=deferred)
-    task: Task = make(site, frame)
+        return encounter(scope, frame, recipe, dependences, deferred=deferred)
+    task = recipe.make(frame)
     if deferred:
         defer(scope, frame, task, dependences)
         return task

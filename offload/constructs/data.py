@@ -19,11 +19,11 @@ from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
-from offload.runtime.launch import device_maker
+from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import EndDataWork, EnterDataWork, ExitDataWork
+from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
+    from offload.tasks.task import Task
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "map": check_map,
@@ -66,29 +67,21 @@ class _DataConstruct:
 
     def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
         """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold."""
-        site = self.site
-        if self.place is None:
-
-            def make(frame: Region) -> Task:
-                return Task(site, _nothing, (), None, frame)
-        else:
-            make = device_maker(site, None, self.place, work(items))  # type: ignore[assignment]  # a DeviceTask is a Task
-
-        def kept(frame: Region) -> Task:
-            task = self.made = make(frame)
-            return task
-
+        recipe = recipe_at(self.site, self.place, work(items))
         scope, frame = self.scope, self.frame
         if scope.thread != get_ident():  # a generator is ended elsewhere than it was begun, perhaps by the collector
             scope = self.runtime.here()
-            frame = scope.frame(site.directive)
+            frame = scope.frame(self.site.directive)
         try:
-            task = encounter(scope, frame, kept, self.depend, deferred=self.deferred)
+            task = encounter(scope, frame, recipe, self.depend, deferred=self.deferred, told=self._generated)
         except Exception:
             self.made = None  # it has mapped nothing
             raise
         self.made = None
         return task
+
+    def _generated(self, task: Task) -> None:
+        self.made = task
 
     async def finish(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
         """Do what `run` does, and let the loop run until the task is complete."""
@@ -129,10 +122,6 @@ def _used(clause: str, value: Any) -> tuple[Any, ...]:
             )
         array_section(item)  # refuses Python objects
     return items
-
-
-def _nothing() -> None:
-    """Do nothing: the body of a construct whose device is the host."""
 
 
 @for_finalizers
@@ -310,7 +299,7 @@ class TargetData(ContextDecorator):
         """
         construct, region = self._construct, self._region
         assert construct is not None, "encountered"
-        for step in (region.end if region is not None else _nothing, lambda: _leave_data(construct, self._entry)):
+        for step in (region.end if region is not None else nothing, lambda: _leave_data(construct, self._entry)):
             try:
                 step()
             except BaseException as later:  # noqa: BLE001  # the first failure goes on, with this one as a note

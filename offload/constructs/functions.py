@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from offload.constructs.clauses.dependences import Dependence, check_depend
 from offload.constructs.clauses.maps import check_clauses, check_name, check_priority, symbolic
 from offload.constructs.clauses.names import VisibleNames
-from offload.constructs.clauses.reductions import Participant, check_reduction, parts_of
+from offload.constructs.clauses.reductions import Participation, check_reduction, parts_of
 from offload.constructs.clauses.sharing import has_rules
 from offload.constructs.passed import dependence_on
 from offload.constructs.pickling import copy_of, reduced, restore
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
-from offload.graphs.plan import PlainMaker
 from offload.interrupts.finalizers import collector
 from offload.runtime.current import here, put_off_here
 from offload.runtime.generate import encounter
 from offload.tasks.engine import MANY_LIVE
-from offload.tasks.received import Receiver, Values
+from offload.tasks.received import Values
+from offload.tasks.recipe import ClauseRecipe, Recipe
 from offload.tasks.region import Site
 from offload.tasks.scope import current_scope
 from offload.tasks.stack import owned
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.dependences import DepObj
     from offload.constructs.clauses.reductions import Part
     from offload.runtime.runtime import Runtime
-    from offload.tasks.region import Region
     from offload.tasks.scope import Scope
 
 
@@ -294,42 +293,22 @@ class TaskFunction(DirectiveFunction):
             )
 
         is_deferred = not (is_final or frame.inherited.is_final) and bool(clauses.get("if_", True))
-        is_longer = event is not None or self._is_async  # than its call
-        new: Callable[..., Task] = Task
+        more = event is not None or is_final or parts or values is not None
+        if not (more or self._is_async):
+            recipe = Recipe(site, self._function, args, kwargs or None, self._label, priority)
+            return encounter(scope, frame, recipe, depend, deferred=is_deferred)
+        full: ClauseRecipe
         if self._is_async:
-            from offload.tasks.aio.task import maker  # imports asyncio
+            from offload.tasks.aio.task import CoroutineRecipe  # imports asyncio
 
-            runs_now = not is_deferred and (frame.recorder is None or frame.recorder.executes)
-            new = maker(scope.runtime.engine, f"{self._directive} {self._name!r}", blocks=runs_now)
-
-        def make(frame: Region) -> Task:
-            body = Participant(self._function, parts, until_complete=is_longer) if parts else None
-            call = body or self._function
-            if values is not None:
-                call = Receiver(call, values.again())
-            task = new(site, call, args, kwargs or None, frame)
-            if body is not None:
-                body.join(task)
-            if self._label is not None:
-                task.label = self._label
-            if is_final:
-                task.is_final = True
-            if priority:
-                task.priority = priority
-            if event is not None:
-                event.attach(task)
-                task.event = event
-                task.early = []
-                task.special = True
-            return task
-
-        if clauses.keys() <= _OF_THE_CALL and not self._is_async and values is None:
-            make = PlainMaker(site, self._function, args, kwargs or None, self._label)
-        return encounter(scope, frame, make, depend, deferred=is_deferred)
-
-
-_OF_THE_CALL = {"if_", "name"}
-"""Clauses that tasks do not differ by once they are generated, but for their label."""
+            blocks = not is_deferred and (frame.recorder is None or frame.recorder.executes)
+            full = CoroutineRecipe(site, self._function, args, kwargs or None, self._label, priority, blocks=blocks)
+        else:
+            full = ClauseRecipe(site, self._function, args, kwargs or None, self._label, priority)
+        full.event, full.is_final, full.values = event, is_final, values
+        if parts:
+            full.reductions = Participation(parts, until_complete=event is not None or self._is_async)
+        return encounter(scope, frame, full, depend, deferred=is_deferred)
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

@@ -11,7 +11,7 @@ from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.sites import call_site
 from offload.tasks.blocks import Block
-from offload.tasks.failures import raise_failures
+from offload.tasks.goals import Emptied
 from offload.tasks.region import Group
 from offload.tasks.task import LeaveRegion
 
@@ -52,9 +52,8 @@ class GroupRegion:
         group = self.group
         try:
             scope = self._close()
-            if group.live:
-                scope.runtime.engine.wait(scope, lambda: not group.live, (group,), self._where)
-            raise_failures(group.failures, self._where)
+            if group.is_of_interest:
+                scope.runtime.wait_for(scope, Emptied(self._where, group))
         except BaseException:
             self._end_group(combines=False)
             raise
@@ -62,13 +61,11 @@ class GroupRegion:
 
     async def finish(self, *, combines: bool = True) -> None:
         """Do what `end` does, and let the loop run meanwhile."""
-        from offload.tasks.aio.wait import AsyncWait  # imports asyncio
+        from offload.tasks.aio.wait import wait_for  # imports asyncio
 
-        group = self.group
         try:
             scope = self._close()
-            await AsyncWait(scope.runtime.engine, scope, lambda: not group.live, (group,), self._where).run()
-            raise_failures(group.failures, self._where)
+            await wait_for(scope, Emptied(self._where, self.group))
         except BaseException:
             self._end_group(combines=False)
             raise

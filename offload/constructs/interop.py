@@ -33,12 +33,14 @@ from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.events.sources import put_on
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
-from offload.runtime.launch import device_maker
+from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import Work
 from offload.tasks.failures import see
+from offload.tasks.goals import TaskEnd
+from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
-from offload.tasks.task import LeaveRegion, Task
+from offload.tasks.task import LeaveRegion
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -49,8 +51,10 @@ if TYPE_CHECKING:
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
+    from offload.runtime.works import Launch
     from offload.tasks.region import Region, Site
     from offload.tasks.scope import Parker, Scope
+    from offload.tasks.task import Task
 
 
 class Interop:
@@ -159,8 +163,7 @@ class Interop:
         if lane is None or place is None:
             self._on_host(scope, frame, self._depend, site, deferred=True)
             return
-        make = device_maker(site, None, place, _Passage(_mark(lane), None))
-        encounter(scope, frame, make, self._depend, deferred=True)
+        encounter(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), None)), self._depend, deferred=True)
 
     def _follow(self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], before: Point | None) -> None:
         """Generate a task that follows ``before``, and hold what the stream is given from now on until it is done."""
@@ -177,16 +180,15 @@ class Interop:
         lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
         names_device_arrays = any(is_device_array(item) for dependence in depend for item in dependence.items)
         passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
-        make = device_maker(site, None, place, passage)
-        task = encounter(scope, frame, make, depend, deferred=True)
+        task = encounter(scope, frame, DeviceRecipe(site, place, passage), depend, deferred=True)
         try:
-            if passage.point is None:
-                _wait_until_launched(scope, task, passage)
-            if passage.point is None:
+            if task.point is None:
+                _wait_until_launched(scope, task)
+            if task.point is None:
                 _raise_end(task)
+            event = task.point.event
         finally:
             del task  # as there
-        event = passage.point.event  # type: ignore[union-attr]  # else it has raised
         if event is not None:
             put_on(lane, "interop", lane.device.wait_event, lane.stream, event)
 
@@ -194,7 +196,7 @@ class Interop:
         self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], site: Site, *, deferred: bool
     ) -> None:
         """Generate an empty task: without a stream only the dependences are left."""
-        encounter(scope, frame, lambda frame: Task(site, _nothing, (), None, frame), depend, deferred=deferred)
+        encounter(scope, frame, Recipe(site), depend, deferred=deferred)
 
 
 def interop(targetsync: bool = True, device: int | None = None, depend: Any = (), *, stream: Any = None) -> Interop:
@@ -273,7 +275,7 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
 
 
 class _Passage(Work):
-    """An empty work that follows ``before`` and tells its place on a lane; `again` is the same one.
+    """An empty work that follows ``before``, and wakes ``parker`` when its place on a lane is known.
 
     With ``takes_device_arrays`` it follows the calling thread's own stream, too.
     """
@@ -281,17 +283,16 @@ class _Passage(Work):
     __slots__ = ("_before", "_parker", "ends_region", "takes_device_arrays")
 
     def __init__(self, before: Point | None, parker: Parker | None, *, takes_device_arrays: bool = False) -> None:
-        super().__init__()
         self.takes_device_arrays = takes_device_arrays
         self._before = before
         self._parker = parker
         self.ends_region = parker is None  # what follows the exit follows the stream, also in a cancelled taskgroup
 
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._before is not None:
             lane.wait_for([self._before])
         if self._parker is not None:
-            self.point = lane.mark()
+            launch.point = lane.mark()
             self._parker.unpark()
 
 
@@ -302,18 +303,22 @@ def _mark(lane: Lane) -> Point:
     return point
 
 
-def _wait_until_launched(scope: Scope, task: Task, passage: _Passage) -> None:
+def _wait_until_launched(scope: Scope, task: Task) -> None:
     """Block until the task is on its stream, or is complete since it cannot get there."""
-    parker = scope.parker
-    task.add_done_callback(lambda _: parker.unpark())
-    scope.runtime.engine.wait(
-        scope,
-        lambda: passage.point is not None or task.finished,
-        (),
-        f"the entry of interop at {task.construct.location}",
-        awaited=(task,),
-        helps=scope.task is not None,  # else a worker will: a user may hold a lock across the construct
-    )
+    helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
+    scope.runtime.engine.wait(scope, _Entry(task), helps=helps)
+
+
+class _Entry(TaskEnd):
+    """The place of a task on its stream, or its end."""
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        return self.tasks[0].point is not None or super().done()
+
+    def __str__(self) -> str:
+        return f"the entry of interop at {self.tasks[0].construct.location}"
 
 
 def _raise_end(task: Task) -> None:
@@ -328,7 +333,3 @@ def _raise_end(task: Task) -> None:
         raise failure
     finally:
         del task, failure  # or the traceback would refer to the task, and the task to it
-
-
-def _nothing() -> None:
-    """Do nothing: the body where there is no stream."""

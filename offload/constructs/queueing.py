@@ -5,7 +5,6 @@ How queues work is said in `offload.runtime.queues`.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -14,12 +13,14 @@ from offload.errors import ClauseError
 from offload.events.event import Event
 from offload.interrupts.shields import lower_shield, raise_shield
 from offload.runtime.generate import encounter, submit
-from offload.runtime.launch import device_maker
 from offload.runtime.queues import Mark
+from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import EmptyWork
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
+from offload.tasks.goals import Goal, Until
+from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from offload.events.observer import Observer
     from offload.runtime.queues import Queue
     from offload.runtime.runtime import Runtime
-    from offload.tasks.region import Region
+    from offload.tasks.recipe import Recipe
+    from offload.tasks.region import AnyTask, Region, TaskSet
     from offload.tasks.scope import Scope
 
 
@@ -38,13 +40,15 @@ def enqueue(
     scope: Scope,
     frame: Region,
     queue: Queue,
-    made: Task | Callable[[Region], Task],
+    made: Task | Recipe,
     depend: Sequence[Any] = (),
     after: Iterable[Queue] = (),
+    orderings: Sequence[Any] = (),
+    told: Callable[[Task], object] | None = None,
 ) -> Task:
     """Generate a task as the next operation of a queue, which follows the last ones of other queues, too.
 
-    ``made`` is the task where the frame is plain, else what makes it any number of times.
+    ``made`` is the task where the frame is plain, else its recipe; ``orderings`` and ``told`` are for `encounter` then.
     """
     saved = raise_shield(scope)  # as `Shield` does, at half the price
     try:
@@ -53,7 +57,7 @@ def enqueue(
             task = made
             _put(scope, frame, queue, task, depend, marks)
         else:
-            task = _encounter(scope, frame, queue, made, depend, marks)
+            task = _encounter(scope, frame, queue, made, depend, marks, orderings, told)
     except BaseException as error:
         lower_shield(scope, saved, error)
         raise
@@ -82,7 +86,14 @@ def _put(scope: Scope, frame: Region, queue: Queue, task: Task, depend: Sequence
 
 
 def _encounter(
-    scope: Scope, frame: Region, queue: Queue, make: Callable[[Region], Task], depend: Sequence[Any], marks: list[Mark]
+    scope: Scope,
+    frame: Region,
+    queue: Queue,
+    recipe: Recipe,
+    depend: Sequence[Any],
+    marks: list[Mark],
+    orderings: Sequence[Any],
+    told: Callable[[Task], object] | None,
 ) -> Task:
     """Encounter an operation where a graph is recorded, or nothing is deferred."""
     own = Mark(queue, frame.tracker)
@@ -90,20 +101,20 @@ def _encounter(
     try:
         if before is not None:
             marks.append(before)
-        first = [_followed(scope, frame, marks)]
+        recipe.queue = queue
+        follows = _followed(scope, frame, marks)
 
-        def kept(of: Region) -> Task:
-            task = make(of)
-            if of.recorder is None or of.recorder.executes:
-                queue.note(task)
-                if first:  # a replay's has its own predecessors
-                    task.follows = first.pop()
-                    own.set(task)
-            first.clear()
-            return task
+        def enter(task: Task) -> None:
+            queue.count(task)
+            task.follows = follows
+            own.set(task)
+            if told is not None:
+                told(task)
 
         recorded = _recorded(frame, own, marks) if frame.recorder is not None else ()
-        task = encounter(scope, frame, kept, depend, deferred=True, recorded=recorded)
+        task = encounter(
+            scope, frame, recipe, depend, deferred=True, orderings=orderings, recorded=recorded, told=enter
+        )
     except BaseException:
         made = own.task() if own.task is not None else None
         if made is None or not _is_entered(made):
@@ -132,14 +143,8 @@ def enqueue_marker(
 ) -> Task:
     """Generate an operation that does nothing but follow: the queue, other queues, a place on a stream."""
     site = call_site("acc wait", scope.runtime)
-    make: Any
-    if queue.place is None:
-
-        def make(frame: Region) -> Task:
-            return Task(site, _nothing, (), None, frame)
-    else:
-        make = device_maker(site, None, queue.place, EmptyWork(before))
-    return enqueue(scope, frame, queue, make(frame) if frame.is_plain else make, (), after)
+    recipe = recipe_at(site, queue.place, EmptyWork(before))
+    return enqueue(scope, frame, queue, recipe.make(frame) if frame.is_plain else recipe, (), after)
 
 
 def last_mark(scope: Scope, frame: Region, queue: Queue) -> Mark | None:
@@ -190,10 +195,7 @@ def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -
             return
     if runtime.notify is not None:
         _tell(runtime.notify, where, queues)
-    held = [queue.unfinished() for queue in queues]
-    while tasks := [task for operations in held if (task := _last(operations)) is not None]:
-        _park(scope, tasks, all, where)
-    raise_failures([task for queue in queues for task in queue.take_failed()], where)
+    runtime.wait_for(scope, _Ends(where, queues))
 
 
 def wait_for_any(scope: Scope, frame: Region, queues: Sequence[Queue | None], where: str) -> int:
@@ -209,14 +211,9 @@ def wait_for_any(scope: Scope, frame: Region, queues: Sequence[Queue | None], wh
     notify = scope.runtime.notify
     if notify is not None:
         _tell(notify, where, [queue for queue in queues if queue is not None])
-    held = [queue.unfinished() if queue is not None else [] for queue in queues]
-    while None not in (tasks := [_last(operations) for operations in held]):
-        _park(scope, tasks, any, where)  # type: ignore[arg-type]  # none is None
-    at = tasks.index(None)
-    done = queues[at]
-    if done is not None:
-        done.raise_failures(where)
-    return at
+    goal = _FirstEnd(where, queues)
+    scope.runtime.wait_for(scope, goal)
+    return goal.at
 
 
 def _tell(observer: Observer, where: str, queues: Sequence[Queue]) -> None:
@@ -257,21 +254,43 @@ def _last(operations: list[Task]) -> Task | None:
     return operations[-1] if operations else None
 
 
-def _park(scope: Scope, tasks: Sequence[Task], enough: Callable[[Iterable[bool]], bool], where: str) -> None:
-    """Block until all or any of some tasks are complete."""
+class _Ends(Goal):
+    """The ends of all that some queues hold now."""
 
-    def tell(_: Task) -> None:
-        scope.parker.unpark()
+    __slots__ = ("_held", "_queues")
 
-    for task in tasks:
-        task.watch()
-        task.add_done_callback(tell)
-    try:
-        scope.runtime.engine.wait(scope, lambda: enough(task.finished for task in tasks), (), where, awaited=tasks)
-    finally:
-        for task in tasks:
-            with suppress(ValueError):  # it is complete, or is so at this very moment
-                (task.callbacks or []).remove(tell)
+    def __init__(self, where: str, queues: Sequence[Queue | None]) -> None:
+        super().__init__(where)
+        self._queues = queues
+        self._held = [queue.unfinished() if queue is not None else [] for queue in queues]
+
+    def is_left(self) -> bool:
+        self.tasks = [task for operations in self._held if (task := _last(operations)) is not None]
+        return bool(self.tasks)
+
+    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
+        return [task for queue in self._queues if queue is not None for task in queue.take_failed()]
+
+
+class _FirstEnd(_Ends):
+    """The end of all that one of some queues holds now; ``at`` says then which it is."""
+
+    __slots__ = ("at",)
+
+    def done(self) -> bool:
+        return any(task.finished for task in self.tasks)
+
+    def is_left(self) -> bool:
+        super().is_left()
+        self.at = next((at for at, operations in enumerate(self._held) if not operations), -1)
+        return self.at < 0
+
+    def launched(self) -> Sequence[AnyTask]:
+        return ()  # it would look for the end of one after the other
+
+    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
+        queue = self._queues[self.at]
+        return () if queue is None else queue.take_failed()
 
 
 def _followed(scope: Scope, frame: Region, marks: Sequence[Mark]) -> list[ref[Task]]:
@@ -304,7 +323,7 @@ def _bridge(scope: Scope, frame: Region, mark: Mark) -> Task:
     engine = scope.runtime.engine
     event = Event()
     mark.when_complete(lambda _: event.fulfill())
-    task = Task(call_site("acc wait", scope.runtime), _nothing, (), None, frame)
+    task = Task(call_site("acc wait", scope.runtime), nothing, (), None, frame)
     task.label = f"{mark!r} elsewhere"
     event.attach(task)
     task.event, task.early, task.special = event, [], True
@@ -322,8 +341,4 @@ def _wait_at(scope: Scope, mark: Mark) -> None:
         scope.parker.unpark()
 
     mark.when_complete(tell)
-    scope.runtime.engine.wait(scope, lambda: bool(complete), (), f"an earlier operation of {mark!r}")
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an operation that is only followed."""
+    scope.runtime.engine.wait(scope, Until(f"an earlier operation of {mark!r}", lambda: bool(complete)))

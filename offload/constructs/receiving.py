@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.devices.streams import Lane
     from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Launch
     from offload.tasks.received import Values
 
 
@@ -173,27 +174,22 @@ def _with_items(clause: MapClause, items: tuple[Any, ...]) -> MapClause:
 
 
 class ReceivingWork(Work):
-    """The work of a target region that receives values: the one that these ask for, made when it gets its turn.
+    """The work of a target region that receives values: its launch becomes that of the work that these ask for.
 
     Parameters
     ----------
     known : TargetWork
         The work with None in the place of each value; never begun.
-    values : Values
-        Of this task.
     make : callable
         Returns the work for the values.
     """
 
-    __slots__ = ("_inner", "_known", "_make", "point", "takes_device_arrays", "values")
+    __slots__ = ("_known", "_make", "args", "body", "kwargs", "takes_device_arrays")
 
-    def __init__(self, known: TargetWork, values: Values, make: Callable[[list[Any]], TargetWork]) -> None:
-        super().__init__()
-        self.point = None
+    def __init__(self, known: TargetWork, make: Callable[[list[Any]], TargetWork]) -> None:
+        self.body, self.args, self.kwargs = known.body, known.args, known.kwargs
         self._known = known
         self._make = make
-        self._inner: TargetWork | None = None
-        self.values = values
         self.takes_device_arrays = known.takes_device_arrays
 
     @property
@@ -201,40 +197,18 @@ class ReceivingWork(Work):
         """What it maps as far as that is known at the call."""
         return self._known.items
 
-    @property
-    def program(self) -> tuple[Callable[..., Any] | None, Iterable[Any]]:
-        return self._known.program
-
-    def again(self) -> ReceivingWork:
-        return ReceivingWork(self._known, self.values.again(), self._make)
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        inner = self._inner
-        if inner is None:
-            inner = self._inner = self._make(self.values.found())
-            if inner.takes_device_arrays and not all(task.waits_in_stream_order for task in self.values.tasks):
-                # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
-                event = place.device.caller_event()
-                if event is not None:
-                    place.device.wait_event(lane.stream, event)
-        inner.begin(place, lane, staged)
-
-    def settle(self, place: DevicePlace, lane: Lane) -> None:
-        place.settle(lane)
-
-    def run(self) -> Any:
-        assert self._inner is not None, "begun"
-        return self._inner.run()
-
-    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
-        assert self._inner is not None, "begun"
-        held = self._inner.end(place, lane, staged)
-        self.point = self._inner.point
-        return held
-
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        assert self._inner is not None, "begun"
-        return self._inner.abort(place, lane)
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        values = launch.received
+        assert values is not None, "made with them"
+        work = self._make(values.found())
+        if work.takes_device_arrays and not all(task and task.waits_in_stream_order for task in values.tasks):
+            # A host task's array may be the work of its thread's current stream, which is mostly everybody's.
+            event = place.device.caller_event()
+            if event is not None:
+                place.device.wait_event(lane.stream, event)
+        launch.received = None  # else each task would keep those before it
+        launch.work, launch.args, launch.kwargs = work, work.args, work.kwargs
+        work.begin(launch, place, lane, staged)
 
 
 def receiving_work(
@@ -266,7 +240,7 @@ def receiving_work(
         known.items += late_items(late, dict(zip(values.slots, found, strict=True)), known.objects)
         return work_of(known)
 
-    return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs)), values, make)
+    return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs)), make)
 
 
 def rebuilt_on_host(found: list[Any]) -> Sequence[Any]:

@@ -34,8 +34,10 @@ from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
 from offload.runtime.current import here, put_off_here
 from offload.runtime.generate import defer, encounter, run
-from offload.runtime.launch import DeviceTask, device_maker
+from offload.runtime.launch import DeviceTask
+from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.received import Receiver, Values
+from offload.tasks.recipe import Recipe
 from offload.tasks.scope import current_scope
 from offload.tasks.stack import owned
 from offload.tasks.task import Task
@@ -204,7 +206,7 @@ class TargetFunction(DirectiveFunction):
         if binding.others:
             if device is None and is_offloaded:
                 device = device_of(runtime, binding.others, self._directive)
-            values = Values.of(binding.others)
+            values = Values.in_slots(binding.others)
         place = runtime.place(frame, device, if_=is_offloaded)
         is_short = self._is_short and not kwargs and not binding.others
         visible = self._names
@@ -225,30 +227,24 @@ class TargetFunction(DirectiveFunction):
             enter_parts(binding, clauses.get("map", ()), visible, names)
         if self._rules is not None:
             self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
-        make: Callable[[Region], Task]
+        recipe: _HostRegion | DeviceRecipe
         work: TargetWork | ReceivingWork | None = None
         if place is None:
-
-            def make(frame: Region) -> Task:
-                replaced, named = binding.on_host()
-                call = body if values is None else Receiver(body, values.again(), rebuilt_on_host)
-                task = Task(site, call, replaced, named, frame)
-                task.label = self._label
-                if priority:
-                    task.priority = priority
-                return task
+            recipe = _HostRegion(site, body, binding.args, dict(binding.kwargs), self._label, priority)
+            recipe.binding = binding
         else:
             if values is None:
                 binding.complete(place)
                 work = TargetWork(body, binding.args, binding.kwargs, binding, self._counter)
             else:
                 work = receiving_work(values, late, body, binding, place, self._counter, self._check_values)
-            if self._is_deferred and frame.is_plain:
+            if values is None and self._is_deferred and frame.is_plain:
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 defer(scope, frame, task, depend)
                 return task
-            make = device_maker(site, self._label, place, work, priority)
-        return self._generate(scope, frame, make, depend, work, device)
+            recipe = DeviceRecipe(site, place, work, self._label, priority)
+        recipe.values = values
+        return self._generate(scope, frame, recipe, depend, work, device)
 
     # -- what another kind of target region does otherwise -------------------------------------------
     def _is_offloaded(self) -> bool:
@@ -266,13 +262,13 @@ class TargetFunction(DirectiveFunction):
         self,
         scope: Scope,
         frame: Region,
-        make: Callable[[Region], Task],
+        recipe: Recipe,
         depend: Any,
         work: TargetWork | ReceivingWork | None,
         device: int | None,
     ) -> Any:
         """Generate the task, and return what the call does; ``work`` is None on the host."""
-        encountered = encounter(scope, frame, make, depend, deferred=self._is_deferred)
+        encountered = encounter(scope, frame, recipe, depend, deferred=self._is_deferred)
         return encountered if self._is_deferred else encountered.value
 
     def _check_values(self, values: Values, found: Sequence[Any]) -> None:
@@ -339,6 +335,24 @@ class TargetFunction(DirectiveFunction):
         else:
             check_writeable(prepared)
         return list(prepared)
+
+
+class _HostRegion(Recipe):
+    """What the tasks of a region whose device is the host are made of: each has private arguments of its own."""
+
+    __slots__ = ("binding", "values")
+
+    binding: Binding
+    values: Values | None
+
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
+        args, kwargs = self.binding.on_host()
+        body = self.body
+        if self.values is not None:
+            body = Receiver(body, self.values.of(sources), rebuilt_on_host)
+        task = Task(self.site, body, args, kwargs, frame)
+        self._mark(task)
+        return task
 
 
 def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

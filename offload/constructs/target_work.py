@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.constructs.clauses.binding import Binding, Slot
-    from offload.data.entries import Entry
-    from offload.data.items import MapItem
     from offload.data.plans import Entered
     from offload.devices.streams import Lane
     from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Launch
 
 
 class TargetWork(Work):
@@ -43,7 +42,7 @@ class TargetWork(Work):
         What it counts in.
     """
 
-    __slots__ = ("_binding", "_bound", "_counter", "_function", "_given", "_plan", "takes_device_arrays")
+    __slots__ = ("_binding", "_counter", "args", "body", "items", "kwargs", "takes_device_arrays")
 
     def __init__(
         self,
@@ -53,31 +52,15 @@ class TargetWork(Work):
         binding: Binding,
         counter: Counter = Counter.DYNAMIC,
     ) -> None:
-        self.held, self.point = binding.held, None  # as `Work.__init__` does, whose call costs as much as the rest
+        self.body = function
+        self.args: Any = args
+        self.kwargs: Any = kwargs
+        self.items = binding.items
         self.takes_device_arrays = binding.takes_device_arrays
-        self._function = function
         self._binding = binding
         self._counter = counter
-        self._plan: Entered | None = None
-        self._given: tuple[Sequence[Any], Mapping[str, Any]] = (args, kwargs)
-        self._bound = self._given
 
-    @property
-    def items(self) -> list[MapItem]:
-        """What it maps."""
-        return self._binding.items
-
-    @property
-    def program(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        args, kwargs = self._given
-        return self._function, (*args, *kwargs.values())
-
-    def again(self) -> TargetWork:
-        work = TargetWork(self._function, *self._given, self._binding, self._counter)
-        work.takes_device_arrays = self.takes_device_arrays
-        return work
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         binding = self._binding
         if not binding.items and not binding.privates:
             return
@@ -85,15 +68,14 @@ class TargetWork(Work):
         try:
             for slot, private in binding.privates.items():  # before the maps: a failure here has changed nothing
                 own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            plan = self._plan = place.enter(binding.items, lane, staged, self._counter)
+            plan = place.enter(binding.items, lane, staged, self._counter)
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
-        given, named = self._given
-        args, kwargs = list(given), dict(named)
+        args, kwargs = list(self.args), dict(self.kwargs)
         try:
             for slot, host, address, number in binding.arrays:
-                _put(args, kwargs, slot, self._view(place, lane, number, host, address))
+                _put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
             for slot, private, array in own:
                 if private.is_first:
                     place.copy(array, private.host, lane, staged)
@@ -101,7 +83,7 @@ class TargetWork(Work):
             copies: dict[int, Any] = {}  # an object that is passed twice is one object in the body, too
             for slot, expansion in binding.copies:
                 if id(expansion) not in copies:
-                    copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(place, lane, host))
+                    copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
                 _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
             with suppress(DeviceLostError):
@@ -110,70 +92,67 @@ class TargetWork(Work):
                 place.ledger.keep(lane, place.undo(plan, lane))
             place.ledger.keep(lane, [array for *_, array in own])
             raise
-        self._bound = (args, kwargs)
+        launch.plan, launch.args, launch.kwargs = plan, args, kwargs
 
-    def settle(self, place: DevicePlace, lane: Lane) -> None:
+    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)
 
-    def _view(self, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any], address: int) -> Any:
+    def _view(
+        self, plan: Entered, place: DevicePlace, lane: Lane, number: int, host: np.ndarray[Any, Any], address: int
+    ) -> Any:
         """Return the device array of a host array in an item; one without elements needs no entry.
 
         An array that is not present and need not be stays what it is.
         """
-        entry = self._plan.entries[number]  # type: ignore[union-attr]  # it has begun
+        entry = plan.entries[number]
         if entry is not None:
             return place.view(entry, host, address)
         if host.size and self._binding.items[number].if_present:
             return host
         return place.device.alloc(host.shape, host.dtype, lane.stream)
 
-    def _corresponding(self, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
+    def _corresponding(self, plan: Entered, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an attribute that a mapper maps."""
         number = self._binding.find(array_section(host))
         if number is None:
             raise InternalError(f"{label(host)}, which a mapper maps, is in no item of the construct")
-        return self._view(place, lane, number, host, address_of(host))
+        return self._view(plan, place, lane, number, host, address_of(host))
 
-    def run(self) -> Any:
-        args, kwargs = self._bound
-        value = self._function(*args, **kwargs) if kwargs else self._function(*args)
-        if value is not None and self._plan is not None and self._plan.created:
-            _check_value(value, self._plan.created)
-        return value
+    def check(self, launch: Launch, value: Any) -> None:
+        """Refuse to return storage that the construct is about to release.
 
-    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
-        if self._plan is None:
-            return [self._bound, self.held]
+        What a closure, a generator or an object of another class holds cannot be checked: see
+        `offload.arrays.containers`.
+        """
+        created = launch.plan.created if launch.plan is not None else ()
+        if value is None or not created:
+            return
+        for part in leaves_of(value):
+            if not (is_device_array(part) and part.size):
+                continue
+            section = array_section(part)
+            for entry in created:
+                buffer = array_section(entry.buffer)
+                if section.space == buffer.space and buffer.address <= section.address < buffer.end:
+                    raise MapError(
+                        f"the body returns a view of {entry.label}, whose storage this construct releases; "
+                        "return a copy, or map it around the construct"
+                    )
+
+    def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        plan = launch.plan
+        if plan is None:
+            return
         binding = self._binding
         key, binding.key = binding.key, None
-        self.point = place.leave(self._plan, lane, key, binding)
-        if self.point is not None:
-            return [self._bound, self.held]
-        items = present_items(self._plan)
-        held, self.point = place.exit(items, lane, staged, self._counter, ends_region=True)
-        return [*held, self._bound, self.held]
+        launch.point = place.leave(plan, lane, key, binding)
+        if launch.point is None:
+            items = present_items(plan)
+            launch.held, launch.point = place.exit(items, lane, staged, self._counter, ends_region=True)
 
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        released = place.undo(self._plan, lane) if self._plan is not None else []
-        return [*released, self._bound, self.held]
-
-
-def _check_value(value: Any, created: Sequence[Entry]) -> None:
-    """Refuse to return storage that the construct is about to release.
-
-    What a closure, a generator or an object of another class holds cannot be checked: see `offload.arrays.containers`.
-    """
-    for part in leaves_of(value):
-        if not (is_device_array(part) and part.size):
-            continue
-        section = array_section(part)
-        for entry in created:
-            buffer = array_section(entry.buffer)
-            if section.space == buffer.space and buffer.address <= section.address < buffer.end:
-                raise MapError(
-                    f"the body returns a view of {entry.label}, whose storage this construct releases; "
-                    "return a copy, or map it around the construct"
-                )
+    def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        if launch.plan is not None:
+            launch.held = place.undo(launch.plan, lane)
 
 
 def _put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:

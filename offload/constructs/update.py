@@ -17,16 +17,15 @@ from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
-from offload.runtime.launch import device_maker
+from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import UpdateWork
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offload.data.items import MapItem
-    from offload.tasks.region import Region
+    from offload.tasks.task import Task
 
 
 @for_finalizers
@@ -84,26 +83,17 @@ def target_update(
     if dependences and place is not None:
         warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
     site = call_site("target update", runtime)
-    if place is None:
-
-        def make(frame: Region) -> Task:
-            return Task(site, _nothing, (), None, frame)
-    else:
-        make = device_maker(site, None, place, UpdateWork(items))  # type: ignore[assignment]  # a DeviceTask is a Task
-    task: Task = encounter(scope, frame, make, dependences, deferred=bool(nowait))
+    task = encounter(scope, frame, recipe_at(site, place, UpdateWork(items)), dependences, deferred=bool(nowait))
     return task if nowait else None
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an update without a device."""
 
 
 def _items(to: Any, from_: Any, *, present: bool) -> list[MapItem]:
     """Return the evaluated list items of both clauses; raise as `target_update` says."""
-    if not as_tuple(to) and not as_tuple(from_):
+    to, from_ = as_tuple(to), as_tuple(from_)
+    if not to and not from_:
         raise ClauseError("target_update names no list item; give to=[…], from_=[…] or both")
-    incoming = _evaluated(as_tuple(to), MapType.TO, present=present)
-    outgoing = _evaluated(as_tuple(from_), MapType.FROM, present=present)
+    incoming = _evaluated(to, MapType.TO, present=present) if to else []
+    outgoing = _evaluated(from_, MapType.FROM, present=present) if from_ else []
     for one in incoming:
         for other in outgoing:
             if overlaps(one.section, other.section):
@@ -130,15 +120,8 @@ def _evaluated(given: Iterable[Any], map_type: MapType, *, present: bool) -> lis
 
 
 def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
-    wrong = ""
-    if isinstance(array, str):
-        wrong = ": list items written as strings belong to decorators; name the array itself"
-    elif is_device_array(array):
-        wrong = " is a device array; name the host array that it corresponds to, or use target_memcpy"
-    elif not isinstance(array, np.ndarray):
-        wrong = f" is a {type(array).__name__}, not an array; update arrays, views or section(…)"
-    if wrong:
-        raise ClauseError(f"target_update({map_type.word}: {label(array):.60}){wrong}")
+    if array.__class__ is not np.ndarray:
+        _check_array(array, map_type)
     item = map_item(array, MapType.TO, Label(array), present=present)
     if map_type.copies_out and not array.flags.writeable:
         raise MapError(
@@ -146,3 +129,16 @@ def _item(array: Any, map_type: MapType, *, present: bool) -> MapItem:
         )
     item.map_type = map_type
     return item
+
+
+def _check_array(array: Any, map_type: MapType) -> None:
+    """Refuse a list item that is no host array."""
+    if isinstance(array, str):
+        wrong = ": list items written as strings belong to decorators; name the array itself"
+    elif is_device_array(array):
+        wrong = " is a device array; name the host array that it corresponds to, or use target_memcpy"
+    elif not isinstance(array, np.ndarray):
+        wrong = f" is a {type(array).__name__}, not an array; update arrays, views or section(…)"
+    else:
+        return
+    raise ClauseError(f"target_update({map_type.word}: {label(array):.60}){wrong}")

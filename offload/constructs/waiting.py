@@ -13,9 +13,10 @@ from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.sites import call_site
+from offload.runtime.threads import Everything
 from offload.tasks.depend import DependType
-from offload.tasks.failures import raise_failures
-from offload.tasks.task import Task
+from offload.tasks.goals import Emptied, Goal
+from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +24,7 @@ if TYPE_CHECKING:
 
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
-
-
-# -- taskgroup -------------------------------------------------------------------------------------
-
-
-# -- waiting ---------------------------------------------------------------------------------------
+    from offload.tasks.task import Task
 
 
 def taskwait(depend: Any = (), nowait: bool = False) -> Any:
@@ -62,7 +58,7 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     OpenMP 5.2, 15.5 "taskwait Construct".
     """
     dependences = check_depend_now("taskwait", depend)
-    if any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
+    if dependences and any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
         raise DependError("taskwait: mutexinoutset excludes tasks, and a taskwait runs nothing; use inout")
     refuse_inside("taskwait")
     scope = here()
@@ -77,23 +73,17 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
             return None if waits is None else waits.nothing()
     if scope.runtime.notify is not None:
         scope.runtime.notify.wait("taskwait")
-    if dependences:
-        if waits is not None:
-            return waits.some(scope, _followed(frame, dependences), "taskwait")
-        return _wait_for(scope, _followed(frame, dependences))
-    if waits is not None:
-        return waits.children(scope, frame, "taskwait")
-    scope.runtime.wait_for_children(scope, frame, "taskwait")
-    return None
+    goal = Goal("taskwait", _followed(frame, dependences)) if dependences else Emptied("taskwait", frame.children)
+    return (waits or scope.runtime).wait_for(scope, goal)
 
 
 def _front(caller: FrameType) -> Any:
-    """Return what waits for a caller that is a coroutine; None for any other."""
+    """Return what waits for a caller that is a coroutine, as the runtime does for any other; None for those."""
     if not caller.f_code.co_flags & _COROUTINE:
         return None
-    from offload.constructs import awaiting  # imports asyncio
+    from offload.tasks.aio import wait  # imports asyncio
 
-    return awaiting
+    return wait
 
 
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -105,7 +95,7 @@ def _edges(scope: Scope, frame: Region, dependences: Sequence[Dependence]) -> Ta
         raise ClauseError("taskwait: nowait without depend says nothing; name what later tasks are to follow")
     runtime = scope.runtime
     site = call_site("taskwait", runtime)
-    return encounter(scope, frame, lambda frame: Task(site, _nothing, (), None, frame), dependences, deferred=True)
+    return encounter(scope, frame, Recipe(site), dependences, deferred=True)
 
 
 def _followed(frame: Region, dependences: Sequence[Dependence]) -> list[Task]:
@@ -113,17 +103,6 @@ def _followed(frame: Region, dependences: Sequence[Dependence]) -> list[Task]:
     handles = frame.tracker.latest(dependences)
     found = [awaited(task) for handle in handles if (task := handle()) is not None]
     return list(dict.fromkeys(task for task in found if not task.past))
-
-
-def _wait_for(scope: Scope, waited: Sequence[Task]) -> None:
-    """Wait for certain tasks, and raise what failed among them."""
-    try:
-        for task in waited:
-            task.add_done_callback(lambda _: scope.parker.unpark())
-        scope.runtime.engine.wait(scope, lambda: all(task.finished for task in waited), (), "taskwait", awaited=waited)
-        raise_failures([task for task in waited if task.failure is not None], "taskwait")
-    finally:
-        waited = task = None  # type: ignore[assignment]  # a failure refers to the frames that its body was called from
 
 
 def barrier() -> Any:
@@ -157,10 +136,7 @@ def barrier() -> Any:
             return None if waits is None else waits.nothing()
     if scope.runtime.notify is not None:
         scope.runtime.notify.wait("barrier")
-    if waits is not None:
-        return waits.everything(scope.runtime, scope, "the barrier")
-    scope.runtime.wait_for_all("the barrier")
-    return None
+    return (waits or scope.runtime).wait_for(scope, Everything(scope.runtime, "the barrier"))
 
 
 def taskyield() -> None:
@@ -172,10 +148,3 @@ def taskyield() -> None:
     """
     scope = here()
     scope.runtime.engine.help_once(scope, scope.frame("taskyield"))
-
-
-def _nothing() -> None:
-    """Do nothing: the body of an empty task."""
-
-
-# -- cancelling ------------------------------------------------------------------------------------

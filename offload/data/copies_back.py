@@ -53,13 +53,12 @@ class CopiesBack:
 
     def remove(self, copy: CopyBack) -> None:
         """Forget a copy that has arrived, or never will, unless one that follows it has taken its place."""
-        at = bisect_left(self._starts, copy.section.address)
-        n, address = len(self._starts), copy.section.address
-        while at < n and self._starts[at] == address and self._copies[at] is not copy:
-            at += 1
-        if at == n or self._copies[at] is not copy:
+        starts, address = self._starts, copy.section.address
+        try:
+            at = self._copies.index(copy, bisect_left(starts, address), bisect_right(starts, address))
+        except ValueError:
             return
-        del self._starts[at], self._copies[at]
+        del starts[at], self._copies[at]
         if not self._copies:
             self._reach = 0
 

@@ -1,9 +1,10 @@
-"""The data environment of one device: the rules of the present table, carried out on its streams.
+"""The data environment of one device: constructs that map and move data, carried out on its streams.
 
-The table plans a construct and counts; here memory is allocated and copies are enqueued, and the ledger has constructs
-which share an entry follow each other in stream order. The lock is held from plan to commit. Copies are enqueued
-outside of it, since one of pageable memory takes as long as the copy; meanwhile they are open in the ledger, and
-another construct that would have to follow them is put off.
+The present table plans a construct and counts, the ledger says what it has to follow, and both answer in `Steps`, which
+one interpreter carries out for all constructs: `_commit` under the lock, which is held from the plan on, and
+`_carry_out` outside of it, since a copy of pageable memory takes as long as the copy. Meanwhile copies are open in the
+ledger, and another construct that would have to follow them is put off. A construct that finds everything present and
+copies nothing only counts, and has no steps.
 
 Copies that only threads can make (`StagedCopy`) are given to the caller, who has them carried out and then calls
 `settle`.
@@ -11,33 +12,24 @@ Copies that only threads can make (`StagedCopy`) are given to the caller, who ha
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from offload.arrays.items import array_section, label
-from offload.data.declared import declarations
-from offload.data.entries import Counter, Origin, correspond
-from offload.data.items import MapItem
-from offload.data.ledger import Ledger, PutOffError, is_open
-from offload.data.maptypes import MapType
-from offload.data.present import PresentTable
+from offload.data.entries import Counter
+from offload.data.steps import entry_steps, exit_steps, update_steps
+from offload.data.storage import BYTE, Storage
 from offload.devices.retired import Retired
 from offload.errors import DeviceLostError, DeviceMemoryError, MapError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from offload.arrays.sections import Section
     from offload.data.entries import Entry
-    from offload.data.plans import Entered, EnterPlan
+    from offload.data.items import MapItem
+    from offload.data.plans import Entered
+    from offload.data.steps import Steps
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
-    from offload.events.observer import Observer
-
-_BYTE = np.dtype("u1")
 
 
 class Released:
@@ -54,36 +46,14 @@ class Released:
             device.retire(buffer, Retired(label_))
 
 
-class DataEnvironment:
-    """The mappings of one device.
-
-    Attributes
-    ----------
-    device : Device
-    table : PresentTable
-    lock : Lock
-        Held from the plan of a construct to its commit.
-    ledger : Ledger
-        Who uses the mappings.
-    declared : int
-        The state of the process's declarations that the device has taken in.
-    notify : Observer or None
-        What tells of launches and copies, under ``OFFLOAD_NOTIFY``.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.table = PresentTable(device.number)
-        self.declared = 0
-        self.notify: Observer | None = None
-        self.lock = threading.Lock()
-        self.ledger = Ledger(self.lock)
+class DataEnvironment(Storage):
+    """The mappings of one device, and the constructs that change them."""
 
     # -- constructs ----------------------------------------------------------------------------------
     def enter(
         self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter = Counter.DYNAMIC
     ) -> Entered:
-        """Map the items of one construct and enqueue their copies-in; add those that are staged to ``staged``.
+        """Map the items of one construct and enqueue their copies-in. What is staged goes to ``staged``, empty yet.
 
         The construct counts in ``counter``. The plan's ``point`` is where the copies end, unless they are staged.
 
@@ -92,56 +62,20 @@ class DataEnvironment:
         PutOffError, MapError, DeviceMemoryError
             Nothing has changed.
         """
-        ledger = self.ledger
         with self.lock:
             known = self.table.reenter(items, counter)
             if known is not None:
                 try:
-                    lane.wait_for(ledger.before(known.parts()))
+                    lane.wait_for(self.ledger.before(known.parts()))
                 except BaseException:
                     self.table.undo(known)
                     raise
                 return known
             plan = self.table.enter(items, counter)
-            earlier = ledger.before(
-                plan.parts(),
-                [(entry, item.section) for item, entry in plan.copies],
-                [entry.section for entry in plan.created],
-            )
-            buffers = self._allocate(plan, lane)
-            self.table.commit(plan, buffers)
-            created = set(plan.created)
-            copied = [(entry, item.section) for item, entry in plan.copies if entry not in created]
-            ledger.open(lane, writes=[*((entry, entry.section) for entry in plan.created), *copied])
-        n_before = len(staged)
-        try:
-            lane.wait_for(earlier)
-            for entry in plan.zeroed:
-                self.device.fill(entry.buffer, 0, lane.stream)
-            for item, entry in plan.copies:
-                self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
-            if len(staged) == n_before:
-                plan.point = ledger.settle(lane)
-        except BaseException:
-            with suppress(DeviceLostError):
-                ledger.settle(lane)
-            with self.lock:
-                ledger.keep(lane, [entry.buffer for entry in self.table.undo(plan)])
-            raise
+            steps = entry_steps(plan, self.ledger)
+            self._commit(steps, lane, staged)
+        plan.point = self._carry_out(steps, lane, staged)
         return plan
-
-    def copy(self, dst: Any, src: Any, lane: Lane, staged: list[Any], text: object = None) -> None:
-        """Enqueue a copy between two arrays, or add it to those that are staged; ``text`` names its list item."""
-        copy = self.device.copy(dst, src, lane.stream)
-        if self.notify is not None:
-            self.notify.copy(dst, src, self.device.number, lane.number if lane.of_queue else None, text)
-        if copy is not None:
-            staged.append(copy)
-
-    def settle(self, lane: Lane) -> Point | None:
-        """Take note that the staged copies of the launch on the lane have been carried out; return where it is now."""
-        point: Point | None = self.ledger.settle(lane)
-        return point
 
     def exit(
         self,
@@ -173,47 +107,33 @@ class DataEnvironment:
             An array has become read-only. At the end of a region everything else has been copied and released; else
             nothing has changed.
         """
-        ledger = self.ledger
-        failures: list[Exception] = []
-        mine: list[Any] = []
-        point = None
         with self.lock:
             plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
-            if may_be_put_off and any(is_open(entry) for entry, *_ in plan.counts):
-                raise PutOffError
+            steps = exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off)
             if not ends_region:
                 for item, _ in plan.copies:
                     _check_writeable(item)
-            removed = set(plan.removed)
-            lane.wait_for(ledger.before_end([*removed, *(entry for _, entry in plan.copies)]))
-            self.table.commit_exit(plan)
-            kept = [(item, entry) for item, entry in plan.copies if entry not in removed]
-            gone = [(item, entry) for item, entry in plan.copies if entry in removed]
-            self._copy_out(kept, lane, mine, failures)
-            used = [part for part in plan.parts() if part[0] not in removed]
-            if used:
-                point = lane.mark()
-                ledger.note(point, used)
-            ledger.open(
-                lane, [(entry, item.section) for item, entry in kept] if mine else (), back=[i.section for i, _ in gone]
-            )
-        try:
-            self._copy_out(gone, lane, mine, failures)
-        finally:
-            if failures or not mine:
-                point = ledger.settle(lane) or point
-        if failures:
-            for copy in mine:
-                copy.run()
-            with suppress(DeviceLostError):
-                lane.stream.synchronize()  # the task fails at once, and what has been copied back must be there
-            Released(plan.removed).retire(self.device)
-            first, *others = failures
-            for other in others:
-                first.add_note(f"and: {other}")
-            raise first
-        staged += mine
-        return [*_released(plan.removed), *(item.host for item in items)], None if mine else point
+            self._commit(steps, lane, staged)
+        point = self._carry_out(steps, lane, staged)
+        return _released(plan.removed) + [item.host for item in items], point
+
+    def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None]:
+        """Enqueue the copies of an update; return what must live until they are done, and where they end.
+
+        The former includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
+        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`.
+
+        Raises
+        ------
+        PutOffError, NotPresentError
+            Nothing has been copied.
+        """
+        with self.lock:
+            copies = self.table.update(items)
+            steps = update_steps(copies, self.ledger)
+            self._commit(steps, lane, staged)
+        point = self._carry_out(steps, lane, staged)
+        return [entry.buffer for _, entry in copies] + [item.host for item in items], point
 
     def leave(self, plan: Entered, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
         """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
@@ -234,17 +154,6 @@ class DataEnvironment:
             _ = self.table.remember(key, value) if key is not None else None  # it goes when the lock is free
             return point
 
-    def _copy_out(
-        self, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, staged: list[Any], failures: list[Exception]
-    ) -> None:
-        """Enqueue copies to the host, each whatever becomes of the others."""
-        for item, entry in copies:
-            try:
-                _check_writeable(item)
-                self.copy(item.host, self.view(entry, item.host, item.address), lane, staged, item.label)
-            except Exception as error:  # noqa: BLE001  # raised when all have been tried
-                failures.append(error)
-
     def undo(self, plan: Entered, lane: Lane) -> list[object]:
         """Release what `enter` mapped and copy nothing back; return what must live until the lane gets here.
 
@@ -258,170 +167,80 @@ class DataEnvironment:
                 self.ledger.note(lane.mark(), used)
         return [*_released(removed), *(item.host for item in plan.items)]
 
-    def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None]:
-        """Enqueue the copies of an update; return what must live until they are done, and where they end.
+    def settle(self, lane: Lane) -> Point | None:
+        """Take note that the staged copies of the launch on the lane have been carried out; return where it is now."""
+        point: Point | None = self.ledger.settle(lane)
+        return point
 
-        The former includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
-        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`.
+    # -- the steps of all constructs -----------------------------------------------------------------
+    def _commit(self, steps: Steps, lane: Lane, staged: list[Any]) -> None:
+        """Carry out those under the lock; where allocations or waits fail nothing has changed."""
+        buffers = self._allocate(steps.created, lane) if steps.created else ()
+        if steps.waits:
+            lane.wait_for(steps.waits)
+        if steps.plan is not None:
+            self.table.commit(steps.plan, buffers)
+        reads = steps.reads
+        if steps.used:
+            self._copy_out(steps.copies_kept, steps, lane, staged)
+            point = steps.point = lane.mark()
+            self.ledger.note(point, steps.used)
+            if staged:
+                reads = [(entry, item.section) for item, entry in steps.copies_kept]
+        self.ledger.open(lane, reads, steps.writes, steps.back)
 
-        Raises
-        ------
-        PutOffError, NotPresentError
-            Nothing has been copied.
+    def _carry_out(self, steps: Steps, lane: Lane, staged: list[Any]) -> Point | None:
+        """Carry out those outside of the lock; return where all ends, or None if copies are staged, or there are none.
+
+        Where one fails, an entry is undone, and an exit ends as far as it has got.
         """
-        ledger = self.ledger
-        with self.lock:
-            copies = self.table.update(items)
-            parts = [(entry, item.section) for item, entry in copies]
-            writes = [(entry, item.section) for item, entry in copies if item.map_type.copies_in]
-            earlier = ledger.before(parts, writes)
-            ledger.open(lane, [(entry, item.section) for item, entry in copies if not item.map_type.copies_in], writes)
-        n_before = len(staged)
-        point = None
-        is_settled = True
         try:
-            lane.wait_for(earlier)
-            for item, entry in copies:
-                array = self.view(entry, item.host, item.address)
-                dst, src = (array, item.host) if item.map_type.copies_in else (item.host, array)
-                self.copy(dst, src, lane, staged, item.label)
-            is_settled = len(staged) == n_before
-        finally:
-            if is_settled:
-                point = ledger.settle(lane)
-        return [*(entry.buffer for _, entry in copies), *(item.host for item in items)], point
-
-    # -- storage that no construct ends --------------------------------------------------------------
-    def associate(self, item: MapItem, buffer: Any) -> None:
-        """Make a user's device array the corresponding storage of an item, until `disassociate`.
-
-        Raises
-        ------
-        MapError
-            The item, or a part of it, has other corresponding storage, or its rows interleave.
-        """
-        with self.lock:
-            entry = self._associated(item)
-            if entry is None or self.device.section(entry.buffer) != self.device.section(buffer):
-                self.table.insert(item, buffer, Origin.ASSOCIATED)
-
-    def disassociate(self, item: MapItem) -> None:
-        """Undo `associate`, and wait for what has been enqueued with the array.
-
-        Raises
-        ------
-        MapError
-            The item was not associated, or a structured region still holds it.
-        """
-        with self.lock:
-            entry = self._associated(item)
-            if entry is None:
-                raise MapError(
-                    f"{item.label} is not associated on device {self.device.number}; "
-                    "give the array that target_associate_ptr was given"
-                )
-            if entry.structured:
-                raise MapError(
-                    f"{item.label} is still held by {entry.structured} regions on device {self.device.number}; "
-                    "disassociate it after their end"
-                )
-            points = self.ledger.before_end((entry,))
-            self.table.discard(entry)
-        for point in points:
-            event = point.event
-            if event is not None:
-                event.synchronize()
-
-    def is_associated(self, item: MapItem) -> bool:
-        """Tell whether the storage that corresponds to an item is, or lies in, a user's device array."""
-        with self.lock:
-            entry, _ = self.table.search(item.section)
-        return entry is not None and entry.origin is Origin.ASSOCIATED
-
-    def _associated(self, item: MapItem) -> Entry | None:
-        entry = self.table.at(item.section)
-        return entry if entry is not None and entry.origin is Origin.ASSOCIATED else None
-
-    def take_declared(self) -> None:
-        """Give storage to what `declare_target` has named, with the host's values of now; wait for the copies.
-
-        What another mapping holds is left for a later call.
-
-        Raises
-        ------
-        DeviceMemoryError
-            Some arrays have no storage yet; the next call tries again.
-        """
-        with self.lock:
-            version, is_done = declarations.version, True
-            for array in declarations.arrays():
-                section = array_section(array)
-                entry, other = self.table.search(section)
-                if entry is None and other is None:
-                    self._declare(array, section)
-                elif entry is None or entry.origin is Origin.MAPPED:
-                    is_done = False
-            if is_done:
-                self.declared = version
-
-    def _declare(self, array: Any, section: Section) -> None:
-        device = self.device
-        stream = device.new_stream()  # nothing of the program can hold it up
-        address = array.__array_interface__["data"][0]
-        text = label(array)
-        item = MapItem(section, address, array.shape, array.strides, array.itemsize, MapType.TO, host=array, label=text)
-        buffer = device.alloc((section.nbytes,), _BYTE, stream)
-        entry = self.table.insert(item, buffer, Origin.DECLARED)
-        try:
-            to = self.view(entry, array)
-            copy = device.copy(to, array, stream)
-            if self.notify is not None:
-                self.notify.copy(to, array, device.number, None, None)
-            if copy is not None:
-                copy.run()
-            stream.synchronize()
+            for entry in steps.zeroed:
+                self.device.fill(entry.buffer, 0, lane.stream)
+            for item, entry in steps.copies_in:
+                self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
+            if steps.copies_out:
+                self._copy_out(steps.copies_out, steps, lane, staged)
+            if steps.failures:
+                _raise_first(steps.failures)
+            return None if staged else self.ledger.settle(lane) or steps.point
         except BaseException:
-            self.table.discard(entry)
+            with suppress(DeviceLostError):
+                self.ledger.settle(lane)
+            if steps.failures is not None:
+                self._finish_exit(steps, lane, staged)
+            elif steps.plan is not None:
+                with self.lock:
+                    self.ledger.keep(lane, [entry.buffer for entry in self.table.undo(steps.plan)])
             raise
 
-    def is_present(self, host: Any) -> bool:
-        """Tell whether every byte of a host array is present."""
-        with self.lock:
-            return bool(host.size) and self.table.search(array_section(host))[0] is not None
-
-    def corresponding(self, host: Any) -> Any:
-        """Return the device array that corresponds to a host array; None unless all of it is present."""
-        with self.lock:
-            entry, _ = self.table.search(array_section(host))
-        return None if entry is None or not host.size else self.view(entry, host)
-
-    # -- what these share ----------------------------------------------------------------------------
-    def forget(self) -> None:
-        """Drop all mappings, as the device is closed."""
-        self.table = PresentTable(self.device.number)
-
-    def view(self, entry: Entry, host: Any, address: int | None = None) -> Any:
-        """Return the device array that corresponds to a host array inside an entry.
-
-        ``address`` is that of its element ``(0, …, 0)``, where it is known: NumPy takes as long to say it as the rest.
-        """
-        if address is None:
-            address = host.__array_interface__["data"][0]
-        shape, dtype = host.shape, host.dtype
-        layout = address, shape, host.strides, dtype.num, dtype
-        seen = entry.seen
-        if seen is not None and seen[0] == layout and seen[1].shape == shape:  # which a body may have set
-            return seen[1]
-        offset, strides = correspond(entry, address, shape, layout[2], host.itemsize)
-        array = self.device.view(entry.buffer, offset, shape, strides, dtype)
-        entry.seen = layout, array
-        return array
-
-    def _allocate(self, plan: EnterPlan, lane: Lane) -> list[Any]:
-        buffers: list[Any] = []
-        for entry in plan.created:
+    def _copy_out(self, copies: Iterable[tuple[MapItem, Entry]], steps: Steps, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue copies to the host; those of an exit each whatever becomes of the others."""
+        failures = steps.failures
+        for item, entry in copies:
             try:
-                buffers.append(self.device.alloc((entry.nbytes,), _BYTE, lane.stream))
+                if failures is not None:
+                    _check_writeable(item)
+                self.copy(item.host, self.view(entry, item.host, item.address), lane, staged, item.label)
+            except Exception as error:
+                if failures is None:
+                    raise
+                failures.append(error)  # raised when all have been tried
+
+    def _finish_exit(self, steps: Steps, lane: Lane, staged: list[Any]) -> None:
+        """Wait for the copies of an exit that fails: its task fails at once, and what they copy must be there."""
+        for copy in staged:
+            copy.run()
+        staged.clear()
+        with suppress(DeviceLostError):
+            lane.stream.synchronize()
+        Released(steps.plan.removed).retire(self.device)  # type: ignore[union-attr]  # an exit has one
+
+    def _allocate(self, created: Sequence[Entry], lane: Lane) -> list[Any]:
+        buffers: list[Any] = []
+        for entry in created:
+            try:
+                buffers.append(self.device.alloc((entry.nbytes,), BYTE, lane.stream))
             except DeviceMemoryError as error:
                 buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
                 what = f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"
@@ -438,6 +257,14 @@ class DataEnvironment:
 
 def _released(entries: list[Entry]) -> list[object]:
     return [Released(entries)] if entries else []
+
+
+def _raise_first(failures: list[Exception]) -> NoReturn:
+    """Raise the first failure, with the others as notes."""
+    first, *others = failures
+    for other in others:
+        first.add_note(f"and: {other}")
+    raise first
 
 
 def _check_writeable(item: MapItem) -> None:

@@ -100,7 +100,7 @@ class Ledger:
         self._lock = lock
         self._back = CopiesBack()
         self._back_on: dict[Lane, deque[CopyBack]] = {}
-        self._open: dict[Lane, tuple[list[tuple[Accesses, Section]], list[CopyBack]]] = {}
+        self._open: dict[Lane, tuple[list[tuple[Accesses, tuple[Lane, Section]]], list[CopyBack]]] = {}
         self._kept: dict[Lane, list[Any]] = {}
 
     # -- acquiring -----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Ledger:
         Parameters
         ----------
         uses : iterable of (Entry, Section)
-            All that it uses, what it copies to included.
+            What it uses, or copies from.
         writes : iterable of (Entry, Section)
             What it copies to.
         fresh : iterable of Section
@@ -126,6 +126,8 @@ class Ledger:
             if entry.writes:
                 found += entry.writes.overlapping(section)
         for entry, section in writes:
+            if entry.writes:
+                found += entry.writes.overlapping(section)
             if entry.uses:
                 found += entry.uses.overlapping(section)
         if self._back:
@@ -136,27 +138,30 @@ class Ledger:
 
     def before_end(self, entries: Iterable[Entry]) -> list[Any]:
         """Return the places of all that accesses entries, as far as it has been enqueued."""
-        return [
-            point
-            for entry in entries
-            for accesses in (entry.writes, entry.uses)
-            for point in accesses.values()
-            if point is not OPEN
-        ]
+        found: list[Any] = []
+        for entry in entries:
+            found += entry.writes.values()
+            found += entry.uses.values()
+        return [point for point in found if point is not OPEN]
 
     def open(
         self, lane: Lane, uses: Iterable[Part] = (), writes: Iterable[Part] = (), back: Iterable[Section] = ()
     ) -> None:
         """Enter accesses of a construct on a lane: what it uses, copies to, and copies back of what it has unmapped."""
-        opened: list[tuple[Accesses, Section]] = []
+        opened: list[tuple[Accesses, tuple[Lane, Section]]] = []
         for entry, section in writes:
             if section == entry.section:
                 entry.writes.clear()
-            opened.append((entry.writes, section))
-        opened += [(entry.uses, section) for entry, section in uses]
-        for accesses, section in opened:
-            accesses[lane, section] = OPEN
-        self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
+            opened.append((entry.writes, (lane, section)))
+        for entry, section in uses:
+            opened.append((entry.uses, (lane, section)))
+        for accesses, key in opened:
+            earlier = accesses.get(key)
+            if earlier is not None and earlier.event is not None:
+                accesses[(lane,), key[1]] = earlier  # for `before_end`, which asks for nothing that is open
+            accesses[key] = OPEN
+        if opened or back:
+            self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
 
     # -- releasing -----------------------------------------------------------------------------------
     def settle(self, lane: Lane) -> Any:
@@ -168,7 +173,7 @@ class Ledger:
             Where what was open ends; None if nothing was. If the place cannot be marked, nothing is left open.
         """
         opened, back = self._open.pop(lane, _NOTHING)
-        if not opened and not back:
+        if opened is None:
             return None
         point = None
         try:
@@ -176,39 +181,40 @@ class Ledger:
         finally:
             with self._lock:
                 if point is None:
-                    for accesses, section in opened:
-                        accesses.pop((lane, section), None)
+                    for accesses, key in opened:
+                        accesses.pop(key, None)
                     for copy in back:
                         self._back.remove(copy)
                 else:
-                    for accesses, section in opened:
-                        self._enter(accesses, section, point)
-                    self._end_back(back, point)
+                    for accesses, key in opened:
+                        self._enter(accesses, key, point)
+                    if back:
+                        self._end_back(back, point)
         return point
 
     def note(
         self, point: Point, uses: Iterable[Part], writes: Iterable[Part] = (), back: Sequence[Section] = ()
     ) -> None:
         """Enter accesses that end at a point; otherwise as `open`."""
+        lane = point.lane
         for entry, section in uses:
-            self._enter(entry.uses, section, point)
+            self._enter(entry.uses, (lane, section), point)
         for entry, section in writes:
             if section == entry.section:
                 entry.writes.clear()
-            self._enter(entry.writes, section, point)
+            self._enter(entry.writes, (lane, section), point)
         if back:
             self._end_back([self._back.add(section, point) for section in back], point)
 
-    def _enter(self, accesses: Accesses, section: Section, point: Point) -> None:
+    def _enter(self, accesses: Accesses, key: tuple[Lane, Section], point: Point) -> None:
         if len(accesses) >= accesses.limit and self.may_query:
             accesses.prune(_is_over)
-        accesses[point.lane, section] = point
+        accesses[key] = point
 
     def _end_back(self, copies: Sequence[CopyBack], point: Point) -> None:
         for copy in copies:
             copy.point = point
-        if copies:
-            self._back_on.setdefault(point.lane, deque()).extend(copies)
+        self._back_on.setdefault(point.lane, deque()).extend(copies)
 
     # -- what arrives --------------------------------------------------------------------------------
     @property
@@ -240,7 +246,7 @@ def is_open(entry: Entry) -> bool:
     return OPEN in entry.writes.values() or OPEN in entry.uses.values()
 
 
-_NOTHING: Any = (), ()
+_NOTHING: Any = None, ()
 
 
 def _is_over(access: Any) -> bool:

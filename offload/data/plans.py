@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,9 +12,8 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
 
 
-@dataclass(slots=True, eq=False)
-class EnterPlan:
-    """What the entry of a construct will do.
+class Plan:
+    """What the entry or the exit of a construct will do.
 
     Attributes
     ----------
@@ -26,38 +24,63 @@ class EnterPlan:
     counter : Counter
         What the construct counts in.
     entries : list of Entry or None
-        For each item, the entry that holds it; None for an item without elements.
+        For each item, the entry that holds it; None for an item without elements, or one that an exit ignores.
     created : list of Entry
         New entries, largest first, each needing a buffer of ``entry.nbytes`` bytes.
-    counted : list of Entry
-        Entries whose count goes up by 1, the new ones included, each once.
-    copies : list of (MapItem, Entry)
-        Copies host to device of the items' own bytes, each once.
     zeroed : list of Entry
         Those of ``created`` that begin with zeros.
+    counted : list of Entry
+        Entries whose count goes up by 1, the new ones included, each once.
+    counts : list of (Entry, float, int)
+        The new dynamic and structured counts of every entry that an exit concerns.
+    removed : list of Entry
+        Entries whose counts both reach 0.
+    copies : list of (MapItem, Entry)
+        Copies of the items' own bytes, each once: of an entry to the device, of an exit to the host.
     point : object
-        Where the copies end, for those who carry the plan out; opaque here.
+        Where the copies of an entry end, for those who carry the plan out; opaque here.
     """
 
-    items: tuple[MapItem, ...]
-    version: int
-    counter: Counter
-    entries: list[Entry | None] = field(default_factory=list)
-    created: list[Entry] = field(default_factory=list)
-    counted: list[Entry] = field(default_factory=list)
-    copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
-    is_committed: bool = False
+    __slots__ = (
+        "copies",
+        "counted",
+        "counter",
+        "counts",
+        "created",
+        "entries",
+        "is_committed",
+        "items",
+        "point",
+        "removed",
+        "version",
+        "zeroed",
+    )
+
     only_counts: ClassVar[bool] = False
-    zeroed: list[Entry] = field(default_factory=list)
-    point: Any = None
+
+    def __init__(self, items: tuple[MapItem, ...], version: int, counter: Counter) -> None:
+        self.items = items
+        self.version = version
+        self.counter = counter
+        self.is_committed = False
+        self.entries: list[Entry | None] = []
+        self.created: list[Entry] = []
+        self.zeroed: list[Entry] = []
+        self.counted: list[Entry] = []
+        self.counts: list[tuple[Entry, float, int]] = []
+        self.removed: list[Entry] = []
+        self.copies: list[tuple[MapItem, Entry]] = []
+        self.point: Any = None
 
     def parts(self) -> list[tuple[Entry, Section]]:
         """Return what is used: entries, and the sections that the items have in them."""
-        return _parts(self.items, self.entries)
+        return [
+            (entry, item.section) for item, entry in zip(self.items, self.entries, strict=True) if entry is not None
+        ]
 
 
 class CountedEnter:
-    """The entry of a construct that has found everything present, and has only counted: an `EnterPlan` carried out.
+    """The entry of a construct that has found everything present, and has only counted: a `Plan` carried out.
 
     Most constructs around storage that is present are such; that is why it has no more than they need.
     """
@@ -81,39 +104,5 @@ class CountedEnter:
         return self._parts
 
 
-Entered: TypeAlias = EnterPlan | CountedEnter
+Entered: TypeAlias = Plan | CountedEnter
 """The entry of a construct, as it was carried out."""
-
-
-@dataclass(slots=True, eq=False)
-class ExitPlan:
-    """What the exit of a construct will do.
-
-    Attributes
-    ----------
-    items, version, counter, entries
-        As in `EnterPlan`; the entry is None for an item that is ignored.
-    counts : list of (Entry, float, int)
-        The new dynamic and structured counts of every entry concerned.
-    copies : list of (MapItem, Entry)
-        Copies device to host of the items' own bytes, each once; to be enqueued before the buffers are freed.
-    removed : list of Entry
-        Entries whose counts both reach 0.
-    """
-
-    items: tuple[MapItem, ...]
-    version: int
-    counter: Counter
-    entries: list[Entry | None] = field(default_factory=list)
-    counts: list[tuple[Entry, float, int]] = field(default_factory=list)
-    copies: list[tuple[MapItem, Entry]] = field(default_factory=list)
-    removed: list[Entry] = field(default_factory=list)
-    is_committed: bool = False
-
-    def parts(self) -> list[tuple[Entry, Section]]:
-        """Return what was used: entries, and the sections that the items have in them."""
-        return _parts(self.items, self.entries)
-
-
-def _parts(items: Sequence[MapItem], entries: Sequence[Entry | None]) -> list[tuple[Entry, Section]]:
-    return [(entry, item.section) for item, entry in zip(items, entries, strict=True) if entry is not None]

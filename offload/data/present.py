@@ -5,8 +5,8 @@ Theory of operation
 An `Entry` says that the bytes of a host section have corresponding storage on the device, and counts who refers to it.
 No byte is in two entries. A construct is carried out in three steps, so that one that fails has changed nothing:
 `PresentTable.enter` (or `exit`) only *plans*: which entries to make, which to count, what to copy; the caller
-allocates; `commit` (or `commit_exit`) applies the plan and cannot fail. A plan holds for the table as it was: the
-caller keeps other threads out from plan to commit, and a plan that is late is refused (`InternalError`).
+allocates; `commit` applies the plan and cannot fail. A plan holds for the table as it was: the caller keeps other
+threads out from plan to commit, and a plan that is late is refused (`InternalError`).
 
 Look-ups. The same item again is a dictionary hit, because a `Section` is canonical. A part of a dense entry is
 found by bisection: dense entries share no byte, so only the last one that begins at or before the item can hold it.
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from offload.arrays.sections import covers
 from offload.data.entries import Counter, Entry, Index, Origin, has_no_place
 from offload.data.maptypes import MapType
-from offload.data.plans import CountedEnter, EnterPlan, ExitPlan
+from offload.data.plans import CountedEnter, Plan
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class PresentTable:
         """Return the entry of exactly this section."""
         return self._index.exact.get(section)
 
-    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan:
+    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
         """Plan the entry of a construct that counts in ``counter``; change nothing.
 
         Raises
@@ -108,7 +108,7 @@ class PresentTable:
             Two items that are not present overlap in part, an item's rows interleave, or an item is present but its
             elements have no strides there (`correspond`).
         """
-        plan = EnterPlan(tuple(items), self.version, counter)
+        plan = Plan(tuple(items), self.version, counter)
         search = self._index.search
         entries = plan.entries
         absent: list[int] = []
@@ -180,24 +180,35 @@ class PresentTable:
             entry.dynamic, entry.structured = dynamic, structured
         return True
 
-    def commit(self, plan: EnterPlan, buffers: Sequence[object]) -> None:
-        """Insert the plan's new entries and count.
+    def commit(self, plan: Plan, buffers: Sequence[object] = ()) -> None:
+        """Insert the plan's new entries, count, and remove the entries without counts; cannot fail.
 
         Parameters
         ----------
-        plan : EnterPlan
-            From `enter`, with no other commit in between.
+        plan : Plan
+            From `enter` or `exit`, with no other commit in between.
         buffers : sequence
-            One device buffer of ``entry.nbytes`` bytes for each of ``plan.created``, in order.
+            One device buffer of ``entry.nbytes`` bytes for each of ``plan.created``, in order. The caller frees those
+            of ``plan.removed``.
         """
-        if len(buffers) != len(plan.created):
-            msg = f"{len(buffers)} buffers for {len(plan.created)} new entries; give one for each of plan.created"
+        created = plan.created
+        if len(buffers) != len(created):
+            msg = f"{len(buffers)} buffers for {len(created)} new entries; give one for each of plan.created"
             raise InternalError(msg)
-        self._check(plan)
-        for entry, buffer in zip(plan.created, buffers, strict=True):
-            self._add(entry, buffer)
+        if plan.is_committed or plan.version != self.version:
+            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
+            raise InternalError(msg)
+        plan.is_committed = True
+        self.version += 1
+        if created:
+            for entry, buffer in zip(created, buffers, strict=True):
+                self._add(entry, buffer)
         for entry in plan.counted:
             entry.increment(plan.counter)
+        for entry, dynamic, structured in plan.counts:
+            entry.dynamic, entry.structured = dynamic, structured
+        for entry in plan.removed:
+            self._remove(entry)
 
     def exit(
         self,
@@ -206,7 +217,7 @@ class PresentTable:
         *,
         ends_region: bool = False,
         finalizes: bool = False,
-    ) -> ExitPlan:
+    ) -> Plan:
         """Plan the exit of a construct that counts in ``counter``; change nothing.
 
         Items that are absent, or present in part, are ignored. At the end of a region that was entered with them
@@ -220,7 +231,7 @@ class PresentTable:
         MapError
             An item is present, but its elements have no strides there. The end of a region ignores it.
         """
-        plan = ExitPlan(tuple(items), self.version, counter)
+        plan = Plan(tuple(items), self.version, counter)
         entries = plan.entries
         deleted: set[Entry] = set()
         for item in plan.items:
@@ -240,20 +251,12 @@ class PresentTable:
             plan.counts.append((entry, dynamic, structured))
             if not (dynamic or structured):
                 plan.removed.append(entry)
-        removed = set(plan.removed)
+        removed = plan.removed if len(plan.removed) <= 1 else set(plan.removed)
         for item, hit in zip(plan.items, entries, strict=True):
             if hit is not None and item.map_type.copies_out and (item.always or hit in removed):
                 plan.copies.append((item, hit))
         plan.copies = _distinct_copies(plan.copies)
         return plan
-
-    def commit_exit(self, plan: ExitPlan) -> None:
-        """Set the plan's counts and remove the entries without any; their buffers are the caller's to free."""
-        self._check(plan)
-        for entry, dynamic, structured in plan.counts:
-            entry.dynamic, entry.structured = dynamic, structured
-        for entry in plan.removed:
-            self._remove(entry)
 
     def update(self, items: Iterable[MapItem]) -> list[tuple[MapItem, Entry]]:
         """Return what an update copies: items and their entries, each of the same bytes once; change nothing.
@@ -341,13 +344,15 @@ class PresentTable:
         if self.remembered:
             entry.outlived, self.remembered = self.remembered, {}
 
-    def _plan_new(self, plan: EnterPlan, absent: list[int]) -> None:
+    def _plan_new(self, plan: Plan, absent: list[int]) -> None:
         """Make entries for the items of a plan that are not present, by their numbers."""
         items = plan.items
-        fresh = Index()
-        for k in sorted(absent, key=lambda k: -items[k].section.nbytes):
+        fresh = Index() if len(absent) > 1 else None
+        if fresh is not None:
+            absent.sort(key=lambda k: -items[k].section.nbytes)
+        for k in absent:
             item = items[k]
-            entry, other = fresh.search(item.section, item)
+            entry, other = fresh.search(item.section, item) if fresh is not None else (None, None)
             if other is not None:
                 _check_place(item, other)
                 msg = (
@@ -359,21 +364,14 @@ class PresentTable:
                 if not item.section.is_nested:
                     raise MapError(_interleaves(item.text(), item))
                 entry = Entry(item.section, item.host, item.label)
-                fresh.add(entry)
+                if fresh is not None:
+                    fresh.add(entry)
                 plan.created.append(entry)
                 if item.zeroes:
                     plan.zeroed.append(entry)
             plan.entries[k] = entry
             if item.map_type.copies_in:
                 plan.copies.append((item, entry))
-
-    def _check(self, plan: EnterPlan | ExitPlan) -> None:
-        """Refuse a plan made for another state of the table, and outdate the others."""
-        if plan.is_committed or plan.version != self.version:
-            msg = f"a plan for state {plan.version} of the table is committed in state {self.version}; plan anew"
-            raise InternalError(msg)
-        plan.is_committed = True
-        self.version += 1
 
     def _add(self, entry: Entry, buffer: object) -> None:
         self._generation += 1
@@ -406,7 +404,9 @@ class PresentTable:
 
 
 def _distinct(entries: list[Entry | None]) -> list[Entry]:
-    return list(dict.fromkeys([entry for entry in entries if entry is not None]))
+    found = dict.fromkeys(entries)
+    found.pop(None, None)
+    return list(found)  # type: ignore[arg-type]  # None has gone
 
 
 def _distinct_copies(copies: list[tuple[MapItem, Entry]]) -> list[tuple[MapItem, Entry]]:

@@ -15,17 +15,35 @@ whether it has been seen then: `Task.as_future` does.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.errors import DeviceLostError, EventError, InternalError, OffloadError, UnsupportedError
+from offload.errors import DeviceLostError, EventError, OffloadError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offload.events.gate import Gate
     from offload.events.promises import Promise, Source
 
 _ANSWER_S = 5.0
 """How long a Dask client may take to say why a future failed. It knows already; only one that is closing does not."""
+
+
+class Streams(Protocol):
+    """A runtime, as far as it knows streams; `offload.runtime.runtime.Runtime` has the documentation."""
+
+    @property
+    def gate(self) -> Gate: ...
+
+    def lane_of(self, stream: Any) -> Any: ...
+
+
+_current: list[Callable[[], Streams]] = []
+
+
+def look_in(current: Callable[[], Streams]) -> None:
+    """Look for the streams of events that belong to no task in what ``current`` returns from now on."""
+    _current[:] = [current]
 
 
 def find_source(task: Any, source: Any) -> Source:
@@ -49,7 +67,7 @@ def find_source(task: Any, source: Any) -> Source:
     if error is not None:
         raise error
     _check_protocol(source)
-    runtime = current_runtime() if task is None else task.construct.runtime
+    runtime: Streams = _current[0]() if task is None else task.construct.runtime
     try:
         return Stream(runtime.gate, runtime.lane_of(source))
     except EventError as no_stream:
@@ -61,7 +79,7 @@ class Stream:
 
     __slots__ = ("_gate", "_lane")
 
-    def __init__(self, gate: Any, lane: Any) -> None:
+    def __init__(self, gate: Gate, lane: Any) -> None:
         self._gate = gate
         self._lane = lane
 
@@ -172,11 +190,6 @@ def put_on(lane: Any, what: str, put: Callable[..., Any], *args: Any) -> Any:
             f"{what}(…): stream {lane.number} of {device.name} takes no event ({error}); it may be a stream of "
             "another device; name one of a device of the runtime"
         ) from error
-
-
-def current_runtime() -> Any:
-    """Return the current runtime; `offload.runtime.current`, which builds on events, puts its own in this place."""
-    raise InternalError("events are used before offload.runtime.current was imported")
 
 
 def _check_protocol(source: Any) -> None:

@@ -44,7 +44,7 @@ from offload.graphs.rehearsal import NotCapturableError, ShadowTable
 from offload.graphs.work import GraphWork, section_of_entry
 from offload.interrupts.frames import calls_program
 from offload.runtime.launch import DeviceTask
-from offload.runtime.queues import uncounted
+from offload.runtime.recipe import DeviceRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from offload.graphs.rehearsal import Noted
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
+    from offload.tasks.recipe import Recipe
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -75,31 +76,26 @@ _MOVES = (
 )
 
 
-def obstacle(tasks: Sequence[Task], *, has_events: bool) -> str:
-    """Return why the tasks of a recorded region can never be one graph; nothing if they may be.
-
-    Parameters
-    ----------
-    tasks : sequence of Task
-        Those that were recorded.
-    has_events : bool
-        Whether one of them has a detach event.
-    """
-    if has_events:
+def obstacle(recipes: Sequence[Recipe]) -> str:
+    """Return why tasks of these recipes can never be one graph; nothing if they may be."""
+    if any(recipe.event is not None for recipe in recipes):
         return "an event is in it"
     place: DevicePlace | None = None
-    for task in tasks:
-        if isinstance(task, DeviceTask):
+    for recipe in recipes:
+        if isinstance(recipe, DeviceRecipe):
             if place is None:
-                place = task.place
-            elif task.place is not place:
-                return f"it is on several devices, {place.device.number} and {task.place.device.number}"
-        elif task.construct.directive != "taskwait":  # else an empty task, for its edges
-            return f"{task.name} runs on the host"
+                place = recipe.place
+            elif recipe.place is not place:
+                return f"it is on several devices, {place.device.number} and {recipe.place.device.number}"
+        elif recipe.site.directive != "taskwait":  # else an empty task, for its edges
+            return f"{recipe.name} runs on the host"
     if place is None:
         return "no device work is in it"
     if place.device.graph_capture() is None:
         return f"{place.device.name} has no graphs"
+    for recipe in recipes:
+        if recipe.values is not None and recipe.values.slots:
+            return f"{recipe.name} is passed the value of a task"
     return ""
 
 
@@ -114,6 +110,8 @@ class Capture:
         What `obstacle` says.
     steps : object
         What the tasks are made of, whose host arrays a graph in flight needs.
+    queues : set of Queue
+        As below.
 
     Attributes
     ----------
@@ -142,7 +140,7 @@ class Capture:
         "work",
     )
 
-    def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object) -> None:
+    def __init__(self, before: Sequence[Sequence[int]], refusal: str, steps: object, queues: set[Queue]) -> None:
         self._before = before
         self._lock = threading.Lock()
         self._n_disturbed = 0
@@ -154,7 +152,7 @@ class Capture:
         self._steps = steps
         self.n_captured = 0
         self.place: DevicePlace | None = None
-        self.queues: set[Queue] = set()
+        self.queues = queues
         self.refusal = refusal
         self.work: GraphWork | None = None
 
@@ -179,9 +177,7 @@ class Capture:
             if self.work is not None and not self.work.is_current():
                 self._discard()
             if self.work is None and not self.refusal and self._is_worth_it():
-                with uncounted():
-                    tasks = make()
-                self._capture(scope, tasks)
+                self._capture(scope, make())
             self._n_launched += 1
             return self.work
 
@@ -206,7 +202,6 @@ class Capture:
     def _capture(self, scope: Scope, tasks: Sequence[Task]) -> None:
         launched = [task for task in tasks if isinstance(task, DeviceTask)]
         self.place = launched[0].place
-        self.queues = {task.queue for task in launched if task.queue is not None}
         try:
             self.work = _captured(scope, self.place, tasks, self._before, self._steps)
         except NotCapturableError as error:
@@ -250,8 +245,10 @@ def _captured(
             lane = lanes[step.stream]
             lane.wait_for([points[other] for other in step.waits])
             if isinstance(task, DeviceTask):
-                held.append((task.work, _carry_out(scope, task, environment, lane)))
-                task.work = task.body = None
+                _carry_out(scope, task, environment, lane)
+                held.append((task.work, task.args, task.kwargs, task.held))
+                task.work = task.plan = task.held = task.body = task.value = None
+                task.args, task.kwargs = (), None
                 if len(lanes) == 1:
                     held.clear()
             if at in awaited:
@@ -279,8 +276,8 @@ def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> 
 
 
 @calls_program
-def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[object]:
-    """Enqueue the work of a task, and return what that uses.
+def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
+    """Enqueue the work of a task.
 
     Raises
     ------
@@ -293,20 +290,25 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> list[o
     scope.task, scope.region, scope.device, scope.lane = task, None, task.place.device, lane
     try:
         if work is not None:
-            work.begin(place, lane, staged)
+            work.begin(task, place, lane, staged)
         if task.body is not None:
             with using(place.device, lane.stream):
                 try:
                     scope.in_body = True
-                    task.body(*task.args)
+                    task.value = task.body(*task.args, **(task.kwargs or {}))
+                    if work is not None and task.plan is not None:
+                        work.check(task, task.value)
                 finally:
                     scope.in_body = False
-        return work.end(place, lane, staged) if work is not None else []
+        if work is not None:
+            work.end(task, place, lane, staged)
     except Exception as error:  # noqa: BLE001  # whatever the body, or a library under capture, raises
         why = str(error)
         is_passing = place.device.was_disturbed(error)
         if not isinstance(error, NotCapturableError):  # what comes after a refusal tells nothing
             why = place.device.why_not or f"it raised {type(error).__name__} under capture: {error}"
+    else:
+        return
     finally:
         scope.task, scope.region, scope.device, scope.lane = outer
     raise NotCapturableError(f"{task.name}: {why}", is_passing=is_passing)  # not from one whose frames hold arrays
@@ -377,10 +379,10 @@ def _reached(task: DeviceTask) -> list[object]:
     NotCapturableError
         That cannot be told.
     """
-    function, args = task.work.program if task.work is not None else (task.body, task.args)
-    if function is None:
+    if task.body is None:
         return []
+    args = *task.args, *(task.kwargs or {}).values()
     try:
-        return reached(function, [value for value in args if mapper_of(value) is None])
+        return reached(task.body, [value for value in args if mapper_of(value) is None])
     except NotCapturableError as error:
         raise NotCapturableError(f"{task.name}: {error}") from None

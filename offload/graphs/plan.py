@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Positions of nodes stand for tasks, since each replay makes its own. A *plain* node, a host task with nothing but a
-body, is kept as what its task is made of; any other, device work for one, by its maker. Waits become edges: a fence
+body, is kept as what its task is made of; any other, device work for one, by its recipe. Waits become edges: a fence
 comes before all that was generated after it, so that its edge to a node is left out where another predecessor lies
 behind the fence; and a wait that joins few with few is no task at all but their edges.
 
@@ -15,17 +15,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.tasks.received import rebind
+from offload.tasks.recipe import nothing
 from offload.tasks.region import Site
 from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble, poison
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from offload.graphs.taskgraph import TaskGraph
+    from offload.graphs.taskgraph import Again, TaskGraph
+    from offload.runtime.queues import Queue
+    from offload.tasks.depend import Mutex
     from offload.tasks.graph import Node
     from offload.tasks.protocols import Runner
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Group, Region
     from offload.tasks.scope import Scope
 
@@ -43,6 +46,8 @@ class Plan:
         Tasks that the engine wires, each with its predecessors.
     sources : list of int
         Tasks without predecessors, as far as the engine does not wire them.
+    queued : list of tuple
+        Tasks that are operations of async queues, each with its queue.
     regions : dict
         What the tasks inherit, as number of a group and default device, with its number.
     regions_of : list of int
@@ -57,6 +62,7 @@ class Plan:
         self.after: list[list[int]] = []
         self.special: list[tuple[int, tuple[int, ...]]] = []
         self.sources: list[int] = []
+        self.queued: list[tuple[int, Queue]] = []
         self.regions: dict[tuple[int, int], int] = {}
         self.regions_of: list[int] = []
         self.outer_groups: list[int] = []
@@ -101,7 +107,7 @@ class Plan:
     def _add(self, node: Node, before: tuple[int, ...]) -> int:
         """Add the task of a node and what it follows; return its position."""
         at = self._position_of[node] = len(self.steps)
-        is_plain, step = self._wait_step(node) if node.spec is None else self._task_step(node.spec)
+        is_plain, step = self._wait_step(node) if node.spec is None else self._task_step(node.spec)  # type: ignore[arg-type]  # the recorder's
         counters = None
         if not (is_plain and all(self._is_plain[other] for other in before)):
             self.special.append((at, before))
@@ -121,19 +127,22 @@ class Plan:
         ended = self._graph.group_ends.get(node)
         if ended is None:
             self._enter(0)
-            return True, (None, site, _nothing, (), None)
+            return True, (None, site, nothing, (), None)
         self._enter(self._groups[ended.outer])
-        return True, (_end_maker(site, self._groups[ended]), None, None, None, None)
+        return True, (_EndStep(site, self._groups[ended]).make, None, None, None, None)
 
-    def _task_step(self, spec: Any) -> tuple[bool, tuple[Any, ...]]:
-        make, inherited = spec.make, spec.inherited
+    def _task_step(self, again: Again) -> tuple[bool, tuple[Any, ...]]:
+        recipe, inherited = again.recipe, again.inherited
         self._default_device = inherited.default_device
         self._enter(self._groups[inherited.group])
-        is_plain = type(make) is PlainMaker and not spec.mutexes
-        if is_plain and make.label is None:
-            return True, (None, make.site, make.body, make.args, make.kwargs)
-        sources = [self._position_of.get(source) for source in spec.sources]
-        return is_plain, (_maker(make, spec.mutexes, sources), None, None, None, None)
+        if not recipe.is_plain or again.mutexes:
+            if recipe.queue is not None:
+                self.queued.append((len(self.steps), recipe.queue))
+            sources = [self._position_of.get(source) for source in again.sources]
+            return False, (_Step(recipe, again.mutexes, sources).make, None, None, None, None)
+        if recipe.label is not None:
+            return True, (_LabelledStep(recipe).make, None, None, None, None)
+        return True, (None, recipe.site, recipe.body, recipe.args, recipe.kwargs)
 
     def _enter(self, group: int) -> None:
         region = group, self._default_device
@@ -170,9 +179,9 @@ def is_replayable(graph: TaskGraph, group: Group | None) -> bool:
     )
 
 
-def receives(graph: TaskGraph) -> str:
-    """Return the name of a node of a recorded region that receives the value of a task; nothing if none does."""
-    return next((node.name for node in graph.nodes if node.spec is not None and node.spec.sources), "")  # type: ignore[attr-defined]  # the recorder's
+def recipes_of(graph: TaskGraph) -> list[Recipe]:
+    """Return what the tasks that a recorded region has generated are made of."""
+    return [node.spec.recipe for node in graph.nodes if node.spec is not None]  # type: ignore[attr-defined]  # the recorder's
 
 
 def tasks_of(graph: TaskGraph) -> list[Task]:
@@ -181,49 +190,57 @@ def tasks_of(graph: TaskGraph) -> list[Task]:
     return [run.task for run in runs if run.task is not None]
 
 
-class PlainMaker:
-    """Makes a host task that has nothing but a body, what that is given, and perhaps a label; any number of times."""
+class _Step:
+    """Makes the task of a node that is not plain; it knows no node, since those have the recorded tasks.
 
-    __slots__ = ("args", "body", "kwargs", "label", "site")
+    ``sources`` are the positions of the tasks that it receives values of; None for one that is no node.
+    """
 
-    def __init__(
-        self,
-        site: Site,
-        body: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None,
-        label: str | None,
-    ) -> None:
-        self.site = site
-        self.body = body
-        self.args = args
-        self.kwargs = kwargs
-        self.label = label
+    __slots__ = ("_mutexes", "_recipe", "_sources")
 
-    def __call__(self, frame: Region) -> Task:
-        task = Task(self.site, self.body, self.args, self.kwargs, frame)
-        if self.label is not None:
-            task.label = self.label
-        return task
+    def __init__(self, recipe: Recipe, mutexes: tuple[Mutex, ...], sources: Sequence[int | None]) -> None:
+        self._recipe = recipe
+        self._mutexes = mutexes
+        self._sources = sources
 
-
-def _maker(
-    make: Callable[[Region], Task], mutexes: tuple[Any, ...], sources: Sequence[int | None]
-) -> Callable[[Region, Any, Sequence[Task]], Task]:
-    def again(frame: Region, _groups: Any, tasks: Sequence[Task]) -> Task:
-        task = make(frame)
-        if sources:
-            rebind(task, [tasks[at] if at is not None else None for at in sources])
-        if mutexes:
-            task.mutexes = mutexes
+    def make(self, frame: Region, _groups: Any, tasks: Sequence[Task]) -> Task:
+        """Make the task; ``tasks`` are those before it."""
+        sources = [None if at is None else tasks[at] for at in self._sources] if self._sources else ()
+        task = self._recipe.make(frame, sources)
+        if self._mutexes:
+            task.mutexes = self._mutexes
             task.special = True
         return task
 
-    return again
+
+class _LabelledStep:
+    """Makes the task of a plain node that has a label."""
+
+    __slots__ = ("_recipe",)
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    def make(self, frame: Region, _groups: Any, _tasks: Any) -> Task:
+        """Make the task."""
+        recipe = self._recipe
+        task = Task(recipe.site, recipe.body, recipe.args, recipe.kwargs, frame)
+        task.label = recipe.label
+        return task
 
 
-def _end_maker(site: Site, number: int) -> Callable[[Region, Sequence[Any], Sequence[Task]], Task]:
-    return lambda frame, groups, _tasks: _GroupEnd(site, frame, groups[number])
+class _EndStep:
+    """Makes the end of a taskgroup, known by its number."""
+
+    __slots__ = ("_number", "_site")
+
+    def __init__(self, site: Site, number: int) -> None:
+        self._site = site
+        self._number = number
+
+    def make(self, frame: Region, groups: Sequence[Any], _tasks: Any) -> Task:
+        """Make the task; ``groups`` are the taskgroups of the replay."""
+        return _GroupEnd(self._site, frame, groups[self._number])
 
 
 class _GroupEnd(Task):
@@ -235,7 +252,7 @@ class _GroupEnd(Task):
     __slots__ = ("_group", "_is_listed", "_tokens")
 
     def __init__(self, site: Site, frame: Region, group: Group) -> None:
-        super().__init__(site, _nothing, (), None, frame)
+        super().__init__(site, nothing, (), None, frame)
         self._group = group
         self._is_listed = False
         self._tokens = [None]  # whoever takes it goes on
@@ -271,7 +288,3 @@ class _GroupEnd(Task):
     def _go_on(self) -> None:
         if self._take():
             self.construct.runtime.engine.make_ready(self)
-
-
-def _nothing() -> None:
-    """Do nothing: the body of a wait."""

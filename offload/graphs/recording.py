@@ -14,14 +14,14 @@ from offload.runtime.current import here
 from offload.tasks.blocks import Block
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Node
-from offload.tasks.received import release, values_of
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from offload.tasks.depend import Access, Followed
-    from offload.tasks.region import Group, Region, Site
+    from offload.tasks.recipe import Recipe
+    from offload.tasks.region import Group, Site
 
 _wait_numbers = count(1)
 """Keys are unique in the process: Dask computes several graphs as one."""
@@ -50,12 +50,12 @@ class Recorder:
         self._nodes_of: dict[Group, list[Node]] = {}
         self._labels: dict[Any, str] = {None: label(all_memory)}  # of locations
 
-    def add(self, task: Task, make: Callable[[Region], Task], dependences: Sequence[Access], *, deferred: bool) -> None:
+    def add(self, task: Task, recipe: Recipe, dependences: Sequence[Access], *, deferred: bool) -> None:
         """Add the node of a task and the edges of its dependences."""
-        event = task.event
+        event, site, values = recipe.event, recipe.site, recipe.values
         if event is not None:
             self.graph.events.append(event)
-        site = task.construct
+        again = Again(recipe, task.inherited)
         node = Node(
             task.key,
             task.name,
@@ -63,13 +63,12 @@ class Recorder:
             device_num=task.device_num,
             location=site.location,
             detach=event is not None,
-            spec=Again(task, make),
+            spec=again,
         )
         node.run = Run(task)
-        values = values_of(task)
         if values is not None:
-            sources = node.spec.sources = tuple(map(self._node_of.get, values.tasks))  # type: ignore[attr-defined]  # an _Again
-            release(values, [source is not None for source in sources])
+            again.sources = tuple(map(self._node_of.get, values.tasks))  # type: ignore[arg-type]  # all there
+            values.release([source is not None for source in again.sources])
         self._node_of[task] = node
         self._insert(node, dependences)
         if not deferred:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
-    from offload.data.plans import EnterPlan, ExitPlan
+    from offload.data.plans import Plan
 
 
 class NotCapturableError(Exception):
@@ -145,7 +145,7 @@ class ShadowTable(PresentTable):
             self._index.add(entry)
             self._outside[entry] = entry.dynamic, entry.structured
 
-    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> EnterPlan:
+    def enter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> Plan:
         """Plan as a present table does, and note what that depended on."""
         plan = super().enter(items, counter)
         for item, entry in zip(plan.items, plan.entries, strict=True):
@@ -164,7 +164,7 @@ class ShadowTable(PresentTable):
         *,
         ends_region: bool = False,
         finalizes: bool = False,
-    ) -> ExitPlan:
+    ) -> Plan:
         """Plan likewise.
 
         Raises

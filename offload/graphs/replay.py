@@ -27,12 +27,12 @@ from weakref import ref
 
 from offload.errors import RuntimeClosedError, UsageError
 from offload.graphs.capture import Capture, obstacle
-from offload.graphs.plan import Plan, receives, tasks_of
+from offload.graphs.plan import Plan, recipes_of
 from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
 from offload.runtime.launch import DeviceTask
 from offload.tasks.engine import MANY_LIVE
-from offload.tasks.failures import raise_failures
+from offload.tasks.goals import Emptied, Goal
 from offload.tasks.region import Group, Inherited
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -88,13 +88,13 @@ class Replay:
         self._several = [(at, itemgetter(*after)) for at, after in enumerate(plan.after) if len(after) > 1]
         self._special = plan.special
         self._sources = plan.sources
+        self._queued = plan.queued
         self._regions_of = plan.regions_of if len(self._regions) > 1 else None
         self._site = site
         self._name = name
-        refusal = obstacle(tasks_of(graph), has_events=bool(graph.events))
-        if not refusal and (name := receives(graph)):
-            refusal = f"{name} is passed the value of a task"
-        self.capture = Capture(() if refusal else _predecessors(plan), refusal, self._steps)
+        refusal = obstacle(recipes_of(graph))
+        queues = {queue for _, queue in plan.queued}
+        self.capture = Capture(() if refusal else _predecessors(plan), refusal, self._steps, queues)
 
     @property
     def n_tasks(self) -> int:
@@ -137,7 +137,7 @@ class Replay:
         if self.capture.refusal:
             return False
         engine = self.runtime.engine
-        with Shield(scope) as shield:
+        with Shield(scope):
             work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
             if work is None:
                 return False
@@ -153,11 +153,11 @@ class Replay:
             except BaseException:
                 engine.mend(task)
                 if group is not None:
-                    engine.wait(scope, lambda: not group.live, (group,), _END)
+                    engine.wait(scope, Emptied(_END, group))
                 raise
             if group is not None:
                 del task  # what is waited for need not be kept
-                _wait_for_all(scope, group, shield)
+                self.runtime.wait_for(scope, Emptied(_END, group))
         return True
 
     def start(self, scope: Scope, frame: Region, *, waits: bool) -> None:
@@ -205,11 +205,7 @@ class Replay:
                     "one task at a time; generate those tasks outside of the taskgraph"
                 )
             ancestor = ancestor.frame.task
-        for task in running:
-            task.add_done_callback(lambda _: scope.parker.unpark())
-        self.runtime.engine.wait(
-            scope, lambda: all(task.finished for task in running), (), "a replay with events", awaited=running
-        )
+        self.runtime.engine.wait(scope, Goal("a replay with events", running))
 
     def _generate_armed(self, frame: Region, engine: Engine) -> tuple[list[Task], list[Task]]:
         for event in self._events:
@@ -226,6 +222,8 @@ class Replay:
         frames, groups = self._regions_in(frame)
         with _no_collection if len(self._steps) >= _MANY else nullcontext():
             tasks = self._make(frames, groups)
+        for at, queue in self._queued:
+            queue.count(tasks[at])
         special = [tasks[at] for at, before in self._special if engine.follow(tasks[at], [tasks[i] for i in before])]
         if self._events:
             self._run = [ref(task) for task in tasks]
@@ -284,16 +282,6 @@ class Replay:
         for at, successors in self._several:
             tasks[at].successors = [*successors(tasks)]
         return tasks
-
-
-def _wait_for_all(scope: Scope, group: Group, shield: Shield) -> None:
-    """Wait for the tasks of a group, and raise what failed among them."""
-    live = group.live
-    if live:
-        scope.runtime.engine.wait(scope, lambda: not live, (group,), _END)
-    shield.check()  # before the failures count as seen
-    if group.failures:
-        raise_failures(group.failures, _END)
 
 
 _END = "the end of the taskgraph"

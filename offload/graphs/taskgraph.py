@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from weakref import ref
 
 from offload.errors import UsageError
+from offload.tasks.goals import Goal
 from offload.tasks.graph import Graph, Node
-from offload.tasks.received import rebind
 from offload.tasks.region import Group, Region
 from offload.tasks.states import TaskState
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from offload.events.event import Event
     from offload.runtime.runtime import Runtime
     from offload.tasks.depend import Mutex
+    from offload.tasks.recipe import Recipe
+    from offload.tasks.region import Inherited
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -88,29 +90,34 @@ class WaitRun:
 
 
 class Again:
-    """Makes the task of a node again.
+    """What it takes to make the task of a node again: its recipe, and what the region has added.
 
-    ``call`` is what a host task's body is and is given: who asks what the node may do looks there. Device work fulfils
-    no event, and what it is given is device memory.
+    Attributes
+    ----------
+    recipe : Recipe
+    inherited : Inherited
+        What the recorded task inherited.
+    mutexes : tuple of Mutex
+        What the tasks may have in turn with others.
+    sources : tuple of Node or None
+        The nodes of the tasks that ``recipe.values`` names; None for a task that is no node.
     """
 
-    __slots__ = ("call", "inherited", "make", "mutexes", "sources")
+    __slots__ = ("inherited", "mutexes", "recipe", "sources")
 
-    def __init__(self, task: Task, make: Callable[[Region], Task]) -> None:
-        self.make = make
-        self.sources: tuple[Node | None, ...] = ()  # whose values the task receives; None: of a task that is no node
-        self.inherited = task.inherited
+    def __init__(self, recipe: Recipe, inherited: Inherited) -> None:
+        self.recipe = recipe
+        self.inherited = inherited
         self.mutexes: tuple[Mutex, ...] = ()
-        is_host = not task.waits_in_stream_order
-        self.call = [task.body, *task.args, *(task.kwargs or {}).values()] if is_host else []
+        self.sources: tuple[Node | None, ...] = ()
 
-    def __call__(self, parent: Task | None, group: Group) -> Task:
-        task = self.make(Region(parent, self.inherited.within(group)))
+    def make(self, frame: Region) -> Task:
+        """Make a task, which receives the values of what the sources have run last."""
+        sources = [source.run.task if source is not None else None for source in self.sources]  # type: ignore[union-attr]  # it has run
+        task = self.recipe.make(frame, sources)
         if self.mutexes:
             task.mutexes = self.mutexes
             task.special = True
-        if self.sources:
-            rebind(task, [node.run.task if node is not None else None for node in self.sources])  # type: ignore[union-attr]  # it has run
         return task
 
 
@@ -219,13 +226,7 @@ class TaskGraph(Graph):
             event.rearm()
 
     def _wait_for_recorded(self, tasks: list[Task]) -> None:
-        scope = self.scope()
-        for task in tasks:
-            task.watch()
-            task.add_done_callback(lambda _: scope.parker.unpark())
-        self.runtime.engine.wait(
-            scope, lambda: all(task.finished for task in tasks), (), "the end of the recorded tasks"
-        )
+        self.runtime.engine.wait(self.scope(), Goal("the end of the recorded tasks", tasks))
 
     def group_of(self, node: Node) -> Group | None:
         """Return the innermost taskgroup of the recorded region that a node's task was generated in."""
@@ -234,11 +235,14 @@ class TaskGraph(Graph):
 
     def prepare(self, node: Node, parent: Task | None, group: Group) -> Task | None:
         """Return a fresh task of a node, in a group with its descendants; None for a node that does nothing."""
-        make: Callable[[Task | None, Group], Task] | None = node.spec  # type: ignore[assignment]  # the recorder's
-        if make is None:
+        again: Again | None = node.spec  # type: ignore[assignment]  # the recorder's
+        if again is None:
             return None
-        task = make(parent, group)
+        task = again.make(Region(parent, again.inherited.within(group)))
         node.run = Run(task)
+        queue = again.recipe.queue
+        if queue is not None:
+            queue.count(task)
         return task
 
     def submit(self, task: Task) -> None:

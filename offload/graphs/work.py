@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from offload.devices.streams import Lane
     from offload.graphs.rehearsal import Noted
     from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Launch
 
 
 class GraphWork(Work):
@@ -27,7 +28,6 @@ class GraphWork(Work):
     def __init__(
         self, graph: Graph, place: DevicePlace, noted: Noted, kept: object, *, takes_device_arrays: bool
     ) -> None:
-        super().__init__()
         self.graph = graph
         self._place = place
         self._place_of = section_of_entry(place.device)
@@ -58,7 +58,7 @@ class GraphWork(Work):
         self._version = table.version
         return True
 
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         """Enqueue the graph behind what the tasks of the region would follow.
 
         Raises
@@ -81,18 +81,11 @@ class GraphWork(Work):
             entries: list[Any] = [reference() for reference in self._entries]  # the table has them all
             uses = [(entry, entry.section) for entry in entries]
             pairs = list(zip(noted.uses, uses, strict=True))
-            lane.wait_for(ledger.before(uses, [part for use, part in pairs if use.follows_users], noted.absent))
+            reads = [part for use, part in pairs if not use.follows_users]
+            lane.wait_for(ledger.before(reads, [part for use, part in pairs if use.follows_users], noted.absent))
             self.graph.launch(lane.stream)
             if uses or noted.copied_back:
                 ledger.note(lane.mark(), uses, [part for use, part in pairs if use.writes], noted.copied_back)
-
-    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
-        """Return the work itself: the graph has to live until the lane gets there."""
-        return [self]
-
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        """Return the work itself: a graph that has been launched is not undone."""
-        return [self]
 
 
 def section_of_entry(device: Device) -> Callable[[Entry], Section]:

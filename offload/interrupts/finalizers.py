@@ -204,7 +204,7 @@ def catch_up() -> None:
         put_off.carry_out()
 
 
-def refuse_inside(what: str) -> None:
+def refuse_inside(what: object) -> None:
     """Refuse what waits or answers in a finalizer that came where a construct would be put off.
 
     Raises

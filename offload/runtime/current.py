@@ -41,7 +41,7 @@ def current_runtime() -> Runtime:
     return opened.latest(Runtime)
 
 
-sources.current_runtime = current_runtime
+sources.look_in(current_runtime)
 
 
 # -- finalizers ------------------------------------------------------------------------------------

@@ -17,13 +17,16 @@ from offload.interrupts.shields import Shield, lower_shield, raise_shield
 from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE, Engine
 from offload.tasks.failures import see
+from offload.tasks.goals import Goal, TaskEnd
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
+from offload.tasks.waiting import attend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.runtime.runtime import Runtime
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
 
@@ -37,16 +40,19 @@ _MOMENT_S, _MOMENTS = 10e-6, 4
 def encounter(
     scope: Scope,
     frame: Region,
-    make: Callable[[Region], Task],
+    recipe: Recipe,
     dependences: Sequence[Any],
     *,
     deferred: bool,
+    orderings: Sequence[Any] = (),
     recorded: Sequence[Any] = (),
+    told: Callable[[Task], object] | None = None,
 ) -> Task:
     """Generate a task: deferred, or run now by this thread, which waits until it is complete.
 
-    In a final task nothing is deferred. An undeferred task that fails raises its exception here. Dependences that are
-    ``recorded`` are for the graph of a recorder only.
+    In a final task nothing is deferred. An undeferred task that fails raises its exception here. Along ``orderings``,
+    dependences too, no failure goes. Those that are ``recorded`` are for the graph of a recorder only. ``told`` is
+    called with the task before it is entered, and no interrupt comes in between; not where it is only recorded.
     """
     runtime: Runtime = scope.runtime
     engine = runtime.engine
@@ -62,9 +68,13 @@ def encounter(
                     runtime.check_wait(item.what)
     with Shield(scope):
         recorder = frame.recorder
-        task = make(frame)
+        task = recipe.make(frame)
+        if orderings:
+            task.orderings = orderings
+        if told is not None and (recorder is None or recorder.executes):
+            told(task)
         if recorder is not None:
-            recorder.add(task, make, (*dependences, *task.orderings, *recorded), deferred=deferred)
+            recorder.add(task, recipe, (*dependences, *orderings, *recorded), deferred=deferred)
             if not recorder.executes:
                 task.state_ = TaskState.RECORDED
                 return task
@@ -77,7 +87,7 @@ def encounter(
             try:
                 raise failure
             finally:
-                del task, make, recorder, failure  # the traceback must not refer to what refers to the failure
+                del task, recipe, told, recorder, failure  # the traceback must not refer to what refers to the failure
         return task
 
 
@@ -121,7 +131,7 @@ def submit(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) 
     """Enter a deferred task, and launch or hand it over if it is ready."""
     runtime: Runtime = scope.runtime
     engine = runtime.engine
-    if engine.submit(task, dependences):
+    if engine.submit(task, dependences, task.orderings, task.follows):
         begin(scope, task)
     if task.launched:  # else it may be many others that it waits for, and not its stream
         if runtime.gate.watched or runtime.gate.has_told:
@@ -154,7 +164,7 @@ def _refuse_to_block(runtime: Runtime, frame: Region, dependences: Sequence[Any]
     """Raise `UsageError` before a task is made that this thread would wait for, and keep from beginning."""
     if frame.recorder is None or frame.recorder.executes:
         before = [task for handle in frame.tracker.latest(dependences) if (task := handle()) is not None]
-        runtime.engine.coroutines.refuse("a construct that is not deferred", (), before)
+        runtime.engine.coroutines.refuse(Goal("a construct that is not deferred", before))
 
 
 def begin(scope: Scope, task: Task) -> None:
@@ -179,7 +189,7 @@ def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> Base
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     task.owner = scope.parker
     task.special = True
-    if engine.submit(task, dependences):
+    if engine.submit(task, dependences, task.orderings, task.follows):
         task.is_ready = True
     try:
         while not (task.finished or task.state_ is TaskState.DETACHED):
@@ -189,30 +199,25 @@ def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> Base
                 task.is_ready = False
                 engine.begin_undeferred(task, scope)
                 if task.launched and not task.finished:
-                    runtime.attend(scope, task, helps=helps)
+                    attend(engine, scope, (task,), helps=helps)
                 continue
-            engine.wait(
-                scope,
-                lambda: task.is_ready or task.finished or task.state_ is TaskState.DETACHED,
-                (),
-                _Encounter(task),
-                awaited=(task,),
-                helps=helps,
-            )
+            engine.wait(scope, _Encounter(task), helps=helps)
     except BaseException:
         engine.disown(task)
         raise
     return task.failure
 
 
-class _Encounter:
-    """What messages call the construct of an undeferred task: to look up its line takes as long as to wait for it."""
+class _Encounter(TaskEnd):
+    """The next thing to do for an undeferred task, or its end; both wake its owner, who waits for them."""
 
-    __slots__ = ("_task",)
+    __slots__ = ()
+    calls = False
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
+    def done(self) -> bool:
+        task: Any = self.tasks[0]
+        return task.is_ready or task.finished or task.state_ is TaskState.DETACHED
 
-    def __str__(self) -> str:
-        construct = self._task.construct
-        return f"{construct.directive} {self._task.name!r} at {construct.location}"
+    def __str__(self) -> str:  # not before: to look up the line takes as long as to wait
+        construct = self.tasks[0].construct
+        return f"{construct.directive} {self.tasks[0].name!r} at {construct.location}"

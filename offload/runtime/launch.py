@@ -27,12 +27,15 @@ from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
+    from offload.data.items import MapItem
+    from offload.data.plans import Entered
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
     from offload.tasks.protocols import Runner
+    from offload.tasks.received import Values
     from offload.tasks.region import Region, Site
     from offload.tasks.scope import Scope
 
@@ -40,8 +43,8 @@ if TYPE_CHECKING:
 class DeviceTask(Task):
     """A task whose work goes to a stream of a device.
 
-    ``work`` says what that is (`offload.runtime.works`). A task that has a body and its arguments, and
-    nothing before or after, needs none.
+    ``work`` says what that is, and has the task as its `Launch` (`offload.runtime.works`). A task that has a body and
+    its arguments, and nothing before or after, needs none.
     """
 
     __slots__ = (
@@ -53,6 +56,7 @@ class DeviceTask(Task):
         "launched",
         "launches_inline",
         "place",
+        "plan",
         "point",
         "predecessors",
         "queue",
@@ -63,6 +67,9 @@ class DeviceTask(Task):
     waits_in_stream_order = True
     _collects = True
     _staging: _Staging | None = None
+    entered: Sequence[MapItem] = ()
+    other_after: Any = None
+    received: Values | None = None
 
     def __init__(
         self, site: Site, frame: Region, place: DevicePlace, work: Work | None, body: Any, args: tuple[Any, ...]
@@ -84,20 +91,25 @@ class DeviceTask(Task):
         self.lane: Lane | None = None
         self.point: Point | None = None  # where its work ends
         self.after: Any = None
-        self.held: Any = None
+        self.held: list[Any] | None = None
+        self.plan: Entered | None = None
 
     @classmethod
     def of(
         cls, site: Site, frame: Region, place: DevicePlace, work: Work, label: str | None = None, priority: int = 0
     ) -> DeviceTask:
         """Make the task of a work."""
-        task = cls(site, frame, place, work, work.run, ())
+        task = cls(site, frame, place, work, work.body, work.args)
+        if work.kwargs:
+            task.kwargs = work.kwargs
         if label is not None:
             task.label = label
         if priority:
             task.priority = priority
         if work.takes_device_arrays:
             task.after = place.device.caller_event()
+            if work.second is not None:
+                task.other_after = work.second.caller_event()
         if work.ends_region:
             task.ends_region = True
         return task
@@ -105,10 +117,6 @@ class DeviceTask(Task):
     @property
     def device_num(self) -> int:
         return self.place.device.number
-
-    @property
-    def device_kind(self) -> str:
-        return self.place.device.kind
 
     def orders(self, successor: Task) -> bool:
         place = successor.place  # type: ignore[attr-defined]  # it waits in stream order, so it is a device task
@@ -177,7 +185,7 @@ class DeviceTask(Task):
             if self.after is not None:
                 device.wait_event(lane.stream, self.after)
             if work is not None:
-                work.begin(place, lane, staged)
+                work.begin(self, place, lane, staged)
         except BaseException as error:
             kept = place.ledger.take_kept(lane)
             if kept:
@@ -226,7 +234,10 @@ class DeviceTask(Task):
             before = device.use(lane.stream)
             try:
                 scope.in_body = True
-                self.value = self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
+                kwargs: Any = self.kwargs
+                self.value = self.body(*self.args, **kwargs) if kwargs else self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
+                if self.plan is not None:
+                    self.work.check(self, self.value)  # type: ignore[union-attr]  # it has made the plan
             finally:
                 scope.in_body = False
                 device.restore(before)
@@ -256,10 +267,9 @@ class DeviceTask(Task):
             lane: Any = self.lane
             try:
                 if failure is None:
-                    self.held = self.work.end(self.place, lane, staged)
-                    self.point = self.work.point
+                    self.work.end(self, self.place, lane, staged)
                 else:
-                    self.held = self.work.abort(self.place, lane)
+                    self.work.abort(self, self.place, lane)
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
                 self.held = self.place.ledger.take_kept(lane)
                 if failure is None:
@@ -271,7 +281,7 @@ class DeviceTask(Task):
                 self._stage(staged, has_run=True)
                 return None
         if failure is not None:
-            self.value = None
+            self.value = self.point = None
             self.failure = failure
         return self._mark(engine)
 
@@ -313,7 +323,7 @@ class DeviceTask(Task):
         lane: Any = self.lane
         failure = staging.failure  # type: ignore[union-attr]  # the caller has looked
         try:
-            self.work.settle(self.place, lane)  # type: ignore[union-attr]  # it has staged the copies
+            self.work.settle(self, self.place, lane)  # type: ignore[union-attr]  # it has staged the copies
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             failure = failure or error
         self.place.retry(engine)  # others may share the entries now
@@ -331,7 +341,7 @@ class DeviceTask(Task):
 
     def _fail_unlaunched(self, engine: Runner[Task], error: BaseException) -> None:
         self.end_s = perf_counter()
-        self.work = self.after = None
+        self.work = self.plan = self.after = self.received = None
         engine.end_in_turn(self, error, TaskState.FAILED)
         self.place.ended += 1
         self.place.retry(engine)
@@ -352,7 +362,8 @@ class DeviceTask(Task):
         place = self.place
         if self.held and self.held[0].__class__ is Released:
             self.held[0].retire(place.device)
-        self.held = self.work = self.after = self.body = None  # before others are told that there is memory again
+        # Before others are told that there is memory again:
+        self.held = self.work = self.plan = self.after = self.body = self.kwargs = None
         self.args = self.predecessors = ()
         engine = self.construct.runtime.engine
         if place.ledger.has_back and self.point is not None:
@@ -396,20 +407,6 @@ class _Staging:
             engine = task.construct.runtime.engine
             engine.staging.discard(self)
             engine.make_ready(task)
-
-
-def device_maker(
-    site: Site, label: str | None, place: DevicePlace, work: Work, priority: int = 0
-) -> Callable[[Region], DeviceTask]:
-    """Return what makes a task of a work, any number of times.
-
-    The work itself is never begun, so that it refers to no device memory, however long somebody keeps it.
-    """
-
-    def make(frame: Region) -> DeviceTask:
-        return DeviceTask.of(site, frame, place, work.again(), label, priority)
-
-    return make
 
 
 class _Kept:

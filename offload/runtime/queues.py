@@ -36,16 +36,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from offload.devices.streams import Lane
 from offload.tasks.callbacks import run_callbacks
-from offload.tasks.failures import raise_failures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from offload.runtime.place import DevicePlace
     from offload.tasks.depend import Tracker
@@ -153,8 +151,6 @@ class Queue:
 
     def count(self, task: Task) -> None:
         """Count a task among what has to be complete before the queue is."""
-        if _books.are_closed:
-            return
         tasks = self._tasks
         tasks.append(ref(task))
         if len(tasks) > self._limit:
@@ -174,10 +170,6 @@ class Queue:
             self._prune()
             failed, self._failed = self._failed, []
         return _alive(failed)
-
-    def raise_failures(self, where: str) -> None:
-        """Raise what has failed in the queue and nobody has seen, as a group."""
-        raise_failures(self.take_failed(), where)
 
     def _prune(self) -> None:
         tasks = self._tasks
@@ -314,22 +306,3 @@ class Queues:
             queue.close()
         self._queues.clear()
         self.presences.clear()
-
-
-@contextmanager
-def uncounted() -> Iterator[None]:
-    """Make tasks, of a graph that is being captured, that never run and are no operations of their queues."""
-    _books.are_closed = True
-    try:
-        yield
-    finally:
-        _books.are_closed = False
-
-
-class _Books(threading.local):
-    """Whether the calling thread makes tasks that are no operations of their queues."""
-
-    are_closed = False
-
-
-_books = _Books()

@@ -28,8 +28,9 @@ from offload.runtime.opening import open_devices
 from offload.runtime.places import Places, initial_device, invalid_device
 from offload.runtime.queues import Queues
 from offload.runtime.settings import DisplayEnv, TargetOffload, format_env, read_settings
-from offload.runtime.threads import Threads
+from offload.runtime.threads import Everything, Threads
 from offload.tasks.engine import Engine
+from offload.tasks.failures import raise_failures
 from offload.tasks.scope import Scope, current_scope
 from offload.views.lines import Notifier
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
     from offload.events.observer import Observer
     from offload.runtime.place import DevicePlace
+
+_END = "the end of the runtime"
 
 _CLOSED = "this runtime is closed; make another, or move the construct into its `with`"
 
@@ -213,9 +216,9 @@ class Runtime(Threads, Places):
         try:
             self._refuse_own_loop()
             self._wait_for_finalizers()
-            self.wait_for_all("the end of the runtime")
+            self._wait_for_all()
             self.engine.close_for(_CLOSED)
-            self.wait_for_all("the end of the runtime")  # for what another thread has made in between
+            self._wait_for_all()  # for what another thread has made in between
         except UsageError as refused:
             if not self.engine.gives_up:  # it could never end here: all is as it was, and the runtime open
                 if error is None:
@@ -257,9 +260,12 @@ class Runtime(Threads, Places):
         self.engine.close_for(_ENDING, self.scope().region)
         self.close()
 
+    def _wait_for_all(self) -> None:
+        self.wait_for(self.scope(), Everything(self, _END))
+
     def _wait_for_finalizers(self) -> None:
         """Carry out what finalizers have asked for; if something would be left, also those of garbage."""
-        self.wait_for_all("the end of the runtime")
+        self._wait_for_all()
         if self._leftovers():
             gc.collect()  # a mapping of an object that nobody can reach is not left over
         put_off.wait(self)
@@ -267,7 +273,9 @@ class Runtime(Threads, Places):
     def _with_unseen(self, error: BaseException) -> BaseException:
         """Return what gave up the wait for all, with the failures that the wait would have raised."""
         try:
-            self._raise_unseen(self.regions(), "the end of the runtime")
+            goal = Everything(self, _END)
+            goal.is_left()
+            raise_failures(goal.failures(self.engine.take_failures), goal)
         except BaseExceptionGroup as group:
             return BaseExceptionGroup("the runtime was given up, and tasks failed", [error, *group.exceptions])
         return error

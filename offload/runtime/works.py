@@ -6,64 +6,91 @@ Target regions have theirs in `offload.constructs.target_work`, captured graphs 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.entries import Counter
 from offload.devices.retired import refuse_retired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.data.items import MapItem
     from offload.data.plans import Entered
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
+    from offload.tasks.received import Values
+
+
+class Launch(Protocol):
+    """The launch of a work, as that knows it: a device task, which has all that is not the same for each launch.
+
+    Attributes
+    ----------
+    args, kwargs : tuple, dict or None
+        What the body is given: the work's own, in place of which `Work.begin` may put others.
+    entered : sequence of MapItem
+        What the beginning of a region has mapped, for the task that ends the region.
+    held : list or None
+        What must live until the lane gets to where the work ends, besides what the task has in any case: its work and
+        its arguments. `Released` first, if there is one.
+    other_after : event or None
+        What the calling thread's own stream held on the work's ``second`` device.
+    plan : Entered or None
+        What `Work.begin` has mapped.
+    point : Point or None
+        Where on the lane the work ends; None where that has not been marked.
+    received : Values or None
+        What it receives from other tasks.
+    work : Work or None
+        What is launched.
+    """
+
+    args: Any
+    kwargs: Any
+    entered: Sequence[MapItem]
+    held: list[Any] | None
+    other_after: Any
+    plan: Entered | None
+    point: Point | None
+    received: Values | None
+    work: Work | None
 
 
 class Work:
-    """The steps of one device task on its lane: the contract between a construct and a launch.
+    """The steps of a device task on its lane: the contract between a construct and a launch.
 
-    A launch calls `begin`, then `run` if that is not None, then `end`, or `abort` where the body failed. Where `begin`
-    or `end` has added to ``staged``, which are copies of pageable memory that only threads can make, the launch goes on
-    when those are carried out, after `settle`. A work is begun once; `again` gives one for another launch. A work that
-    is begun may be dropped, for a launch that has raised `PutOffError`: then `begin` has changed nothing.
+    A launch calls `begin`, then ``body`` if that is not None, then `end`, or `abort` where the body failed. Where
+    `begin` or `end` has added to ``staged``, which are copies of pageable memory that only threads can make, the launch
+    goes on when those are carried out, after `settle`. Any number of launches may have one work, also at the same time:
+    it does not change, and what belongs to one of them stands in that. A launch that is begun may be dropped, and begun
+    once more, where `begin` has raised `PutOffError`: then it has changed nothing.
 
     This class does nothing in each of these steps, and so does a kind of work that has no use for one.
 
     Attributes
     ----------
-    run : callable or None
-        The body, without arguments.
+    body : callable or None
+        The program's own function.
+    args, kwargs : tuple, dict or None
+        What the program has passed to it.
     takes_device_arrays : bool
         Whether the task follows what the calling thread's own stream holds, since that may fill the arrays.
+    second : device or None
+        Another device, where it follows that as well.
     ends_region : bool
         Whether it ends what another task has begun, so that a cancellation must not discard it.
-    point : Point or None
-        Where on the lane the work ends; None where that has not been marked.
-    held : list
-        What must live until the lane gets there; `Released` first, if there is one.
     """
 
-    __slots__ = ("held", "point")
+    __slots__ = ()
 
-    run: Callable[[], Any] | None = None
+    body: Callable[..., Any] | None = None
+    args: Any = ()
+    kwargs: Any = None
     takes_device_arrays: bool = False
+    second: Any = None
     ends_region: bool = False
 
-    def __init__(self) -> None:
-        self.held: list[object] = []
-        self.point: Point | None = None
-
-    @property
-    def program(self) -> tuple[Callable[..., Any] | None, Iterable[Any]]:
-        """The program's own function that `run` calls, None without one, and the arguments of the program's call."""
-        return None, ()
-
-    def again(self) -> Work:
-        """Return a work that does what this one is to do, and has done nothing."""
-        return self
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         """Enqueue what comes before the body.
 
         Raises
@@ -74,20 +101,23 @@ class Work:
             Nothing has changed, but for what ``place.ledger.take_kept`` gives, which is in use on the lane.
         """
 
-    def settle(self, place: DevicePlace, lane: Lane) -> None:
+    def check(self, launch: Launch, value: Any) -> None:
+        """Raise where the body of a launch that has a plan must not return such a value."""
+
+    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         """Take note that the copies that were staged have been carried out, or have failed."""
 
-    def end(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> list[object]:
-        """Enqueue what comes after the body, and return what must live until the lane gets there."""
-        return self.held
+    def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue what comes after the body."""
 
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        """Undo what `begin` did, without a copy back, and return what must live until the lane gets there."""
-        return self.held
+    def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        """Undo what `begin` did, without a copy back."""
 
 
 def present_items(plan: Entered) -> list[MapItem]:
     """Return the items of a construct without those that were absent and need not have been present."""
+    if None not in plan.entries:
+        return [*plan.items]
     return [
         item for item, entry in zip(plan.items, plan.entries, strict=True) if entry is not None or not item.if_present
     ]
@@ -99,63 +129,47 @@ class EmptyWork(Work):
     __slots__ = ("_before",)
 
     def __init__(self, before: Point | None = None) -> None:
-        super().__init__()
         self._before = before
 
-    def again(self) -> EmptyWork:
-        return EmptyWork(self._before)
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if self._before is not None:
             lane.wait_for([self._before])
 
 
 class EnterDataWork(Work):
-    """Map items, as ``target enter data`` and the entry of ``target data`` do; count in ``counter``.
+    """Map items, as ``target enter data`` and the entry of ``target data`` do; count in ``counter``."""
 
-    ``plan`` is what `begin` has carried out, None before.
-    """
-
-    __slots__ = ("_counter", "items", "plan")
+    __slots__ = ("_counter", "_items")
 
     def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
-        super().__init__()
-        self.items = items
+        self._items = items
         self._counter = counter
-        self.plan: Entered | None = None
 
-    def again(self) -> EnterDataWork:
-        return EnterDataWork(self.items, self._counter)
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        plan = launch.plan = place.enter(self._items, lane, staged, self._counter)
+        launch.point = plan.point
 
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        self.plan = place.enter(self.items, lane, staged, self._counter)
-        self.point = self.plan.point
-        self.held = [item.host for item in self.items]
+    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        launch.point = place.settle(lane)
 
-    def settle(self, place: DevicePlace, lane: Lane) -> None:
-        self.point = place.settle(lane)
-
-    def abort(self, place: DevicePlace, lane: Lane) -> list[object]:
-        return place.undo(self.plan, lane) if self.plan is not None else []
+    def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        if launch.plan is not None:
+            launch.held = place.undo(launch.plan, lane)
 
 
 class ExitDataWork(Work):
     """Unmap items, as ``target exit data`` does; with ``finalizes`` all references of ``counter`` go."""
 
-    __slots__ = ("_counter", "_finalizes", "items")
+    __slots__ = ("_counter", "_finalizes", "_items")
 
     def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC, *, finalizes: bool = False) -> None:
-        super().__init__()
-        self.items = items
+        self._items = items
         self._counter = counter
         self._finalizes = finalizes
 
-    def again(self) -> ExitDataWork:
-        return type(self)(self.items, self._counter, finalizes=self._finalizes)
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        self.held, self.point = place.exit(
-            self.items,
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        launch.held, launch.point = place.exit(
+            self.items_of(launch),
             lane,
             staged,
             self._counter,
@@ -164,8 +178,12 @@ class ExitDataWork(Work):
             may_be_put_off=True,
         )
 
-    def settle(self, place: DevicePlace, lane: Lane) -> None:
-        self.point = place.settle(lane)
+    def items_of(self, launch: Launch) -> Sequence[MapItem]:
+        """Return what a launch unmaps."""
+        return self._items
+
+    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        launch.point = place.settle(lane)
 
 
 class EndDataWork(ExitDataWork):
@@ -179,32 +197,25 @@ class EndDataWork(ExitDataWork):
 class CopyWork(Work):
     """Copy between two arrays of one shape, of which ``own`` are on the device, one at least.
 
-    ``second`` is the other device, if the other array is on one; the copy follows what the calling thread's own stream
-    holds there, too, when the work is made.
+    ``second`` is the other device, if the other array is on one.
     """
 
-    __slots__ = ("_after", "_dst", "_own", "_second", "_src")
+    __slots__ = ("_dst", "_own", "_src", "second")
 
     takes_device_arrays = True
 
     def __init__(self, dst: Any, src: Any, own: tuple[Any, ...], second: Any = None) -> None:
-        super().__init__()
         self._dst = dst
         self._src = src
         self._own = own
-        self._second = second
-        self._after = None if second is None else second.caller_event()
+        self.second = second
 
-    def again(self) -> CopyWork:
-        return CopyWork(self._dst, self._src, self._own, self._second)
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         for array in self._own:  # freed since the call?
             refuse_retired(place.device, array)
-        if self._after is not None:
-            place.device.wait_event(lane.stream, self._after)
+        if self.second is not None and launch.other_after is not None:
+            place.device.wait_event(lane.stream, launch.other_after)
         place.copy(self._dst, self._src, lane, staged)
-        self.held = [self._dst, self._src]
 
 
 class FillWork(Work):
@@ -215,17 +226,12 @@ class FillWork(Work):
     takes_device_arrays = True
 
     def __init__(self, array: Any, value: int) -> None:
-        super().__init__()
         self._array = array
         self._value = value
 
-    def again(self) -> FillWork:
-        return FillWork(self._array, self._value)
-
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         refuse_retired(place.device, self._array)
         place.device.fill(self._array, self._value, lane.stream)
-        self.held = [self._array]
 
 
 class UpdateWork(Work):
@@ -234,14 +240,10 @@ class UpdateWork(Work):
     __slots__ = ("_items",)
 
     def __init__(self, items: Sequence[MapItem]) -> None:
-        super().__init__()
         self._items = items
 
-    def again(self) -> UpdateWork:
-        return UpdateWork(self._items)
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        launch.held, launch.point = place.update(self._items, lane, staged)
 
-    def begin(self, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        self.held, self.point = place.update(self._items, lane, staged)
-
-    def settle(self, place: DevicePlace, lane: Lane) -> None:
-        self.point = place.settle(lane)
+    def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
+        launch.point = place.settle(lane)

@@ -21,9 +21,8 @@ pair of linked cells; a task needs those of its cells. So two tiles do not exclu
 the matrix. (They do where the matrix was named first and in a ``mutexinoutset``: its tasks have the one mutex that
 there was, so that is the one of each pair.) Whoever runs tasks takes them.
 
-A clause that is used again remembers its cells, so that no look-up is needed. What it remembers is valid for one
-*epoch* of one tracker, which ends when cells are dropped: those whose tasks are all past, when their number has
-doubled, so that a program that names a million fresh locations runs in constant memory.
+Cells whose tasks are all past are dropped when their number has doubled, so that a program that names a million fresh
+locations runs in constant memory.
 
 A key need not be a location. For a `Followed`, a task by itself for one, a cell is made whose last set is that, and is
 kept by nobody; a clause with such a key is used once.
@@ -32,7 +31,8 @@ The tracker keeps *handles* of tasks, whatever the caller passes, and never look
 weak references, so that a finished task which nobody else holds is gone; a recorder passes its nodes.
 
 Rejected: comparing base addresses only, as C runtimes do (a view and its base would race); a scan of the siblings
-for each task (300 µs at a thousand tiles).
+for each task (300 µs at a thousand tiles); a clause that remembers its cells (saves the look-up of a key, 50 ns, where
+a clause is used again, and costs as much where it is not).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.arrays.sections import Section
-from offload.tasks.locations import Space
+from offload.tasks.locations import Locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -64,8 +64,10 @@ class DependType(Enum):
     INOUTSET = "inoutset"
 
 
-_MUTEX = DependType.MUTEXINOUTSET
-_SETS = (DependType.MUTEXINOUTSET, DependType.INOUTSET)
+_IN, _OUT, _, _MUTEX, _SET = DependType
+"""To take one from its class costs 0.15 µs in Python 3.11."""
+
+_SETS = (_MUTEX, _SET)
 
 
 class Access(Protocol):
@@ -81,20 +83,12 @@ class Access(Protocol):
         The locations; None stands for ``omp_all_memory``.
     items : tuple
         The list items as given; the tracker does not look at them, a recorder takes the names of locations from them.
-    located : tuple
-        The tracker's own: an epoch, and the cells of the locations in it. Begins as `NOWHERE`. One attribute, so that
-        threads which share a clause never see half of it.
     """
 
     type: DependType
     joins: DependType | None
     keys: Sequence[Hashable] | None
     items: tuple[Any, ...]
-    located: tuple[object, tuple[Any, ...]]
-
-
-NOWHERE: tuple[object, tuple[Any, ...]] = (None, ())
-"""What a clause remembers before its first use."""
 
 
 class Followed:
@@ -132,17 +126,33 @@ class Mutex:
 
 
 class _Cell:
-    __slots__ = ("before", "before_joins", "joins", "key", "limit", "linked", "members", "mutexes")
+    """What is known of a location; has no ``__init__``, whose call takes as long as all the rest of a new cell.
 
-    def __init__(self, key: Hashable, members: tuple[Any, ...]) -> None:
-        self.key = key
-        self.joins: DependType | None = None
-        self.members: tuple[Any, ...] | list[Any] = members  # a list once a second one has joined
-        self.before_joins: DependType | None = None
-        self.before: tuple[Any, ...] | list[Any] = ()
-        self.limit = _FIRST_PRUNING
-        self.linked: list[_Cell] | tuple[()] = ()  # most have none
-        self.mutexes: dict[_Cell, Mutex] | None = None  # its own, and one with each linked cell
+    Attributes
+    ----------
+    joins : DependType or None
+        The type of the last set, if others may join it.
+    last : handle, list or None
+        The last set: a list of handles once a second one has joined.
+    before_joins, before : DependType or None, handle, list or None
+        The set before that; unset while no other may join the last set.
+    limit : int
+        Members before those that are past are looked for; unset while there is no list.
+    linked : list of _Cell
+        Those that share a byte with it.
+    mutexes : dict or None
+        Its own `Mutex`, and one with each linked cell.
+    """
+
+    __slots__ = ("before", "before_joins", "joins", "last", "limit", "linked", "mutexes")
+
+    joins: DependType | None
+    last: Any
+    before_joins: DependType | None
+    before: Any
+    limit: int
+    linked: list[_Cell] | tuple[()]
+    mutexes: dict[_Cell, Mutex] | None
 
 
 class Tracker:
@@ -163,18 +173,7 @@ class Tracker:
         What the task entered last needs before it may run; the caller takes the list away.
     """
 
-    __slots__ = (
-        "_cells",
-        "_fence",
-        "_handles_of",
-        "_is_past",
-        "_limit",
-        "_once",
-        "_spaces",
-        "epoch",
-        "exclusive",
-        "keeper",
-    )
+    __slots__ = ("_cells", "_fence", "_handles_of", "_is_past", "_limit", "_locations", "exclusive", "keeper")
 
     def __init__(
         self,
@@ -182,9 +181,8 @@ class Tracker:
         handles_of: Callable[[Followed], Sequence[Any]] | None = None,
         keeper: Any = None,
     ) -> None:
-        self._is_past = is_past
+        self._is_past = is_past or _never
         self._handles_of = handles_of
-        self._once: tuple[object, tuple[Any, ...]] = (object(), ())  # what a clause has that was used here before
         self.exclusive: list[Mutex] = []
         self.keeper = keeper
         self.clear()
@@ -192,13 +190,12 @@ class Tracker:
     def __len__(self) -> int:
         return len(self._cells)
 
-    def clear(self, fence: tuple[Any, ...] = ()) -> None:
-        """Forget everything; what comes follows the task of ``fence``, if there is one."""
+    def clear(self, fence: Any = None) -> None:
+        """Forget everything; what comes follows the task of this handle, if there is one."""
         self._cells: dict[Hashable, _Cell] = {}
-        self._spaces: dict[Hashable, Space] = {}
+        self._locations = Locations()
         self._limit = _FIRST_SWEEP
         self._fence = fence
-        self.epoch = object()
 
     def add(
         self, handle: Any, accesses: Sequence[Access], edges: list[tuple[Any, str, Hashable]] | None = None
@@ -217,40 +214,40 @@ class Tracker:
             after write) or ``"set"`` (one of the two is in an ``inoutset`` or ``mutexinoutset``).
         """
         found: list[Any] = []
-        own = (handle,)  # one for all cells
         for access in accesses:
-            epoch, cells = access.located
-            if epoch is not self.epoch:
-                if access.keys is None:
-                    found += self._everything(access, handle, edges)
-                    self.clear(own)
-                    continue
-                cells = self._locate(access)
-                if access.joins is _MUTEX:
-                    self._exclude(cells)
+            keys = access.keys
+            if keys is None:
+                found += self._everything(access, handle, edges)
+                self.clear(handle)
+                continue
             joins = access.joins
-            for cell in cells:
+            for key in keys:
+                cell = self._cells.get(key) or self._new_cell(key)
                 if edges is not None:
-                    _explain(cell, access, handle, edges)
-                if joins is None:
-                    found += cell.members
-                    cell.members, cell.joins = own, None
-                elif joins is cell.joins:
-                    found += cell.before
-                    members = cell.members
-                    if members.__class__ is list:
-                        members.append(handle)
-                        if len(members) >= cell.limit:
+                    _explain(cell, key, access, handle, edges)
+                last = cell.last
+                if joins is None or joins is not cell.joins:
+                    followed = last
+                    if joins is not None:
+                        cell.before, cell.before_joins = last, cell.joins
+                    cell.last, cell.joins = handle, joins
+                else:
+                    followed = cell.before
+                    if last.__class__ is list:
+                        last.append(handle)
+                        if len(last) >= cell.limit:
                             self._prune(cell)
                     else:
-                        cell.members = [*members, handle]
-                else:
-                    found += cell.members
-                    cell.before, cell.before_joins = cell.members, cell.joins
-                    cell.members, cell.joins = own, joins
+                        cell.last, cell.limit = [last, handle], _FIRST_PRUNING
+                if followed.__class__ is list:
+                    found += followed
+                elif followed is not None:
+                    found.append(followed)
                 if cell.linked:
                     for other in cell.linked:
-                        found += _followed(other, access)
+                        found += _handles(_followed(other, access))
+            if joins is _MUTEX:
+                self._exclude(keys)
         return found
 
     def latest(self, accesses: Sequence[Access]) -> list[Any]:
@@ -259,112 +256,120 @@ class Tracker:
         for access in accesses:
             if access.keys is None:
                 return self._everything(access, None, None)
-            for cell in self._locate(access):
+            for key in access.keys:
+                cell = self._cells.get(key) or self._new_cell(key)
                 for other in (cell, *cell.linked):
-                    found += _followed(other, access)
+                    found += _handles(_followed(other, access))
         return found
 
     def _everything(self, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]] | None) -> list[Any]:
         """Return what ``omp_all_memory`` follows."""
-        found = list(self._fence)
+        found = [*_handles(self._fence)]
         for cell in self._cells.values():
-            found += cell.members
+            found += _handles(cell.last)
         if edges is not None:
-            every = [_Cell(None, self._fence), *self._cells.values()]
+            every = [(None, self._fence), *[(cell.joins, cell.last) for cell in self._cells.values()]]
             edges += [
-                (old, _edge_kind(cell, access), None) for cell in every for old in cell.members if old is not handle
+                (old, _edge_kind(joins, access), None)
+                for joins, last in every
+                for old in _handles(last)
+                if old is not handle
             ]
         return found
 
-    def _locate(self, access: Access) -> tuple[_Cell, ...]:
-        """Return the cells of a clause, and have it remember them when it is used again: most are used once."""
-        keys: Any = access.keys
-        cells = self._cells
-        if len(cells) + len(keys) > self._limit and self._is_past is not None:
-            self._sweep(self._may_forget)
-            cells = self._cells
-        if len(keys) == 1:
-            key = keys[0]
-            found: tuple[_Cell, ...] = (cells.get(key) or self._new_cell(key),)
-        else:
-            found = tuple([cells.get(key) or self._new_cell(key) for key in keys])
-        if access.joins is not _MUTEX:  # is located each time, which tells what it excludes
-            access.located = self._once if access.located is not self._once else (self.epoch, found)
-        return found
-
-    def _exclude(self, cells: tuple[_Cell, ...]) -> None:
-        """Note what a task needs that shares these cells with others in turn."""
-        for cell in cells:
-            for other in (cell, *cell.linked):
-                self.exclusive.append(_mutex_of(cell, other))
+    def _exclude(self, keys: Sequence[Hashable]) -> None:
+        """Note what a task needs that shares these locations, which have cells, with others in turn."""
+        for key in keys:
+            cell = self._cells.get(key)
+            if cell is not None:  # else it is no location
+                for other in (cell, *cell.linked):
+                    self.exclusive.append(_mutex_of(cell, other))
 
     def _new_cell(self, key: Hashable) -> _Cell:
-        if key.__class__ is not Section:
-            return self._other_cell(key)
-        cell = self._cells[key] = _Cell(key, self._fence)
-        space = self._spaces.get(key[0])
-        if space is None:
-            space = self._spaces[key[0]] = Space()
-        linked = space.add(cell)
-        if linked:
-            cell.linked = linked
-            for other in linked:
-                if other.linked.__class__ is list:
-                    other.linked.append(cell)
-                else:
-                    other.linked = [cell]
-                if other.mutexes is not None and other in other.mutexes:  # tasks that have this one alone
-                    _keep_mutex(cell, other, other.mutexes[other])
+        """Return a cell for what is named for the first time."""
+        if len(self._cells) >= self._limit:
+            self._sweep()
+        cell = _Cell()
+        cell.last = self._fence
+        cell.joins = cell.mutexes = None
+        cell.linked = ()
+        if key.__class__ is Section:
+            met = self._locations.add(key)
+            if met:
+                self._link(cell, met)
+        elif isinstance(key, Followed):
+            cell.last = [*(key.handles(self) if self._handles_of is None else self._handles_of(key))]
+            return cell  # which is in no table
+        self._cells[key] = cell
         return cell
 
-    def _other_cell(self, key: Hashable) -> _Cell:
-        """Return a cell for what is no storage."""
-        if isinstance(key, Followed):
-            handles = key.handles(self) if self._handles_of is None else self._handles_of(key)
-            return _Cell(key, tuple(handles))  # in no table
-        cell = self._cells[key] = _Cell(key, self._fence)
-        return cell
+    def _link(self, cell: _Cell, met: Sequence[Section]) -> None:
+        """Link a new cell with those of the locations that it shares a byte with."""
+        cell.linked = [self._cells[key] for key in met]
+        for other in cell.linked:
+            if other.linked.__class__ is list:
+                other.linked.append(cell)
+            else:
+                other.linked = [cell]
+            if other.mutexes is not None and other in other.mutexes:  # tasks that have this one alone
+                _keep_mutex(cell, other, other.mutexes[other])
 
     # -- forgetting ----------------------------------------------------------------------------------
-    def _may_forget(self, handle: Any) -> bool:
-        kept = self.keeper.troubles if self.keeper is not None else ()
-        return id(handle) not in kept and self._is_past(handle)  # type: ignore[misc]  # the caller has looked
+    def _forgettable(self) -> Callable[[Any], bool]:
+        """Return what tells whether a handle may be forgotten."""
+        is_past = self._is_past
+        troubles = self.keeper.troubles if self.keeper is not None else ()
+        return (lambda handle: id(handle) not in troubles and is_past(handle)) if troubles else is_past
 
     def _prune(self, cell: _Cell) -> None:
         """Drop those of a large set, and of the one before it, that are past."""
-        if self._is_past is not None:
-            cell.members = [handle for handle in cell.members if not self._may_forget(handle)]
-            cell.before = [handle for handle in cell.before if not self._may_forget(handle)]
-        cell.limit = max(_FIRST_PRUNING, 2 * len(cell.members))
+        may_go = self._forgettable()
+        cell.last = [handle for handle in cell.last if not may_go(handle)]
+        cell.before = [handle for handle in _handles(cell.before) if not may_go(handle)]
+        cell.limit = max(_FIRST_PRUNING, 2 * len(cell.last))
 
-    def _sweep(self, is_past: Callable[[Any], bool]) -> None:
-        """Drop the cells all of whose tasks are past, and with them what clauses remember."""
-        if all(map(is_past, self._fence)):
-            self._fence = ()
-        # The set before counts as well: what failed there may be past later than those that it kept from running.
-        kept = {key: cell for key, cell in self._cells.items() if not all(map(is_past, (*cell.members, *cell.before)))}
+    def _sweep(self) -> None:
+        """Drop the cells all of whose tasks are past."""
+        may_go = self._forgettable()
+        if all(map(may_go, _handles(self._fence))):
+            self._fence = None
+        kept = {key: cell for key, cell in self._cells.items() if not all(map(may_go, _handles_in(cell)))}
         gains = 2 * len(kept) <= len(self._cells)
         self._limit = max(_FIRST_SWEEP, 2 * len(kept if gains else self._cells))
         if not gains:
             return
-
-        def is_kept(cell: _Cell) -> bool:
-            return cell.key in kept
-
+        cells = set(kept.values())
         for cell in self._cells.values():
             if cell.linked:
-                cell.linked = list(filter(is_kept, cell.linked)) if is_kept(cell) else []
+                cell.linked = list(filter(cells.__contains__, cell.linked)) if cell in cells else []
             if cell.mutexes:
-                cell.mutexes = {other: mutex for other, mutex in cell.mutexes.items() if is_kept(other)}
-        for space in self._spaces.values():
-            space.keep(is_kept)
+                cell.mutexes = {other: mutex for other, mutex in cell.mutexes.items() if other in cells}
+        self._locations.keep(kept.__contains__)
         self._cells = kept
-        self.epoch = object()
 
 
-def _followed(cell: _Cell, access: Access) -> Sequence[Any]:
-    """Return the tasks of a cell that an access must follow; `Tracker.add` has this rule once more, inline."""
-    return cell.before if access.joins is not None and access.joins is cell.joins else cell.members
+def _never(_handle: Any) -> bool:
+    """Tell that a handle may not be forgotten."""
+    return False
+
+
+def _handles_in(cell: _Cell) -> Sequence[Any]:
+    """Return the tasks that matter to the next access.
+
+    With the last set, the set before counts: what failed there may be past later than those that it kept from running.
+    """
+    last = _handles(cell.last)
+    return last if cell.joins is None else (*last, *_handles(cell.before))
+
+
+def _handles(tasks: Any) -> Sequence[Any]:
+    """Return the handles of a set as a cell has it."""
+    return tasks if tasks.__class__ is list else () if tasks is None else (tasks,)
+
+
+def _followed(cell: _Cell, access: Access) -> Any:
+    """Return the set of a cell that an access must follow; `Tracker.add` has this rule once more, inline."""
+    return cell.before if access.joins is not None and access.joins is cell.joins else cell.last
 
 
 def _mutex_of(cell: _Cell, other: _Cell) -> Mutex:
@@ -381,18 +386,18 @@ def _keep_mutex(cell: _Cell, other: _Cell, mutex: Mutex) -> None:
         one.mutexes[two] = mutex
 
 
-def _explain(cell: _Cell, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]]) -> None:
+def _explain(cell: _Cell, key: Hashable, access: Access, handle: Any, edges: list[tuple[Any, str, Hashable]]) -> None:
     """Say why a task follows what it follows at a cell and at those linked with it."""
     for other in (cell, *cell.linked):
-        kind = _edge_kind(other, access)
-        edges += [(old, kind, cell.key) for old in _followed(other, access) if old is not handle]
+        is_joined = access.joins is not None and access.joins is other.joins
+        kind = _edge_kind(other.before_joins if is_joined else other.joins, access)
+        edges += [(old, kind, key) for old in _handles(_followed(other, access)) if old is not handle]
 
 
-def _edge_kind(cell: _Cell, access: Access) -> str:
-    joined = access.joins is not None and access.joins is cell.joins
-    old = cell.before_joins if joined else cell.joins
+def _edge_kind(old: DependType | None, access: Access) -> str:
+    """Return what the dependence of an access on a set is called; the type is None for a set of one writer."""
     if old in _SETS or access.joins in _SETS:
         return "set"
-    if old is DependType.IN:
+    if old is _IN:
         return "anti"
-    return "output" if access.type is DependType.OUT else "flow"
+    return "output" if access.type is _OUT else "flow"

@@ -40,14 +40,15 @@ from offload.tasks.entered import Entered, is_entered
 from offload.tasks.scope import current_scope
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
-from offload.tasks.waiting import Wait
+from offload.tasks.waiting import Wait, attend
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from offload.tasks.goals import Goal
     from offload.tasks.protocols import Completions
-    from offload.tasks.region import AnyTask, Region, TaskSet
+    from offload.tasks.region import Region
     from offload.tasks.scope import Scope
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -115,9 +116,11 @@ class Engine(Completion):
         self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
         self.relax: Callable[[], None] = _nothing  # noticed soon
         self.look: Callable[[], object] | None = None  # lets a waiting thread look for completions itself
+        self.arrives: Callable[[Any], bool] | None = None  # or for one
         if completions is not None:
             self.hurry, self.relax = completions.hurry, completions.relax
-            self.look = completions.look if waits_look else None
+            if waits_look:
+                self.look, self.arrives = completions.look, completions.arrives
         self.staging: set[Any] = set()  # what threads copy: a thread that waits leaves the GIL to them
         self.coroutines: Any = None  # what is known of them, once there is one
         self.hang_s = hang_s
@@ -131,7 +134,9 @@ class Engine(Completion):
             thread.start()
 
     # -- making tasks --------------------------------------------------------------------------------
-    def submit(self, task: Task, dependences: Sequence[Any]) -> bool:
+    def submit(
+        self, task: Task, dependences: Sequence[Any], orderings: Sequence[Any] = (), follows: Sequence[Any] = ()
+    ) -> bool:
         """Enter a task; return whether it is ready already, and the caller's to `make_ready`, `launch` or run."""
         frame = task.frame
         frame.children.live.add(task)
@@ -143,8 +148,6 @@ class Engine(Completion):
             if group is not None:
                 group.leave(task)
             raise RuntimeClosedError(self.closed)
-        orderings = task.orderings
-        follows = task.follows
         if not (dependences or orderings or follows):
             return True
         try:
@@ -206,7 +209,7 @@ class Engine(Completion):
             fence.label = f"in place of {task.name}"
             fence.inherited = frame.inherited.within(None)  # its group cannot discard it
             fence.dependences = tracker.exclusive = []
-            tracker.clear((ref(fence),))
+            tracker.clear(ref(fence))
             live.add(fence)
             if self._follow(fence, before):
                 self.make_ready(fence)
@@ -352,18 +355,18 @@ class Engine(Completion):
             self.make_ready(following)
 
     # -- completing ----------------------------------------------------------------------------------
-    def wait(
-        self,
-        scope: Scope,
-        done: Callable[[], bool],
-        sets: Sequence[TaskSet],
-        what: object,
-        *,
-        awaited: Sequence[AnyTask] = (),
-        helps: bool = True,
-    ) -> None:
-        """Block until ``done()``, running ready tasks meanwhile; `Wait` says how."""
-        Wait(self, scope, done, sets, what, awaited=awaited, helps=helps).run()
+    def wait(self, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
+        """Block until a goal is reached, running ready tasks meanwhile; `Wait` says how."""
+        with Shield(scope) as shield:
+            self.wait_within(shield, scope, goal, helps=helps)
+
+    def wait_within(self, shield: Shield, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
+        """Do what `wait` does, within a shield that is up."""
+        if self.arrives is not None and (launched := goal.launched()):
+            attend(self, scope, launched, helps=helps)
+            if goal.done():
+                return
+        Wait(self, scope, goal, shield, helps=helps).run()
 
     # -- life ----------------------------------------------------------------------------------------
     def adopt(self, frame: Region) -> None:

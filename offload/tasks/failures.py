@@ -100,7 +100,7 @@ def show(error: BaseException) -> None:
     )
 
 
-def raise_failures(tasks: Iterable[AnyTask], where: str) -> None:
+def raise_failures(tasks: Iterable[AnyTask], where: object) -> None:
     """Raise the failures that nobody has seen yet, as a group.
 
     Raises

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 _FEW = 32
-_COUNTERS = [b"\1" + bytes(n) for n in range(_FEW)]
-"""What the counters of a task with few predecessors begin as."""
+_COUNTERS = [bytearray(b"\1" + bytes(n)) for n in range(_FEW)]
+"""What the counters of a task with few predecessors begin as; a copy takes half the time of a new one."""
 
 
 class Links(ReadyTasks):
@@ -44,7 +44,7 @@ class Links(ReadyTasks):
         if task.waits_in_stream_order and self._follows_launched(task, found):
             return True
         n = len(found)
-        counters = task.counters = bytearray(_COUNTERS[n] if n < _FEW else b"\1" + bytes(n))
+        counters = task.counters = _COUNTERS[n].copy() if n < _FEW else bytearray(b"\1" + bytes(n))
         for reference in found:
             other = reference()
             if other is None or other.finished or other is task:

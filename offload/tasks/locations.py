@@ -13,10 +13,10 @@ Both searches look as far back as the widest run and the longest extent among th
 matrix does not make every search for its rows look at all of them, sections of different orders of magnitude are kept
 apart.
 
-Dense sections, arrays for the most part, stand sorted in pieces of some hundred: to insert into one list of ten
-thousand moves half of it. Their neighbours there tell whether there is anything to look for. The place of the last one
-is remembered, since arrays that are made one after the other lie so too, and programs name them in that order: then
-neither the piece nor the place in it is searched for.
+Arrays that are made one after the other lie so too, and programs name them in that order. So what is searched for a
+dense section is also the room behind it: what comes next and lies there meets nothing, and is only put into a *run*. A
+run ends with the first section that lies elsewhere. Then its sections are put among the others: these stand sorted in
+pieces of some hundred, since to insert into one list of ten thousand moves half of it.
 
 Rejected: sorting by address alone (each of 10,000 columns would be tested against all others); an interval tree over
 addresses (the columns of a matrix all lie in one interval); a grid of pages (not exact, and many for a large array); a
@@ -25,24 +25,75 @@ hash of granules as large as the sections (as fast, and a search for something l
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right, insort
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offload.arrays.sections import overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from offload.arrays.sections import Section
 
 
 _MOST = 128
-"""Cells in a piece: one more costs 0.7 µs in pieces of 64 and of 128, 0.9 µs in pieces of 2,048."""
+"""Sections in a piece: one more costs 0.7 µs in pieces of 64 and of 128, 0.9 µs in pieces of 2,048."""
+
+_BEYOND, _NOWHERE = sys.maxsize, -1
+"""No section ends behind the one, or before the other."""
 
 
-class Space:
-    """The cells of one address space; a cell has a `Section` for its ``key``."""
+class Locations:
+    """The sections that have been named, of all address spaces."""
+
+    __slots__ = ("_free_from", "_free_in", "_free_to", "_run", "_spaces")
+
+    def __init__(self) -> None:
+        self._spaces: dict[Hashable, _Space] = {}
+        self._run: list[Section] = []  # dense ones one behind the other, which are not among the others yet
+        self._free_in: Hashable = None  # the address space of the room behind the run
+        self._free_from, self._free_to = 0, _NOWHERE
+
+    def add(self, section: Section) -> Sequence[Section]:
+        """Add a section that is not there yet and return those before it that share a byte with it."""
+        space, low, dims, nbytes = section
+        high = low + nbytes
+        if self._free_from <= low and high <= self._free_to and not dims and space == self._free_in:
+            self._free_from = high
+            self._run.append(section)
+            return ()
+        if self._run:
+            self._end_run()
+        known = self._spaces.get(space)
+        if known is None:
+            known = self._spaces[space] = _Space()
+        if dims:
+            self._free_to = _NOWHERE
+            return known.add_strided(section)
+        found, end = known.add_dense(section, low, high)
+        self._free_in, self._free_from = space, high
+        self._free_to = end if nbytes and not found else _NOWHERE
+        return found
+
+    def _end_run(self) -> None:
+        """Put the sections of the run among the others."""
+        self._spaces[self._free_in].add_run(self._run)
+        self._run = []
+
+    def keep(self, is_kept: Callable[[Section], bool]) -> None:
+        """Drop the other sections."""
+        if self._run:
+            self._end_run()
+        self._free_to = _NOWHERE
+        for known in self._spaces.values():
+            known.keep(is_kept)
+        self._spaces = {space: known for space, known in self._spaces.items() if known}
+
+
+class _Space:
+    """Those of one address space."""
 
     __slots__ = ("_dense", "_lattices")
 
@@ -50,101 +101,109 @@ class Space:
         self._dense: dict[int, _Ordered] = {}  # by the order of magnitude
         self._lattices: dict[tuple[int, int, int], _Lattice] = {}
 
-    def add(self, cell: Any) -> list[Any]:
-        """Add a cell and return those before it that share a byte with it."""
-        section: Section = cell.key
-        _, low, dims, run = section
-        if dims:
-            return self._add_strided(cell, section)
-        high = low + run
-        size = run.bit_length()
+    def __bool__(self) -> bool:
+        return bool(self._dense or self._lattices)
+
+    def add_dense(self, section: Section, low: int, high: int) -> tuple[list[Section], int]:
+        """Add a dense section; return those before it that share a byte with it, and where the next one begins."""
+        size = section[3].bit_length()
         home = self._dense.get(size)
         if home is None:
             home = self._dense[size] = _Ordered()
-        found: list[Any] = []
+        found: list[Section] = []
+        end = home.add(section, low, high, found)
         if len(self._dense) > 1:
             for other in self._dense.values():
-                if other is not home and other.may_meet(low, high):
-                    found += other.meeting(low, high)
-        if self._lattices:
-            for lattice in self._lattices.values():
-                if lattice.low < high and low < lattice.high:
-                    found += lattice.candidates(low, high, run, 0)
-        if home.add(cell, low, high):
-            found += [other for other in home.meeting(low, high) if other is not cell]
-        return [other for other in found if overlaps(other.key, section)] if found else found
+                if other is not home:
+                    end = min(end, other.look(low, high, found))
+        for lattice in self._lattices.values():
+            if high < lattice.high:
+                end = min(end, lattice.low)
+            if lattice.low < high and low < lattice.high:
+                found += lattice.candidates(low, high, high - low, 0)
+        return [other for other in found if overlaps(other, section)] if found else found, end
 
-    def _add_strided(self, cell: Any, section: Section) -> list[Any]:
+    def add_run(self, run: list[Section]) -> None:
+        """Add dense sections in ascending order, all in one room where there is nothing."""
+        sizes = {section[3].bit_length() for section in run}
+        for size in sizes:
+            home = self._dense.get(size)
+            if home is None:
+                home = self._dense[size] = _Ordered()
+            home.add_run(run if len(sizes) == 1 else [section for section in run if section[3].bit_length() == size])
+
+    def add_strided(self, section: Section) -> list[Section]:
+        """Add a section that is not dense and return those before it that share a byte with it."""
         _, low, dims, run = section
         high, period = section.end, gcd(*[stride for _, stride in dims])
-        found: list[Any] = []
+        found: list[Section] = []
         for dense in self._dense.values():
-            if dense.may_meet(low, high):
-                found += dense.meeting(low, high)
+            dense.look(low, high, found)
         for lattice in self._lattices.values():
             if lattice.low < high and low < lattice.high:
                 found += lattice.candidates(low, high, run, period)
+        found = [other for other in found if overlaps(other, section)]
         kind = period, run.bit_length(), (high - low).bit_length()
         home = self._lattices.get(kind)
         if home is None:
             home = self._lattices[kind] = _Lattice(period, low, high)
-        home.add(cell, low, high, run)
-        return [other for other in found if overlaps(other.key, section)]
+        home.add(section, low, high, run)
+        return found
 
-    def keep(self, is_kept: Callable[[Any], bool]) -> None:
-        """Drop the other cells."""
-        for cells in self._dense.values():
-            cells.keep(is_kept)
+    def keep(self, is_kept: Callable[[Section], bool]) -> None:
+        """Drop the other sections."""
+        for sections in self._dense.values():
+            sections.keep(is_kept)
         for lattice in self._lattices.values():
             lattice.keep(is_kept)
-        self._dense = {size: cells for size, cells in self._dense.items() if cells}
+        self._dense = {size: sections for size, sections in self._dense.items() if sections}
         self._lattices = {kind: lattice for kind, lattice in self._lattices.items() if lattice}
 
 
 class _Lattice:
-    """Cells of one period and of similar size, by residue and by address."""
+    """Sections of one period and of similar size, by residue and by address."""
 
-    __slots__ = ("_by_residue", "_cells", "_period", "_residues", "_widest", "high", "low")
+    __slots__ = ("_by_residue", "_period", "_residues", "_sections", "_widest", "high", "low")
 
     def __init__(self, period: int, low: int, high: int) -> None:
         self.low = low
         self.high = high
         self._period = period
-        self._cells = _ByAddress()
+        self._sections = _ByAddress()
         self._residues: list[int] = []
         self._by_residue: dict[int, _ByAddress] = {}
         self._widest = 0
 
-    def add(self, cell: Any, low: int, high: int, run: int) -> None:
+    def add(self, section: Section, low: int, high: int, run: int) -> None:
         if low < self.low:  # noqa: PLR1730  # `min` costs as much as all the rest
             self.low = low
         if high > self.high:  # noqa: PLR1730  # same
             self.high = high
-        self._cells.add(cell, low, high)
+        self._sections.add(section, low, high)
         residue = low % self._period
-        cells = self._by_residue.get(residue)
-        if cells is None:
-            cells = self._by_residue[residue] = _ByAddress()
+        sections = self._by_residue.get(residue)
+        if sections is None:
+            sections = self._by_residue[residue] = _ByAddress()
             insort(self._residues, residue)
-        cells.add(cell, low, high)
+        sections.add(section, low, high)
         self._widest = max(self._widest, run)
 
-    def keep(self, is_kept: Callable[[Any], bool]) -> None:
-        self._cells.keep(is_kept)
-        for cells in self._by_residue.values():
-            cells.keep(is_kept)
-        self._by_residue = {residue: cells for residue, cells in self._by_residue.items() if cells}
+    def keep(self, is_kept: Callable[[Section], bool]) -> None:
+        self._sections.keep(is_kept)
+        for sections in self._by_residue.values():
+            sections.keep(is_kept)
+        self._by_residue = {residue: sections for residue, sections in self._by_residue.items() if sections}
         self._residues = sorted(self._by_residue)
 
     def __bool__(self) -> bool:
-        return bool(self._cells)
+        return bool(self._sections)
 
-    def candidates(self, low: int, high: int, run: int, period: int) -> Iterator[Any]:
-        """Yield the cells that may share a byte with a section of these addresses, this run and this period."""
+    def candidates(self, low: int, high: int, run: int, period: int) -> Iterator[Section]:
+        """Yield the sections that may share a byte with a section of these addresses, this run and this period."""
         own, residues = self._period, self._residues
         common = gcd(own, period)
         if run + self._widest > common or own > common * len(residues):
-            yield from self._cells.meeting(low, high)
+            yield from self._sections.meeting(low, high)
             return
         # Each window begins less than its run below a byte of the other's, modulo the common divisor; the first and
         # the last turn are for those that go beyond the end of the period.
@@ -156,119 +215,108 @@ class _Lattice:
 
 
 class _Ordered:
-    """Cells of dense sections of similar size, sorted by address."""
+    """Dense sections of similar size, sorted by address, in pieces."""
 
-    __slots__ = ("_at", "_cells", "_firsts", "_here", "_longest", "_starts")
+    __slots__ = ("_firsts", "_longest", "_sections", "_starts")
 
     def __init__(self) -> None:
-        self._starts: list[list[int]] = [[]]  # in pieces
-        self._cells: list[list[Any]] = [[]]
+        self._starts: list[list[int]] = [[]]
+        self._sections: list[list[Section]] = [[]]
         self._firsts: list[int] = []  # of each piece but the first
         self._longest = 0
-        self._here = 0  # the piece that the last one was put into
-        self._at = 0  # its place there, and one
 
-    def add(self, cell: Any, low: int, high: int) -> bool:
-        """Add a cell, and tell whether there may be others that share a byte with it."""
-        here, at = self._here, self._at
+    def add(self, section: Section, low: int, high: int, found: list[Section]) -> int:
+        """Add a section; find what may share a byte with it, and return where the next one begins."""
+        here = bisect_right(self._firsts, low)
         starts = self._starts[here]
-        n = len(starts)
-        if not (at and starts[at - 1] <= low and (low < starts[at] if at < n else here == len(self._firsts))):
-            here = bisect_right(self._firsts, low)  # elsewhere than behind the last one
-            starts = self._starts[here]
-            n = len(starts)
-            at = bisect_right(starts, low)
-        longest = self._longest
-        is_met = at > 0 and starts[at - 1] + longest > low  # there is none before the first of a piece but the first
-        if at < n:
-            is_met = is_met or starts[at] < high
-        elif here < len(self._firsts):
-            is_met = is_met or self._firsts[here] < high
-        if high - low > longest:  # `max` costs as much as all the rest
-            self._longest = high - low
+        at = bisect_right(starts, low)
+        behind = starts[at] if at < len(starts) else self._firsts[here] if here < len(self._firsts) else _BEYOND
+        if behind < high or (at and starts[at - 1] + self._longest > low):  # none is before a piece but the first
+            self.look(low, high, found)
         starts.insert(at, low)
-        self._cells[here].insert(at, cell)
-        self._here, self._at = here, at + 1
-        if n == _MOST:
-            self._halve(here)
-        return is_met
+        self._sections[here].insert(at, section)
+        if high - low > self._longest:  # noqa: PLR1730  # same
+            self._longest = high - low
+        if len(starts) >= _MOST:
+            self._split(here)
+        return behind
 
-    def _halve(self, here: int) -> None:
-        """Make two pieces of one."""
-        half = _MOST // 2
-        starts, cells = self._starts[here], self._cells[here]
-        self._starts[here : here + 1] = starts[:half], starts[half:]
-        self._cells[here : here + 1] = cells[:half], cells[half:]
-        self._firsts.insert(here, starts[half])
-        self._here = self._at = 0
+    def add_run(self, run: list[Section]) -> None:
+        """Add sections in ascending order between which there are no others."""
+        low = run[0][1]
+        here = bisect_right(self._firsts, low)
+        starts = self._starts[here]
+        at = bisect_right(starts, low)
+        starts[at:at] = [section[1] for section in run]
+        self._sections[here][at:at] = run
+        self._longest = max(self._longest, *[section[3] for section in run])
+        if len(starts) >= _MOST:
+            self._split(here)
 
-    def keep(self, is_kept: Callable[[Any], bool]) -> None:
-        """Drop the other cells."""
-        kept = [
-            (start, cell)
-            for starts, cells in zip(self._starts, self._cells, strict=True)
-            for start, cell in zip(starts, cells, strict=True)
-            if is_kept(cell)
-        ]
-        pieces = [kept[at : at + _MOST] for at in range(0, len(kept), _MOST)] or [[]]
-        self._starts = [[start for start, _ in piece] for piece in pieces]
-        self._cells = [[cell for _, cell in piece] for piece in pieces]
+    def _split(self, here: int) -> None:
+        """Make several pieces of one."""
+        starts, sections = self._starts[here], self._sections[here]
+        cuts = range(0, len(starts), _MOST // 2)
+        self._starts[here : here + 1] = [starts[cut : cut + _MOST // 2] for cut in cuts]
+        self._sections[here : here + 1] = [sections[cut : cut + _MOST // 2] for cut in cuts]
+        self._firsts[here:here] = [starts[cut] for cut in cuts[1:]]
+
+    def keep(self, is_kept: Callable[[Section], bool]) -> None:
+        """Drop the other sections."""
+        kept = [section for sections in self._sections for section in sections if is_kept(section)]
+        self._sections = [kept[at : at + _MOST] for at in range(0, len(kept), _MOST)] or [[]]
+        self._starts = [[section[1] for section in sections] for sections in self._sections]
         self._firsts = [starts[0] for starts in self._starts[1:]]
-        self._here = self._at = 0
 
     def __bool__(self) -> bool:
         return bool(self._starts[0])
 
-    def may_meet(self, low: int, high: int) -> bool:
-        """Tell whether these addresses meet the range of all cells."""
-        return self._starts[0][0] < high and low < self._starts[-1][-1] + self._longest
-
-    def meeting(self, low: int, high: int) -> list[Any]:
-        """Return the cells that may reach into the addresses from ``low`` up to ``high``."""
+    def look(self, low: int, high: int, found: list[Section]) -> int:
+        """Find what may reach into the addresses from ``low`` up to ``high``; return where the next one begins."""
         least = low - self._longest
         here = bisect_right(self._firsts, least)
         starts = self._starts[here]
         at = bisect_right(starts, least)
         end = bisect_left(starts, high, at)
-        found = self._cells[here][at:end]
         while end == len(starts) and here < len(self._firsts):
+            found += self._sections[here][at:]
             here += 1
             starts = self._starts[here]
-            end = bisect_left(starts, high)
-            found += self._cells[here][:end]
-        return found
+            at, end = 0, bisect_left(starts, high)
+        found += self._sections[here][at:end]
+        return starts[end] if end < len(starts) else _BEYOND
 
 
 class _ByAddress:
-    """Cells sorted by lowest address."""
+    """Sections sorted by lowest address."""
 
-    __slots__ = ("_cells", "_longest", "_starts")
+    __slots__ = ("_longest", "_sections", "_starts")
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._cells: list[Any] = []
+        self._sections: list[Section] = []
         self._longest = 0
 
-    def add(self, cell: Any, low: int, high: int) -> None:
+    def add(self, section: Section, low: int, high: int) -> None:
         starts = self._starts
         if not starts or low >= starts[-1]:
             starts.append(low)
-            self._cells.append(cell)
+            self._sections.append(section)
         else:
             at = bisect_right(starts, low)
             starts.insert(at, low)
-            self._cells.insert(at, cell)
+            self._sections.insert(at, section)
         if high - low > self._longest:  # noqa: PLR1730  # same
             self._longest = high - low
 
-    def keep(self, is_kept: Callable[[Any], bool]) -> None:
-        self._cells = [cell for cell in self._cells if is_kept(cell)]
-        self._starts = [cell.key.address for cell in self._cells]
+    def keep(self, is_kept: Callable[[Section], bool]) -> None:
+        self._sections = [section for section in self._sections if is_kept(section)]
+        self._starts = [section[1] for section in self._sections]
 
     def __bool__(self) -> bool:
-        return bool(self._cells)
+        return bool(self._sections)
 
-    def meeting(self, low: int, high: int) -> list[Any]:
-        """Return the cells that may reach into the addresses from ``low`` up to ``high``."""
+    def meeting(self, low: int, high: int) -> list[Section]:
+        """Return the sections that may reach into the addresses from ``low`` up to ``high``."""
         first = bisect_right(self._starts, low - self._longest)
-        return self._cells[first : bisect_left(self._starts, high, first)]
+        return self._sections[first : bisect_left(self._starts, high, first)]

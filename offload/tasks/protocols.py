@@ -28,6 +28,8 @@ class Completions(Protocol):
 
     def look(self) -> object: ...
 
+    def arrives(self, point: Any) -> bool: ...
+
 
 class Handle(AnyTask, Protocol):
     """A task as its user has it; `offload.tasks.task.Task` has the documentation."""
@@ -91,6 +93,7 @@ class Pool(Runner[T], Crew[T], Protocol[T]):
     nested: list[Parker]
     takers: list[object]
     look: Callable[[], object] | None
+    arrives: Callable[[Any], bool] | None
     staging: set[Any]
     gives_up: bool
     gives_up_bodies: bool

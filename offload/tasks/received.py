@@ -9,7 +9,7 @@ on the lane (`offload.constructs.receiving`), since what it maps follows from th
 None, so that no step of the encounter takes it for anything.
 
 A graph that is run again has tasks of its own. So a recorder notes which of its nodes a node receives values of, and
-lets go of the recorded tasks. Whoever makes the task again puts those of the run in their place (`rebind`).
+lets go of the recorded tasks (`Values.release`). Who makes the task again has those of the run in their place.
 
 Looked at are the arguments themselves; what containers hold, or a closure, is what it is.
 
@@ -37,34 +37,37 @@ class Values:
     Attributes
     ----------
     slots : tuple of int and str
-        The arguments: positions, or names.
-    tasks : list of Task
-        Whose values they are.
-    origin : Values or None
-        What those of a made task are copies of.
+        The arguments: positions, or names. None where the task has to know the others, and receives nothing.
+    tasks : sequence of Task or None
+        Whose values they are; None for one of a recorded graph, which each run has another for.
     """
 
-    __slots__ = ("origin", "slots", "tasks")
+    __slots__ = ("slots", "tasks")
 
-    def __init__(self, slots: Sequence[Slot], tasks: Sequence[Task], origin: Values | None = None) -> None:
-        self.slots = tuple(slots)
-        self.tasks = list(tasks)
-        self.origin = origin
+    def __init__(self, slots: tuple[Slot, ...], tasks: Sequence[Task | None]) -> None:
+        self.slots = slots
+        self.tasks = tasks
 
     @classmethod
     def among(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Values | None:
         """Return those of a call; None if no argument is a task."""
-        return cls.of([*enumerate(args), *kwargs.items()])
+        return cls.in_slots([*enumerate(args), *kwargs.items()])
 
     @classmethod
-    def of(cls, passed: Iterable[tuple[Slot, Any]]) -> Values | None:
+    def in_slots(cls, passed: Iterable[tuple[Slot, Any]]) -> Values | None:
         """Return those of arguments by their slots; None if none is a task."""
         found = {slot: value for slot, value in passed if isinstance(value, Task)}
         return cls(tuple(found), tuple(found.values())) if found else None
 
-    def again(self) -> Values:
-        """Return those of another task of the call."""
-        return Values(self.slots, self.tasks, self.origin or self)
+    def of(self, sources: Sequence[Task | None]) -> Values:
+        """Return those of one task of the call; where ``sources`` has a task, that one in place of the recorded."""
+        if not sources:
+            return Values(self.slots, self.tasks)
+        return Values(self.slots, [old if new is None else new for new, old in zip(sources, self.tasks, strict=True)])
+
+    def release(self, is_known: Sequence[bool]) -> None:
+        """Let go of tasks that are of the recorded graph."""
+        self.tasks = [None if known else task for known, task in zip(is_known, self.tasks, strict=True)]
 
     def without(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the call with None in place of the tasks."""
@@ -139,27 +142,3 @@ class Receiver:
             found = self._prepared(list(found))
         given, named = values.put(found, args, kwargs)
         return self._function(*given, **named)
-
-
-# -- graphs that are run again -----------------------------------------------------------------------
-
-
-def values_of(task: Task) -> Values | None:
-    """Return what a task that has not begun is to receive."""
-    found = getattr(getattr(task, "work", None) or task.body, "values", None)
-    return found if isinstance(found, Values) else None
-
-
-def release(values: Values, is_known: Sequence[bool]) -> None:
-    """Let the call go of tasks of a recorded graph, which has others in their place when it is run again."""
-    origin = values.origin
-    if origin is not None:
-        kept: list[Any] = [None if known else task for known, task in zip(is_known, origin.tasks, strict=True)]
-        origin.tasks = kept
-
-
-def rebind(task: Task, tasks: Sequence[Task | None]) -> None:
-    """Have a task that is made again receive the values of these tasks, but where there is None."""
-    values = values_of(task)
-    if values is not None:
-        values.tasks = [old if new is None else new for new, old in zip(tasks, values.tasks, strict=True)]

@@ -73,6 +73,8 @@ class AnyTask(Troubled, Protocol):
         What applies to it.
     is_final : bool
         Whether it is a final task.
+    launched : bool
+        Whether all its work is on a stream.
     run : weak reference or None
         To the record of it in a graph, if it has been recorded.
     state_ : TaskState
@@ -83,6 +85,7 @@ class AnyTask(Troubled, Protocol):
     frame: Region
     inherited: Inherited
     is_final: bool
+    launched: bool
     run: Any
     state_: TaskState
 
@@ -93,6 +96,10 @@ class AnyTask(Troubled, Protocol):
     @property
     def past(self) -> bool:
         """Whether a later task may ignore it."""
+
+    @property
+    def point(self) -> Any:
+        """Where on which stream its work ends, once it has been launched."""
 
     @property
     def successors(self) -> Sequence[AnyTask] | None:

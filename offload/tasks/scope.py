@@ -35,7 +35,8 @@ class Parker:
         """Block until `unpark`, which may have come before; return false at a timeout."""
         return self._lock.acquire(timeout=timeout_s)
 
-    def unpark(self) -> None:
+    def unpark(self, _: object = None) -> None:
+        """Wake the thread, or keep it from the next sleep; may be the callback of a task."""
         if not self._lock.locked():
             return  # awake already
         try:

@@ -6,13 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from offload.tasks.region import AnyTask, TaskSet
+    from offload.tasks.goals import Goal
 
 
-def tell(what: str, what_happened: str, sets: Sequence[TaskSet], awaited: Sequence[AnyTask]) -> None:
+def tell(goal: Goal, what_happened: str) -> None:
     """Print the stories of the tasks that are waited for."""
-    waits = [*awaited, *(task for tasks in sets for task in tasks.live.copy())]
+    waits = [*goal.tasks, *(task for members in goal.sets for task in members.live.copy())]
     lines = [f"  {task.story()}" for task in waits if not task.finished][:20]
-    sys.stderr.write("\n".join([f"offload: {what} {what_happened}. It waits for:", *lines, ""]))
+    sys.stderr.write("\n".join([f"offload: {goal} {what_happened}. It waits for:", *lines, ""]))

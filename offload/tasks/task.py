@@ -30,7 +30,7 @@ _serial = count(1)
 _adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
 
 
-_RUNNING, _COMPLETE, _FAILED = TaskState.RUNNING, TaskState.COMPLETE, TaskState.FAILED
+_RUNNING = TaskState.RUNNING
 
 
 class LeaveRegion(BaseException):
@@ -412,11 +412,6 @@ class Task:
     def orders(self, successor: Task) -> bool:
         """Tell whether the successor can start in stream order, behind work on a stream that it can wait for."""
         return self.early is not None and not self.construct.runtime.has_mixed_kinds
-
-    @property
-    def device_kind(self) -> str:
-        """The kind of device that the task's work goes to."""
-        return "host"
 
     def watch(self) -> None:
         """Note that something on the host waits for this task; device tasks see that it is noticed soon."""

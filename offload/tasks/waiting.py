@@ -13,22 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off
-from offload.interrupts.shields import Shield, make_room
+from offload.interrupts.shields import make_room
 from offload.tasks.entered import Entered, is_entered
 from offload.tasks.ready import may_help_with
 from offload.tasks.stories import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from offload.interrupts.shields import Shield
+    from offload.tasks.goals import Goal
     from offload.tasks.protocols import Pool
-    from offload.tasks.region import AnyTask, TaskSet
+    from offload.tasks.region import AnyTask
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 
 _FRAMES = 50
 """Python's frames that a nested wait must have left: its limit is told before a task is taken, which would be lost."""
+
+_SOON_S = 50e-6
+"""How long a thread looks for the ends of launched tasks, before it waits as for everything else."""
 
 _ATTENDED_S = 2e-3
 """How long a thread that waits for devices looks by itself before it sleeps; to be woken takes 0.1 to 0.3 ms."""
@@ -38,7 +43,7 @@ _TAKEN_S = 10e-6
 
 
 class Wait:
-    """A thread that blocks until ``done()``, running ready tasks meanwhile.
+    """A thread that blocks until a goal is reached, running ready tasks meanwhile.
 
     Parameters
     ----------
@@ -46,14 +51,10 @@ class Wait:
         Whose tasks it waits for.
     scope : Scope
         What the calling thread does.
-    done : callable
-        The condition; whatever makes it true unparks ``scope.parker``.
-    sets : sequence of TaskSet
-        Task sets whose emptying is part of the condition.
-    what : object
-        What waits, as ``str(what)`` says it where nothing has moved for ``hang_s`` seconds.
-    awaited : sequence of Task
-        Tasks that the condition is about, for the same message.
+    goal : Goal
+        What it waits for; where nothing has moved for ``hang_s`` seconds, a message tells of it.
+    shield : Shield
+        That around the wait.
     helps : bool
         Whether this thread may run tasks: inside of a task only what the region generated. Without workers
         it always does.
@@ -63,31 +64,26 @@ class Wait:
         self,
         engine: Pool[Task],
         scope: Scope,
-        done: Callable[[], bool],
-        sets: Sequence[TaskSet],
-        what: object,
+        goal: Goal,
+        shield: Shield,
         *,
-        awaited: Sequence[AnyTask] = (),
-        helps: bool = True,
+        helps: bool,
     ) -> None:
         if scope.is_completer:
             raise UsageError(
-                f"{what} in a callback of a task: the thread that it runs on must not wait; start a task there"
+                f"{goal} in a callback of a task: the thread that it runs on must not wait; start a task there"
             )
         self._engine = engine
         self._scope = scope
-        self._done = done
-        self._sets = sets
-        self._what = what
-        self._awaited = awaited
-        self._within = scope.frame(what) if scope.task is not None else None
+        self._goal = goal
+        self._within = scope.frame(goal) if scope.task is not None else None
         self._helps = helps or not engine.threads
         self._is_attended = False  # there was no use in it, just now
-        self._shield = Shield(scope)
+        self._shield = shield
         self._blocked: Any = None  # while there are coroutines: what sees that the wait can end
 
     def run(self) -> None:
-        """Block until the condition holds.
+        """Block until the goal is reached.
 
         Raises
         ------
@@ -96,28 +92,24 @@ class Wait:
         RecursionError
             The thread is in too many waits.
         UsageError
-            The condition depends on coroutines of a loop that this thread runs. At the end of the process, where
+            The goal depends on coroutines of a loop that this thread runs. At the end of the process, where
             nothing has moved for ``hang_s`` seconds.
         """
-        engine, scope = self._engine, self._scope
-        if scope.depth:
+        if self._scope.depth:
             self._make_room()
-        wake = scope.parker.unpark
-        with self._shield:
-            try:
-                if not self._attend_first():
-                    self._run(wake)
-            finally:
-                engine.leave_work()  # a wake-up that was meant for a task, or a task that was left to this thread
+        try:
+            if not self._attend_first():
+                self._run()
+        finally:
+            self._engine.leave_work()  # a wake-up that was meant for a task, or a task that was left to this thread
 
-    def _run(self, wake: Callable[[], None]) -> None:
-        """Block in earnest: have ``wake`` called when a set is empty, and run tasks until the condition holds."""
+    def _run(self) -> None:
+        """Block in earnest: have the goal wake this thread, and run tasks until it is reached."""
         engine, scope = self._engine, self._scope
-        with engine.lock:
-            for tasks in self._sets:
-                tasks.waiters = (*tasks.waiters, wake)
+        wake = scope.parker.unpark
+        self._goal.call(wake, engine.lock)
         if engine.coroutines is not None:
-            self._blocked = engine.coroutines.wait(str(self._what), scope, self._sets, self._awaited, blocks=True)
+            self._blocked = engine.coroutines.wait(scope, self._goal, blocks=True)
         scope.depth += 1
         try:
             with Entered(scope):
@@ -127,24 +119,20 @@ class Wait:
             scope.depth -= 1
             if self._blocked is not None:
                 self._blocked.end()
-            with engine.lock:
-                for tasks in self._sets:
-                    remaining = list(tasks.waiters)
-                    remaining.remove(wake)
-                    tasks.waiters = tuple(remaining)
+            self._goal.leave(wake, engine.lock)
 
     def _make_room(self) -> None:
         try:
             make_room(_FRAMES)
         except RecursionError:
             raise RecursionError(
-                f"{self._what}: {self._scope.depth} tasks wait for tasks that the same thread runs; nest fewer, or "
+                f"{self._goal}: {self._scope.depth} tasks wait for tasks that the same thread runs; nest fewer, or "
                 "raise sys.setrecursionlimit"
             ) from None
 
     def _attend_first(self) -> bool:
         """Attend before there is anything to undo, unless there are tasks to run; return whether the wait is over."""
-        if self._done():
+        if self._goal.done():
             return True
         if self._engine.look is None or not is_entered(self._scope) or (self._helps and self._has_work()):
             return False
@@ -153,12 +141,12 @@ class Wait:
             self._is_attended = not self._attend()
         finally:
             self._scope.depth -= 1
-        return self._done()
+        return self._goal.done()
 
     def _loop(self) -> None:
-        engine, within, parker = self._engine, self._within, self._scope.parker
+        engine, within, parker, done = self._engine, self._within, self._scope.parker, self._goal.done
         waiting: Any = engine.parked if within is None else engine.nested
-        while not self._done():
+        while not done():
             self._shield.check()
             if self._helps and put_off.is_due:
                 put_off.carry_out()
@@ -174,7 +162,7 @@ class Wait:
                 if self._helps:
                     waiting.append(parker)
                 # Again: what came between the last look and being listed has woken nobody.
-                if not self._done() and not (self._helps and (put_off.is_due or self._has_work())):
+                if not done() and not (self._helps and (put_off.is_due or self._has_work())):
                     self._park()
             finally:
                 if self._helps:
@@ -224,13 +212,13 @@ class Wait:
                 if engine.activity == before:
                     self._tell(f"has waited for {engine.hang_s:g} s in which no task began or ended")
                     if engine.gives_up and (engine.gives_up_bodies or not engine.is_busy):
-                        raise UsageError(f"{self._what} was given up: nothing had moved for {engine.hang_s:g} s")
+                        raise UsageError(f"{self._goal} was given up: nothing had moved for {engine.hang_s:g} s")
         finally:
             engine.relax()
 
     def _attend(self) -> bool:
         """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
-        engine, done, signs = self._engine, self._done, self._shield.signs
+        engine, done, signs = self._engine, self._goal.done, self._shield.signs
         look: Any = engine.look
         takes = self._helps and self._within is None
         ready, takers = engine.ready if takes else (), engine.takers
@@ -257,8 +245,31 @@ class Wait:
 
     def _look(self) -> None:
         """Raise `UsageError` if the wait cannot end, since it blocks a loop that it depends on."""
-        if self._blocked is not None and not self._done():
+        if self._blocked is not None and not self._goal.done():
             self._blocked.check()
 
     def _tell(self, what_happened: str) -> None:
-        tell(str(self._what), what_happened, self._sets, self._awaited)
+        tell(self._goal, what_happened)
+
+
+def attend(engine: Pool[Any], scope: Scope, tasks: Sequence[AnyTask], *, helps: bool) -> None:
+    """Look for the ends of launched tasks, for a moment, if this thread has nothing else to do meanwhile.
+
+    Kernels and small copies end so soon that what a `Wait` prepares would take longer. That does the rest, and all of
+    it where there is more to do: tasks with which the wait ``helps``, what finalizers ask for, copies that need the
+    GIL. Where waits do not look there is nothing to attend to.
+    """
+    arrives = engine.arrives
+    if arrives is None or engine.staging or put_off.calls or scope.depth or scope.is_completer:
+        return
+    if (engine.ready and (helps or not engine.threads)) or not is_entered(scope):
+        return
+    scope.depth = 1  # callbacks may wait
+    try:
+        until_s = perf_counter() + _SOON_S
+        for task in tasks:
+            while not (task.finished or arrives(task.point)):
+                if perf_counter() >= until_s:
+                    return
+    finally:
+        scope.depth = 0

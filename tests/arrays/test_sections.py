@@ -71,7 +71,6 @@ def test_empty(shape, strides, itemsize):
     empty = section_of(HOST, 1000, shape, strides, itemsize)
     whole = cut(0, 10, 0, 20)
     assert empty == (HOST, 1000, (), 0)
-    assert empty.is_dense
     assert empty.nbytes == 0
     assert empty.end == 1000
     assert not overlaps(empty, whole)
@@ -84,7 +83,6 @@ def test_properties():
     """Size, end and shape of a section follow from its rows."""
     tile = cut(1, 3, 2, 4)
     assert (tile.nbytes, tile.end) == (96, 1000 + 3 * ROW + 6 * 8)
-    assert not tile.is_dense
     assert tile.is_nested
     assert not section_of(HOST, 0, (3, 2), (2, 3), 1).is_nested
 

@@ -19,7 +19,7 @@ from offload.constructs.clauses.maps import (
     symbolic,
 )
 from offload.errors import ClauseError, DependError, EventError
-from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.depend import DependType
 
 A = np.zeros(4)
 
@@ -38,7 +38,6 @@ def test_depend_types():
         DependType.INOUTSET,
     ]
     assert in_(A, ("t", 1)).keys == (locator(A), Token(("t", 1)))
-    assert in_(A).located is NOWHERE
     assert repr(inout(A, "x[0:2]")) == "inout(float64[4], x[0:2])"
 
 
@@ -106,7 +105,6 @@ def test_strings_wait_for_the_call():
     assert clause.keys == ()
     resolved = clause.resolved({"x": A, "n": 2})
     assert resolved.keys == (locator(A[:2]), Token(("t",)))
-    assert resolved.located is NOWHERE
     assert in_("name").resolved({"name": "text"}).keys == (Token("text"),)
     with pytest.raises(DependError):
         clause.resolved({"x": A, "n": 0})

@@ -55,8 +55,8 @@ def test_uses_follow_writes_that_meet_them(ledger, entry, section):
     use = accessed(ledger, Lane(), uses=[(entry, LEFT)])
     for other in (WHOLE, LEFT, part(3, 5)):
         assert ledger.before([(entry, other)]) == [write]
-        assert ledger.before([(entry, other)], [(entry, other)]) == [write, use]
-    assert ledger.before([(entry, RIGHT)], [(entry, RIGHT)]) == ([write] if section == WHOLE else [])
+        assert ledger.before([], [(entry, other)]) == [write, use]
+    assert ledger.before([], [(entry, RIGHT)]) == ([write] if section == WHOLE else [])
 
 
 def test_the_end_follows_all(ledger, entry):
@@ -66,15 +66,26 @@ def test_the_end_follows_all(ledger, entry):
     assert ledger.before_end([entry]) == points
 
 
+@pytest.mark.parametrize("kind", ["writes", "uses"])
+def test_what_is_open_hides_nothing(ledger, entry, kind):
+    """The end of an entry follows an access of the lane, and of the bytes, of one that is open."""
+    lane = Lane()
+    point = accessed(ledger, lane, **{kind: [(entry, LEFT)]})
+    ledger.open(lane, **{kind: [(entry, LEFT)]})
+    assert ledger.before_end([entry]) == [point]
+    after = ledger.settle(lane)
+    assert after in ledger.before_end([entry])
+
+
 @pytest.mark.parametrize(
     ("opened", "uses", "writes"),
-    [("writes", LEFT, None), ("writes", WHOLE, None), ("writes", LEFT, LEFT), ("uses", RIGHT, LEFT)],
+    [("writes", LEFT, None), ("writes", WHOLE, None), ("writes", None, LEFT), ("uses", RIGHT, LEFT)],
 )
 def test_put_off(ledger, entry, opened, uses, writes):
     """What would have to follow an open access is put off until that is settled."""
     lane = Lane()
     ledger.open(lane, **{opened: [(entry, LEFT)]})
-    wanted = [(entry, uses)], [(entry, writes)] if writes else []
+    wanted = [[(entry, section)] if section else [] for section in (uses, writes)]
     assert is_open(entry)
     with pytest.raises(PutOffError):
         ledger.before(*wanted)
@@ -96,7 +107,7 @@ def test_one_event_a_construct(ledger, entry):
         ledger, lane, uses=[(entry, LEFT)], writes=[(entry, RIGHT), (other, other.section)], back=[part(40, 50)]
     )
     assert lane.points == [point]
-    assert ledger.before([(entry, WHOLE), (other, other.section)], [(entry, LEFT)], [part(49, 60)]) == [point] * 4
+    assert ledger.before([(entry, RIGHT), (other, other.section)], [(entry, LEFT)], [part(49, 60)]) == [point] * 4
     assert ledger.settle(lane) is None
     ledger.open(lane)
     assert ledger.settle(lane) is None
@@ -110,7 +121,7 @@ def test_a_write_of_all_supersedes(ledger, entry):
     whole = accessed(ledger, Lane(), writes=[(entry, WHOLE)])
     part_ = accessed(ledger, Lane(), writes=[(entry, RIGHT)])
     assert ledger.before([(entry, LEFT)]) == [whole]
-    assert ledger.before([(entry, RIGHT)], [(entry, RIGHT)]) == [whole, part_, use]
+    assert ledger.before([], [(entry, RIGHT)]) == [whole, part_, use]
     noted = Lane().mark()
     ledger.note(noted, [], [(entry, WHOLE)])
     assert ledger.before([(entry, RIGHT)]) == [noted]

@@ -45,7 +45,7 @@ def enter(table, *items):
 def exit_(table, *items):
     """Carry out an exit; return its plan."""
     plan = table.exit(items)
-    table.commit_exit(plan)
+    table.commit(plan)
     return plan
 
 
@@ -344,9 +344,9 @@ def test_stale_plans(table):
     with pytest.raises(InternalError):
         table.commit(second, [object()])
     leaving = table.exit([x(0, 10)])
-    table.commit_exit(leaving)
+    table.commit(leaving)
     with pytest.raises(InternalError):
-        table.commit_exit(leaving)
+        table.commit(leaving)
     assert table.live() == 0
 
 
@@ -412,7 +412,7 @@ def test_structured_count_survives(table):
     assert exit_(table, x(0, 10, FROM)).removed == [], "a counter at 0 stays there"
     assert (entry.dynamic, entry.structured) == (0, 1)
     plan = table.exit([x(0, 10, FROM)], Counter.STRUCTURED)
-    table.commit_exit(plan)
+    table.commit(plan)
     assert (len(plan.copies), plan.removed) == (1, [entry])
 
 
@@ -424,7 +424,7 @@ def test_dynamic_count_survives(table):
     enter(table, x(0, 10))
     assert table.undo(plan) == []
     assert (entry.dynamic, entry.structured) == (1, 0)
-    table.commit_exit(table.exit([x(0, 10, DELETE)], Counter.STRUCTURED))
+    table.commit(table.exit([x(0, 10, DELETE)], Counter.STRUCTURED))
     assert entry.count == 1
     assert exit_(table, x(0, 10, FROM)).removed == [entry]
 
@@ -451,7 +451,7 @@ def test_infinite_and_structured(table):
     entry = table.insert(x(0, 10), object(), Origin.ASSOCIATED)
     table.commit(table.enter([x(0, 10)], Counter.STRUCTURED), [])
     assert (entry.dynamic, entry.structured) == (inf, 1)
-    table.commit_exit(table.exit([x(0, 10, DELETE)], Counter.STRUCTURED))
+    table.commit(table.exit([x(0, 10, DELETE)], Counter.STRUCTURED))
     assert (entry.dynamic, entry.structured) == (inf, 0)
 
 
@@ -546,7 +546,7 @@ def test_if_present_is_counted(table):
     item = x(2, 4, ALLOC, if_present=True)
     assert enter_structured(table, item).entries == [entry]
     assert (entry.dynamic, entry.structured) == (1, 1)
-    table.commit_exit(table.exit([item], Counter.STRUCTURED, ends_region=True))
+    table.commit(table.exit([item], Counter.STRUCTURED, ends_region=True))
     assert (entry.dynamic, entry.structured) == (1, 0)
 
 
@@ -577,7 +577,7 @@ def test_finalizes(table, map_type):
     enter(table, x(0, 10))
     (entry,) = enter(table, x(0, 10)).counted
     plan = table.exit([x(0, 10, map_type)], finalizes=True)
-    table.commit_exit(plan)
+    table.commit(plan)
     assert plan.removed == [entry]
     assert len(plan.copies) == (1 if map_type is FROM else 0)
 
@@ -587,7 +587,7 @@ def test_finalizes_in_a_region(table):
     (entry,) = enter_structured(table, x(0, 10)).created
     enter(table, x(0, 10))
     plan = table.exit([x(0, 10, FROM), x(20, 30, FROM), x(3, 3, FROM)], finalizes=True)
-    table.commit_exit(plan)
+    table.commit(plan)
     assert (plan.entries, plan.copies, plan.removed) == ([entry, None, None], [], [])
     assert (entry.dynamic, entry.structured) == (0, 1)
 
@@ -595,7 +595,7 @@ def test_finalizes_in_a_region(table):
 def test_finalizes_what_nothing_ends(table):
     """With finalizes an exit leaves an infinite count as it is."""
     entry = table.insert(x(0, 10), object(), Origin.ASSOCIATED)
-    table.commit_exit(table.exit([x(0, 10, FROM)], finalizes=True))
+    table.commit(table.exit([x(0, 10, FROM)], finalizes=True))
     assert entry.count == inf
 
 
@@ -609,7 +609,7 @@ def test_reenter_and_leave(table, counter):
     assert table.leave(plan)
     assert (entry.dynamic, entry.structured) == (1, 0)
     plan = table.reenter([x(0, 10)], counter)
-    table.commit_exit(table.exit([x(0, 10, DELETE)]))
+    table.commit(table.exit([x(0, 10, DELETE)]))
     if counter is Counter.STRUCTURED:
         assert not table.leave(plan), "the end of the region removes it"
         assert (entry.structured, table.live()) == (1, 1)
@@ -651,7 +651,7 @@ def test_shadow_region(shadow):
     """A structured region over what is present may be repeated; an update of the host writes nothing there."""
     enter_structured(shadow, x(0, 10), x(2, 4), x(53, 53), x(50, 60, if_present=True))
     assert shadow.update([x(2, 4, FROM), x(0, 10, FROM)]) != []
-    shadow.commit_exit(shadow.exit([x(0, 10), x(2, 4)], Counter.STRUCTURED, ends_region=True))
+    shadow.commit(shadow.exit([x(0, 10), x(2, 4)], Counter.STRUCTURED, ends_region=True))
     noted = shadow.noted()
     assert [(use.writes, use.follows_users) for use in noted.uses] == [(False, False)]
     assert noted.absent == [x(50, 60).section], "what if_present found absent has to be so again"
@@ -662,7 +662,7 @@ def test_shadow_with_storage_of_its_own(shadow):
     """What the region maps itself may be copied back by an update, and both are noted."""
     enter_structured(shadow, x(20, 30, zeroes=True))
     assert shadow.update([x(20, 30, FROM)]) != []
-    shadow.commit_exit(shadow.exit([x(20, 30, ALLOC)], Counter.STRUCTURED))
+    shadow.commit(shadow.exit([x(20, 30, ALLOC)], Counter.STRUCTURED))
     noted = shadow.noted()
     assert (noted.uses, noted.absent, noted.copied_back) == ([], [x(20, 30).section], [x(20, 30).section])
 

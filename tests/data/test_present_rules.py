@@ -164,7 +164,7 @@ def test_table_follows_the_model(data):
             else:
                 plan = table.exit(construct)
                 check(table, model)
-                table.commit_exit(plan)
+                table.commit(plan)
                 model, copied = expected
                 assert set().union(*[storage_of(item) for item, _ in plan.copies]) == copied
                 assert all(entry.count == 0 for entry in plan.removed)
@@ -173,7 +173,7 @@ def test_table_follows_the_model(data):
             for item in construct:
                 item.present = False
             plan = table.exit(construct)
-            table.commit_exit(plan)
+            table.commit(plan)
             assert plan.copies == []
             model = expected_exit(model, construct)[0]
         else:
@@ -203,5 +203,5 @@ def test_balanced_regions_leave_nothing(constructs):
         for opened in reversed(open_) if is_nested else open_:
             for item in opened:
                 item.present = False
-            table.commit_exit(table.exit(opened))
+            table.commit(table.exit(opened))
         assert table.live() == 0

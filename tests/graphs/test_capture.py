@@ -25,6 +25,7 @@ from offload.errors import DeviceError, DeviceLostError
 from offload.graphs import capture
 from offload.graphs.branches import branches
 from offload.graphs.rehearsal import NotCapturableError, ShadowTable
+from offload.tasks.goals import Until
 from offload.tasks.waiting import Wait
 from tests.null_device import NullDevice, NullEvent
 
@@ -114,7 +115,7 @@ def enter(table, *items):
 
 
 def leave(table, *items):
-    table.commit_exit(table.exit(items))
+    table.commit(table.exit(items))
 
 
 def test_shadow_notes_what_it_found():
@@ -929,7 +930,7 @@ def test_who_looks_leaves_the_gil_to_others(device):
     sys.setswitchinterval(60)
     try:
         other.start()
-        runtime.engine.wait(runtime.scope(), lambda: bool(ended), (), "the test")
+        runtime.engine.wait(runtime.scope(), Until("the test", lambda: bool(ended)))
     finally:
         sys.setswitchinterval(interval_s)
     other.join()

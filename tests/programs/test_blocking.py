@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import in_, inout, tofrom
+from offload import acc, in_, inout, tofrom
 from offload.devices.sim.device import SimDevice
-from offload.events.gate import Gate
 from tests.conftest import checked
 
 
@@ -75,18 +74,26 @@ def test_a_blocking_region_follows_what_it_depends_on(runtime):
         assert later.result() is None
 
 
-def test_a_thread_that_waits_for_one_task_asks_for_its_end(monkeypatch, looking_runtime):
-    """Where waits look, a blocking region, a copy and ``result()`` have the waiting thread ask for their end."""
-    with zeros() as d:
+def test_a_thread_that_waits_for_few_tasks_asks_for_their_ends(monkeypatch, looking_runtime):
+    """Where waits look, whatever waits for few launched tasks has the waiting thread ask for their ends."""
+    with zeros() as d, zeros() as other:
         asked = []
-        arrives = Gate.arrives
-        monkeypatch.setattr(
-            Gate, "arrives", lambda gate, point: asked.append(threading.current_thread()) or arrives(gate, point)
-        )
+        engine = looking_runtime.engine
+        arrives = engine.arrives
+        monkeypatch.setattr(engine, "arrives", lambda point: asked.append(threading.current_thread()) or arrives(point))
+
+        def group():
+            with omp.taskgroup():
+                omp.target_memset_async(d, 0)
+
         for wait in (
             lambda: omp.target(lambda a: None)(d),
             lambda: omp.target_memcpy(d, np.zeros(4)),
             lambda: omp.target_memset_async(d, 0).result(),
+            lambda: omp.target_memset_async(d, 0) and omp.taskwait(),
+            lambda: omp.target_memset_async(d, 0, depend=[omp.out(d)]) and omp.taskwait(depend=[in_(d)]),
+            group,
+            lambda: acc.memcpy_device_async(d, other, async_=1) and acc.wait(1),
         ):
             asked.clear()
             for _ in range(100):  # the completer may be quicker

@@ -7,7 +7,7 @@ import pytest
 
 from offload.arrays.sections import HOST, section_of
 from offload.tasks import depend
-from offload.tasks.depend import NOWHERE, DependType, Tracker
+from offload.tasks.depend import DependType, Tracker
 
 IN, OUT, INOUT, MUTEX, SET = DependType
 ALL = None
@@ -18,7 +18,6 @@ class Access:
         self.type = type_
         self.joins = None if type_ in (OUT, INOUT) else type_
         self.keys = None if keys == (ALL,) else keys
-        self.located = NOWHERE
 
 
 def part(low, count, stride=1):
@@ -293,19 +292,6 @@ def test_a_clause_outlives_all_memory(program):
 
 
 # -- clauses used again --------------------------------------------------------------------------------
-def test_a_clause_is_located_once(program):
-    """A clause that is used again remembers its cells; one of mutexinoutset does not."""
-    clause, mutex = Access(INOUT, "x", "y"), Access(MUTEX, "x")
-    program.add("a", clause, mutex)
-    assert clause.located[0] is not program.tracker.epoch
-    assert program.add("b", clause, mutex) == {"a"}
-    located = clause.located
-    assert located[0] is program.tracker.epoch
-    assert program.add("c", clause) == {"b"}
-    assert clause.located is located
-    assert mutex.located is NOWHERE
-
-
 def test_trackers_share_a_clause():
     """A clause that two trackers use in turn orders the tasks of each among themselves only."""
     first, second = Program(), Program()
@@ -375,9 +361,8 @@ def test_a_sweep_in_the_middle_of_a_task(tiny):
         tiny.add(k, (OUT, ("old", k)))
         tiny.past.add(k)
     clauses = [Access(OUT, ("new", k), part(10 * k, 10)) for k in range(10)]
-    assert known.located[0] is tiny.tracker.epoch
     assert tiny.add("many", known, *clauses) == {"live"}
-    assert known.located[0] is not tiny.tracker.epoch
+    assert len(tiny.tracker) == 21
     assert tiny.latest((IN, "x")) == {"many"}
     for k in range(10):
         assert tiny.latest((IN, ("new", k))) == {"many"}
@@ -390,16 +375,15 @@ def test_what_makes_a_sweep_is_known_after_it(tiny):
     for k in range(4):
         tiny.add(k, (OUT, part(8 * k, 8)))
         tiny.past.add(k)
-    epoch = tiny.tracker.epoch
-    assert tiny.add("a", (OUT, part(0, 8))) <= {0}
-    assert tiny.tracker.epoch is not epoch
+    assert tiny.add("a", (OUT, part(0, 8)), (OUT, part(0, 4))) <= {0}
+    assert len(tiny.tracker) == 2
     assert tiny.latest((IN, part(0, 8))) == {"a"}
     assert tiny.latest((IN, part(4, 8))) == {"a"}
     assert tiny.latest((OUT, ALL)) == {"a"}
 
 
 def test_a_clause_used_again_after_a_sweep(tiny):
-    """A clause whose cells were swept is located anew, and one whose cells were kept finds them."""
+    """A clause whose locations were swept is as one that is new, and one whose locations were kept finds them."""
     swept, kept = Access(INOUT, "swept", part(0, 8)), Access(INOUT, "kept")
     tiny.add("a", swept)
     tiny.add("b", kept)
@@ -407,7 +391,6 @@ def test_a_clause_used_again_after_a_sweep(tiny):
     for k in range(9):
         tiny.add(k, (OUT, ("t", k)))
         tiny.past.add(k)
-    assert swept.located[0] is not tiny.tracker.epoch
     assert tiny.add("c", swept, kept) == {"b"}
     assert tiny.add("d", (IN, part(4, 8))) == {"c"}
     assert tiny.add("e", (IN, "kept"), (IN, "swept")) == {"c"}
@@ -446,7 +429,7 @@ def test_members_that_are_past_are_dropped(program, kind):
         program.add(k, (kind, "x"))
         program.past.add(k)
     (cell,) = program.tracker._cells.values()
-    assert len(cell.members) <= 64
+    assert len(cell.last) <= 64
     assert cell.before == []
     program.past.clear()
     assert program.add("w", (OUT, "x")) >= {4999}
@@ -481,7 +464,7 @@ def test_handles_are_never_looked_into(tiny):
 
 
 def test_cleared_is_empty(program):
-    """A tracker that is cleared knows no task, and clauses that it located find nothing."""
+    """A tracker that is cleared knows no task, and clauses that were used with it find nothing."""
     clause = Access(INOUT, part(0, 8))
     program.add("a", clause)
     program.tracker.clear()

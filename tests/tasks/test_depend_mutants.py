@@ -13,9 +13,8 @@ N_PROGRAMS = 500
 """Within which each is killed; most are within fifty."""
 
 JOINS = "            joins = access.joins\n"
-FOLLOWED = "return cell.before if access.joins is not None and access.joins is cell.joins else cell.members"
-EXCLUDE = "for other in (cell, *cell.linked):\n                self"
-KEPT_EPOCH = '        self.epoch = getattr(self, "epoch", None) or object()\n\n    def add'
+FOLLOWED = "return cell.before if access.joins is not None and access.joins is cell.joins else cell.last"
+EXCLUDE = "for other in (cell, *cell.linked):\n                    self"
 LINKED_ONE = "for other in cell.linked[:1]:\n                        found"
 
 
@@ -27,35 +26,31 @@ def as_if(name, joins):
 # By name: the module, what stands there, and what stands there instead.
 MUTANTS = {
     # the table
-    "a joiner follows the members": (depend, "found += cell.before\n", "found += cell.members\n"),
-    "a joiner follows nothing": (depend, "found += cell.before\n", "pass\n"),
-    "a set is not closed": (depend, "elif joins is cell.joins:", "elif cell.joins is not None:"),
-    "a set is never joined": (depend, "elif joins is cell.joins:", "elif False:"),
+    "a joiner follows the members": (depend, "followed = cell.before\n", "followed = cell.last\n"),
+    "a joiner follows nothing": (depend, "followed = cell.before\n", "followed = None\n"),
+    "a set is not closed": (depend, "or joins is not cell.joins:", "or cell.joins is None:"),
+    "a set is never joined": (depend, "if joins is None or joins is not cell.joins:", "if True:"),
     "a task of another kind joins what it follows": (
         depend,
-        "cell.members, cell.joins = own, joins",
-        "cell.members, cell.joins = [*cell.members, handle], joins",
+        "cell.last, cell.joins = handle, joins",
+        "cell.last, cell.joins, cell.limit = [*_handles(last), handle], joins, 64",
     ),
-    "a new set follows one member": (
+    "a set is followed by way of one member": (depend, "found += followed\n", "found += followed[-1:]\n"),
+    "a single task is not followed": (depend, "found.append(followed)", "pass"),
+    "a writer joins the readers": (
         depend,
-        "found += cell.members\n                    cell.before,",
-        "found += cell.members[-1:]\n                    cell.before,",
+        "cell.last, cell.joins = handle, joins",
+        "cell.last, cell.joins = handle, joins or cell.joins",
     ),
-    "a writer follows one member": (
-        depend,
-        "found += cell.members\n                    cell.members,",
-        "found += cell.members[:1]\n                    cell.members,",
-    ),
-    "a writer joins the readers": (depend, "cell.members, cell.joins = own, None", "cell.members = own"),
     "the set before is forgotten": (
         depend,
-        "cell.before, cell.before_joins = cell.members, cell.joins",
-        "cell.before, cell.before_joins = [], cell.joins",
+        "cell.before, cell.before_joins = last, cell.joins",
+        "cell.before, cell.before_joins = None, cell.joins",
     ),
     "the kind of the set before is forgotten": (
         depend,
-        "cell.before, cell.before_joins = cell.members, cell.joins",
-        "cell.before = cell.members",
+        "cell.before, cell.before_joins = last, cell.joins",
+        "cell.before, cell.before_joins = last, None",
     ),
     "inoutset is like in": (depend, JOINS, as_if("INOUTSET", "DependType.IN")),
     "inoutset is like inout": (depend, JOINS, as_if("INOUTSET", "None")),
@@ -65,8 +60,8 @@ MUTANTS = {
     "in is like inout": (depend, JOINS, as_if("IN", "None")),
     "in is not ordered behind mutexinoutset": (
         depend,
-        "found += cell.members\n                    cell.before,",
-        "found += [] if cell.joins is DependType.MUTEXINOUTSET else cell.members\n                    cell.before,",
+        "followed = last\n",
+        "followed = None if cell.joins is DependType.MUTEXINOUTSET and joins is DependType.IN else last\n",
     ),
     # overlaps
     "linked cells are ignored": (
@@ -76,21 +71,29 @@ MUTANTS = {
     ),
     "one linked cell is looked at": (depend, "for other in cell.linked:\n                        found", LINKED_ONE),
     "cells are linked one way": (depend, "other.linked.append(cell)", "pass"),
-    "cells are linked the other way only": (depend, "cell.linked = linked\n", "pass\n"),
-    "a linked set is followed, not joined": (depend, FOLLOWED, "return cell.members"),
+    "cells are linked the other way only": (
+        depend,
+        "        cell.linked = [self._cells[key] for key in met]\n        for other in cell.linked:",
+        "        for other in [self._cells[key] for key in met]:",
+    ),
+    "a linked set is followed, not joined": (depend, FOLLOWED, "return cell.last"),
     "a linked set is joined by any set": (
         depend,
         FOLLOWED,
         FOLLOWED.replace("access.joins is cell", "None is not cell"),
     ),
-    "a linked set is joined by a writer": (depend, FOLLOWED, FOLLOWED.replace("access.joins is not None and ", "")),
+    "a linked set is joined by a writer": (
+        depend,
+        FOLLOWED,
+        FOLLOWED.replace("access.joins is not None and ", "").replace("cell.before", "getattr(cell, 'before', ())"),
+    ),
     # mutexes
     "linked cells have no mutex": (depend, EXCLUDE, EXCLUDE.replace(", *cell.linked", ",")),
     "a cell's own mutex is left out": (depend, EXCLUDE, EXCLUDE.replace("(cell, *cell.linked)", "cell.linked")),
     "a task needs the mutex of one item": (
         depend,
-        "for cell in cells:\n            for",
-        "for cell in cells[:1]:\n            for",
+        "for key in keys:\n            cell = self._cells.get(key)\n            if",
+        "for key in keys[:1]:\n            cell = self._cells.get(key)\n            if",
     ),
     "every task has a mutex of its own": (depend, "if cell.mutexes is None or other not in cell.mutexes:", "if True:"),
     "the tasks of an earlier cell are not excluded": (
@@ -98,60 +101,47 @@ MUTANTS = {
         "_keep_mutex(cell, other, other.mutexes[other])",
         "_keep_mutex(cell, other, Mutex())",
     ),
-    "every item has a mutex": (depend, "if access.joins is _MUTEX:", "if True:"),
-    "a clause of mutexinoutset is located once": (
-        depend,
-        "if access.joins is not _MUTEX:",
-        "if True:",
-    ),
+    "every item has a mutex": (depend, "if joins is _MUTEX:", "if True:"),
     "a wait takes mutexes": (
         depend,
-        "for cell in self._locate(access):\n",
-        "self._exclude(self._locate(access))\n            for cell in self._locate(access):\n",
+        "for other in (cell, *cell.linked):\n                    found",
+        "self._exclude([key])\n                for other in (cell, *cell.linked):\n                    found",
     ),
     # all_memory
-    "there is no fence": (depend, "self.clear(own)", "self.clear()"),
-    "all_memory forgets nothing": (depend, "self.clear(own)", "self._fence = own"),
+    "there is no fence": (depend, "self.clear(handle)", "self.clear()"),
+    "all_memory forgets nothing": (depend, "self.clear(handle)", "self._fence = handle"),
     "a new cell is not behind the fence": (
         depend,
-        "_Cell(key, self._fence)\n        space",
-        "_Cell(key, ())\n        space",
+        "cell.last = self._fence",
+        "cell.last = None",
     ),
     "all_memory follows writers only": (
         depend,
-        "            found += cell.members\n        if",
-        "            found += [] if cell.joins else cell.members\n        if",
+        "            found += _handles(cell.last)\n        if",
+        "            found += [] if cell.joins else _handles(cell.last)\n        if",
     ),
-    "all_memory is not behind the fence": (depend, "found = list(self._fence)", "found = []"),
+    "all_memory is not behind the fence": (depend, "found = [*_handles(self._fence)]", "found = []"),
     "all_memory forgets what its other items follow": (
         depend,
         "found += self._everything(",
         "found = self._everything(",
     ),
-    "all_memory has an edge to itself": (depend, "if old is not handle\n            ]", "\n            ]"),
-    "all_memory does not end the epoch": (depend, "        self.epoch = object()\n\n    def add", KEPT_EPOCH),
+    "all_memory has an edge to itself": (depend, "if old is not handle\n            ]", "            ]"),
     # forgetting
-    "a sweep drops what is live": (depend, "if not all(map(is_past, (*cell.members, *cell.before)))", "if False"),
+    "a sweep drops what is live": (depend, "if not all(map(may_go, _handles_in(cell)))", "if False"),
     "a sweep drops cells of which one task is past": (
         depend,
-        "if not all(map(is_past, (*cell.members, *cell.before)))",
-        "if not any(map(is_past, (*cell.members, *cell.before)))",
+        "if not all(map(may_go, _handles_in(cell)))",
+        "if not any(map(may_go, _handles_in(cell)))",
     ),
-    "a sweep drops the fence": (depend, "if all(map(is_past, self._fence)):", "if True:"),
-    "a sweep does not end the epoch": (
-        depend,
-        "self._cells = kept\n        self.epoch = object()",
-        "self._cells = kept",
-    ),
-    "a sweep is not seen by the clause that makes it": (depend, "            cells = self._cells\n", ""),
-    "a sweep unlinks what it keeps": (depend, "if is_kept(cell) else []", "if False else []"),
-    "a sweep loses locations": (depend, "space.keep(is_kept)", "space.keep(lambda cell: False)"),
+    "a sweep drops the fence": (depend, "if all(map(may_go, _handles(self._fence))):", "if True:"),
+    "a sweep unlinks what it keeps": (depend, "if cell in cells else []", "if False else []"),
+    "a sweep loses locations": (depend, "_locations.keep(kept.__contains__)", "_locations.keep(lambda key: False)"),
     "pruning drops what is live": (
         depend,
-        "for handle in cell.members if not self._may_forget(handle)]",
-        "for handle in cell.members if self._may_forget(handle)]",
+        "for handle in cell.last if not may_go(handle)]",
+        "for handle in cell.last if may_go(handle)]",
     ),
-    "the end of an epoch is not noticed": (depend, "if epoch is not self.epoch:", "if not cells:"),
     # locations
     "a window ends one byte early": (locations, "low % common + run", "low % common + run - 1"),
     "a window begins one byte late": (locations, "low % common - self._widest", "low % common - self._widest + 1"),
@@ -160,20 +150,38 @@ MUTANTS = {
     "runs are one byte wide": (locations, "max(self._widest, run)", "1"),
     "any period tells residues": (locations, "common = gcd(own, period)", "common = own"),
     "what begins earlier is not seen": (locations, "low - self._longest)", "low - 1)"),
+    "a dense section does not see what begins earlier": (locations, "least = low - self._longest", "least = low - 1"),
     "what begins at the last byte is not seen": (
         locations,
         "self._starts, high, first",
         "self._starts, high - 1, first",
     ),
     "a strided section sees no others": (locations, "found += lattice.candidates(low, high, run, period)", "pass"),
-    "a strided section sees no dense ones": (locations, "found += dense.meeting(low, high)", "pass"),
-    "a dense section sees no strided ones": (locations, "found += lattice.candidates(low, high, run, 0)", "pass"),
-    "a dense section sees none of another size": (locations, "found += other.meeting(low, high)", "pass"),
+    "a strided section sees no dense ones": (
+        locations,
+        "dense.look(low, high, found)\n        for lattice",
+        "pass\n        for lattice",
+    ),
+    "a dense section sees no strided ones": (
+        locations,
+        "found += lattice.candidates(low, high, high - low, 0)",
+        "pass",
+    ),
+    "a dense section sees none of another size": (locations, "end = min(end, other.look(low, high, found))", "pass"),
     "dense sections do not grow": (
         locations,
-        "self._longest = high - low\n        starts",
-        "self._longest = 1\n        starts",
+        "self._longest = high - low\n        if",
+        "self._longest = 1\n        if",
     ),
+    # runs
+    "a run has no end": (locations, "and high <= self._free_to and", "and"),
+    "a run goes on in a strided section": (locations, "            self._free_to = _NOWHERE\n", ""),
+    "a run goes on among the strided": (
+        locations,
+        "                end = min(end, lattice.low)",
+        "                pass",
+    ),
+    "a run is lost": (locations, "        self._spaces[self._free_in].add_run(self._run)\n", ""),
 }
 
 
@@ -192,9 +200,11 @@ def mutated(module, old, new, replaced):
 def tracker_of(mutant):
     """Return the class of a broken tracker, or one made the same way that is not broken."""
     module, old, new = mutant
-    same = {name: getattr(depend, name) for name in ("DependType", "_SETS", "_MUTEX")}  # clauses have the real ones
+    same = {
+        name: getattr(depend, name) for name in ("DependType", "_IN", "_OUT", "_SETS", "_MUTEX")
+    }  # clauses have the real ones
     if module is locations:
-        same["Space"] = mutated(locations, old, new, {})["Space"]
+        same["Locations"] = mutated(locations, old, new, {})["Locations"]
         old = None
     return mutated(depend, old, new, same)["Tracker"]
 

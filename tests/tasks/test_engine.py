@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from offload.errors import DependError, RuntimeClosedError
-from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.depend import DependType
 from offload.tasks.engine import Engine
 from offload.tasks.failures import raise_failures
+from offload.tasks.goals import Emptied, Until
 from offload.tasks.region import Inherited, Region, Site, TaskSet
 from offload.tasks.scope import Parker, Scope
 from offload.tasks.task import Task
@@ -34,8 +35,7 @@ class FakeRuntime:
         return task
 
     def wait(self):
-        children = self.frame.children
-        self.engine.wait(self.scope, lambda: not children.live, (children,), "the test")
+        self.engine.wait(self.scope, Emptied("the test", self.frame.children))
 
     def close(self):
         self.engine.close("closed")
@@ -46,7 +46,6 @@ class Access:
         self.keys = (key,)
         self.type = DependType.INOUT if writes else DependType.IN
         self.joins = None if writes else DependType.IN
-        self.located = NOWHERE
 
 
 @pytest.fixture(params=[(0, None), (0, 1), (0, 2), (1, None), (4, None), (4, 3)], ids=str)
@@ -149,7 +148,7 @@ def test_two_threads_wait_for_one_set(runtime):
         def wait(started=started, children=children):
             scope = Scope(runtime, Region(None, Inherited(0)))
             started.wait()
-            runtime.engine.wait(scope, lambda: not children.live, (children,), "a thread", helps=False)
+            runtime.engine.wait(scope, Emptied("a thread", children), helps=False)
 
         threads = [threading.Thread(target=wait) for _ in range(2)]
         for thread in threads:
@@ -207,7 +206,7 @@ def test_nested_waits_run_descendants_only():
     def outer():
         frame = runtime.scope.frame("task")
         runtime.submit(lambda: log.append("inner"), frame=frame)
-        runtime.engine.wait(runtime.scope, lambda: not frame.children.live, (frame.children,), "outer")
+        runtime.engine.wait(runtime.scope, Emptied("outer", frame.children))
         log.append("outer")
 
     runtime.submit(outer)
@@ -284,6 +283,9 @@ class Completions:
             happens, self.happens = self.happens, None
             happens()
 
+    def arrives(self, point):
+        return True
+
     def hurry(self):
         pass
 
@@ -314,7 +316,7 @@ def test_who_looks_runs_what_it_makes_ready(looking):
     runtime = looking(lambda: runtime.submit(lambda: ran.append(threading.current_thread())))
     first = Task(runtime.site, lambda: None, (), None, runtime.frame)
     runtime.engine.submit(first, ())
-    runtime.engine.wait(runtime.scope, lambda: bool(ran), (), "the test")
+    runtime.engine.wait(runtime.scope, Until("the test", lambda: bool(ran)))
     assert ran == [threading.main_thread()]
     assert not runtime.engine.woken
     runtime.engine.make_ready(first)
@@ -325,7 +327,7 @@ def test_who_looks_and_goes_leaves_the_task_to_another(looking):
     """A task that is made ready by the look that ends the wait is run by a worker."""
     ran = threading.Event()
     runtime = looking(lambda: runtime.submit(ran.set))
-    runtime.engine.wait(runtime.scope, lambda: bool(runtime.engine.ready) or ran.is_set(), (), "the test")
+    runtime.engine.wait(runtime.scope, Until("the test", lambda: bool(runtime.engine.ready) or ran.is_set()))
     assert ran.wait(60)
     runtime.wait()
 

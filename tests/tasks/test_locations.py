@@ -6,12 +6,7 @@ import pytest
 
 from offload.arrays.sections import HOST, overlaps, section_of
 from offload.tasks import locations
-from offload.tasks.locations import Space
-
-
-class Cell:
-    def __init__(self, key):
-        self.key = key
+from offload.tasks.locations import Locations
 
 
 def sliced(rng, space=HOST):
@@ -51,21 +46,21 @@ def wrapping(rng, space=HOST):
     return section_of(space, 1000 + rng.randrange(120), (n_rows, rng.randint(1, 11)), (pitch, 1), 1)
 
 
-def add_all(space, known, sections):
-    """Add sections, each of which must be linked with exactly those before that share a byte with it, each once."""
+def add_all(locations, known, sections):
+    """Add sections, each of which must meet exactly those before that share a byte with it, each once."""
     for section in sections:
-        cell = Cell(section)
-        wanted = [other for other in known if overlaps(other.key, section)]
-        assert sorted(map(id, space.add(cell))) == sorted(map(id, wanted)), section
-        known.append(cell)
+        if section not in known:
+            wanted = [other for other in known if overlaps(other, section)]
+            assert sorted(map(repr, locations.add(section))) == sorted(map(repr, wanted)), section
+            known.append(section)
 
 
 @pytest.mark.parametrize("make", [sliced, interleaved, wrapping])
 @pytest.mark.parametrize("seed", range(10))
 def test_overlaps_are_those_of_all_pairs(make, seed):
-    """A new cell is linked with the earlier ones that share a byte with it, each once, whatever their strides."""
+    """A new section meets the earlier ones that share a byte with it, each once, whatever their strides."""
     rng = random.Random(seed)
-    add_all(Space(), [], [make(rng) for _ in range(150)])
+    add_all(Locations(), [], [make(rng) for _ in range(150)])
 
 
 def dense(rng, space=HOST):
@@ -80,16 +75,38 @@ def test_dense_sections_in_pieces(seed, most, monkeypatch):
     """Dense sections are found whichever pieces they stand in, in ascending order, descending, in runs, or in none."""
     monkeypatch.setattr(locations, "_MOST", most)
     rng = random.Random(seed)
-    space, known = Space(), []
-    add_all(space, known, [dense(rng) for _ in range(150)])
+    found, known = Locations(), []
+    add_all(found, known, [dense(rng) for _ in range(150)])
     for turn in range(3):
-        known = [cell for cell in known if rng.random() < 0.6]
-        space.keep(set(known).__contains__)
+        known = [section for section in known if rng.random() < 0.6]
+        found.keep(set(known).__contains__)
         more = sorted([dense(rng) for _ in range(60)], reverse=turn == 1)
         if turn == 2:  # runs that begin anywhere
             more = [section for at in rng.sample(range(0, 60, 6), 10) for section in more[at : at + 6]]
-        add_all(space, known, more)
-        add_all(space, known, [sliced(rng) for _ in range(10)])
+        add_all(found, known, more)
+        add_all(found, known, [sliced(rng) for _ in range(10)])
+
+
+@pytest.mark.parametrize("most", [2, 8, 512])
+@pytest.mark.parametrize("seed", range(10))
+def test_runs(seed, most, monkeypatch):
+    """Sections one behind the other meet whatever begins, ends or lies between them, and what comes meets them."""
+    monkeypatch.setattr(locations, "_MOST", most)
+    rng = random.Random(seed)
+    sections = []
+    for _ in range(40):
+        at, space = 1000 + rng.randrange(2000), rng.choice([HOST, HOST, HOST, "other"])
+        for _ in range(rng.randrange(20)):
+            at += rng.choice([0, 0, 4, 40])
+            n_bytes = rng.choice([8, 8, 8, 12, 40, 300, 0])
+            sections.append(section_of(space, at, (n_bytes,), None, 1))
+            at += n_bytes
+        sections += [rng.choice([sliced, wrapping])(rng, space) for _ in range(rng.randrange(3))]
+    found, known = Locations(), []
+    add_all(found, known, sections[:200])
+    known = [section for section in known if rng.random() < 0.6]
+    found.keep(set(known).__contains__)
+    add_all(found, known, sections[200:])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -97,23 +114,22 @@ def test_kinds_of_sections_mix(seed):
     """Sections of every make and of several address spaces are told apart in one index."""
     rng = random.Random(seed)
     makes = [sliced, interleaved, wrapping, dense]
-    add_all(Space(), [], [rng.choice(makes)(rng, rng.choice([HOST, HOST, 0, "other"])) for _ in range(250)])
+    add_all(Locations(), [], [rng.choice(makes)(rng, rng.choice([HOST, HOST, 0, "other"])) for _ in range(250)])
 
 
 @pytest.mark.parametrize("make", [sliced, interleaved, wrapping, dense])
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_kept_is_found(make, seed):
-    """After cells have been dropped, those kept are found and the others are not."""
+    """After sections have been dropped, those kept are found and the others are not."""
     rng = random.Random(seed)
-    space, known = Space(), []
+    found, known = Locations(), []
     for _ in range(4):
-        add_all(space, known, [make(rng) for _ in range(60)])
-        known = [cell for cell in known if rng.random() < 0.4]
-        space.keep(set(known).__contains__)
-    space.keep(lambda _: False)
-    assert not space._lattices
-    assert not space._dense
-    add_all(space, [], [make(rng) for _ in range(20)])
+        add_all(found, known, [make(rng) for _ in range(60)])
+        known = [section for section in known if rng.random() < 0.4]
+        found.keep(set(known).__contains__)
+    found.keep(lambda _: False)
+    assert not found._spaces
+    add_all(found, [], [make(rng) for _ in range(20)])
 
 
 def rows(n, pitch, width=None, *, n_rows=1):
@@ -179,16 +195,18 @@ def test_few_pairs_are_tested(sections, most, monkeypatch):
         return overlaps(a, b)
 
     monkeypatch.setattr(locations, "overlaps", counted)
-    space = Space()
+    space = Locations()
     for section in sections:
-        space.add(Cell(section))
+        space.add(section)
     assert calls <= most * len(sections)
 
 
 def test_many_arrays_cost_no_more():
-    """Arrays of other row lengths elsewhere are passed over without a look at their cells."""
-    space = Space()
+    """Arrays of other row lengths elsewhere are passed over without a look at their sections."""
+    space = Locations()
     for k in range(50):
-        space.add(Cell(section_of(HOST, 10_000 * k, (4, 8), (64 + k, 1), 1)))
-    near = [lattice for lattice in space._lattices.values() if lattice.low < 10_500 and lattice.high > 10_000]
+        space.add(section_of(HOST, 10_000 * k, (4, 8), (64 + k, 1), 1))
+    near = [
+        lattice for lattice in space._spaces[HOST]._lattices.values() if lattice.low < 10_500 and lattice.high > 10_000
+    ]
     assert len(near) == 1

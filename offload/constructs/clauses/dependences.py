@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import Token, all_memory, label, locator, mapper_of
+from offload.arrays.items import Token, all_memory, array_section, label, locator, mapper_of
 from offload.constructs.clauses.following import FollowedItem, keys_of
 from offload.constructs.clauses.maps import as_tuple
 from offload.constructs.clauses.names import parse_item
@@ -19,7 +19,7 @@ from offload.constructs.clauses.variadics import is_listable, members
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, DependError
 from offload.events.event import Event
-from offload.tasks.depend import NOWHERE, DependType
+from offload.tasks.depend import DependType
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Dependence:
         Whether an item is one, or another whose storage is known at the construct only.
     """
 
-    __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "located", "type")
+    __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "type")
 
     def __init__(self, type_: DependType, items: tuple[Any, ...]) -> None:
         if not items:
@@ -56,12 +56,14 @@ class Dependence:
         self.type = type_
         self.joins = None if type_ in _WRITERS else type_
         self.items = items
-        self.located = NOWHERE
         self.is_symbolic = self.is_late = names_all = False
         keys: list[Hashable] = []
         for item in items:
             if item.__class__ is np.ndarray:
-                keys.append(_nonempty_locator(item))
+                section = array_section(item)
+                if not section[3]:
+                    raise _empty(item)
+                keys.append(section)
             elif isinstance(item, str):
                 self.is_symbolic = self.is_late = True
             elif item is all_memory:
@@ -106,16 +108,23 @@ class Dependence:
         return Dependence, (self.type, self.items)
 
 
-_WRITERS = (DependType.OUT, DependType.INOUT)
+_IN, _OUT, _INOUT, _MUTEXINOUTSET, _INOUTSET = DependType
+"""As in `offload.tasks.depend`: to take one from its class costs 0.15 µs in Python 3.11."""
+
+_WRITERS = (_OUT, _INOUT)
 
 
 def _nonempty_locator(item: Any) -> Section | Token | FollowedItem:
     if isinstance(item, (Token, FollowedItem)):
         return item
     key = locator(item)
-    if not isinstance(key, Token) and not key.run_nbytes:
-        raise DependError(f"depend item {label(item)} has no elements; an array section in depend cannot be empty")
+    if not isinstance(key, Token) and not key[3]:
+        raise _empty(item)
     return key
+
+
+def _empty(item: Any) -> DependError:
+    return DependError(f"depend item {label(item)} has no elements; an array section in depend cannot be empty")
 
 
 def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any]:
@@ -167,7 +176,7 @@ def in_(*items: Any) -> Dependence:
     -----
     OpenMP 5.2, 15.9.5 "depend Clause".
     """
-    return Dependence(DependType.IN, items)
+    return Dependence(_IN, items)
 
 
 def out(*items: Any) -> Dependence:
@@ -176,7 +185,7 @@ def out(*items: Any) -> Dependence:
     An item may be `all_memory`: the task runs after every earlier sibling that has a ``depend`` clause, and later ones
     that have one run after it. Raises and source: as `in_`.
     """
-    return Dependence(DependType.OUT, items)
+    return Dependence(_OUT, items)
 
 
 def inout(*items: Any) -> Dependence:
@@ -184,7 +193,7 @@ def inout(*items: Any) -> Dependence:
 
     Raises and source: as `in_`.
     """
-    return Dependence(DependType.INOUT, items)
+    return Dependence(_INOUT, items)
 
 
 def mutexinoutset(*items: Any) -> Dependence:
@@ -193,7 +202,7 @@ def mutexinoutset(*items: Any) -> Dependence:
     Towards siblings of other dependence types it orders as ``inout`` does. A task that names several items gets all of
     them at once; one that waits for them holds no worker. Raises and source: as `in_`.
     """
-    return Dependence(DependType.MUTEXINOUTSET, items)
+    return Dependence(_MUTEXINOUTSET, items)
 
 
 def inoutset(*items: Any) -> Dependence:
@@ -201,7 +210,7 @@ def inoutset(*items: Any) -> Dependence:
 
     Towards siblings of other dependence types it orders as ``inout`` does. Raises and source: as `in_`.
     """
-    return Dependence(DependType.INOUTSET, items)
+    return Dependence(_INOUTSET, items)
 
 
 class DepObj:

@@ -30,6 +30,7 @@ from offload.events.event import Event
 from offload.runtime.current import here
 from offload.tasks.callbacks import run_callbacks
 from offload.tasks.depend import Followed
+from offload.tasks.recipe import nothing
 from offload.tasks.region import Site
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -97,10 +98,10 @@ class StandIn(Task):
         self.followed: Task | None = None
         frame = scope.frame("depend")
         if isinstance(what, Event):
-            super().__init__(Site("event", "event", "its source", scope.runtime), _nothing, (), None, frame)
+            super().__init__(Site("event", "event", "its source", scope.runtime), nothing, (), None, frame)
             what.follow(self._end)
         else:
-            super().__init__(what.construct, _nothing, (), None, frame)
+            super().__init__(what.construct, nothing, (), None, frame)
             self.followed = what
             self.label = what.name
             what.add_done_callback(lambda task: self._end(task.failure, task))
@@ -169,7 +170,3 @@ class _Name(ref[Any]):
 
 def _name_of(what: Any) -> str:
     return what.key if isinstance(what, Task) else repr(what)
-
-
-def _nothing() -> None:
-    """Do nothing: the body of what is never run."""

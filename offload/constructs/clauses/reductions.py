@@ -345,6 +345,17 @@ def _find_reduction(what: str, operator: str, item: Any, group: Group | None) ->
     )
 
 
+class Participation(NamedTuple):
+    """What the tasks of a call take part in; attributes as the parameters of `Participant`."""
+
+    parts: tuple[Part, ...]
+    until_complete: bool
+
+    def participant(self, body: Callable[..., Any]) -> Participant:
+        """Return the body of one task."""
+        return Participant(body, self.parts, until_complete=self.until_complete)
+
+
 class Participant:
     """The body of one task that takes part in reductions.
 

@@ -38,7 +38,7 @@ class ClientRun(Computation, InProcess):
             (future,) = client.get(  # type: ignore[no-untyped-call]  # Dask has few types
                 self._nodes(last), [last], sync=False, **kwargs
             )
-            future.add_done_callback(lambda _: self.scope.parker.unpark())
+            future.add_done_callback(self.scope.parker.unpark)
             self.wait(future.done)
             if future.status != "finished":
                 raise future.exception()

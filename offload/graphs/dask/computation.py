@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.interrupts.shields import Shield
 from offload.tasks.failures import clear_own_frames, raise_failures, see
+from offload.tasks.goals import Until
 from offload.tasks.region import Group
 from offload.tasks.states import TaskState
 
@@ -147,10 +148,12 @@ class Computation:
             if not steps:
                 self.graph.runtime.engine.wait(
                     self.scope,
-                    lambda: done() or any(task.is_ready for task in self._own.copy()),
-                    (self._group,),  # the inner groups unpark this thread by themselves
-                    "the computation of a graph",
-                    awaited=[task for group in [*self._inner.values()] for task in group.live.copy()],
+                    Until(
+                        "the computation of a graph",
+                        lambda: done() or any(task.is_ready for task in self._own.copy()),
+                        [task for group in [*self._inner.values()] for task in group.live.copy()],  # type: ignore[misc]  # tasks
+                        (self._group,),  # the inner groups unpark this thread by themselves
+                    ),
                     helps=self._is_synchronous,
                 )
 

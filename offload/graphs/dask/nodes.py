@@ -154,7 +154,7 @@ def _refers_to(node: Node, event: object) -> bool:
     """Tell whether what a node's body names, or is given, is an event or leads to it in three steps."""
     if node.spec is None:
         return False  # a wait
-    level: list[Any] = node.spec.call  # type: ignore[attr-defined]  # the recorder's
+    level: list[Any] = node.spec.recipe.given  # type: ignore[attr-defined]  # the recorder's
     for _ in range(4):
         if any(thing is event for thing in level):
             return True

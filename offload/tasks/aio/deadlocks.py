@@ -10,10 +10,11 @@ from offload.errors import RuntimeClosedError, UsageError
 from offload.tasks.aio.loops import Home, LoopThread, abandon_closed, homes_of_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable
 
     from offload.tasks.engine import Engine
-    from offload.tasks.region import AnyTask, TaskSet
+    from offload.tasks.goals import Goal
+    from offload.tasks.region import AnyTask
     from offload.tasks.scope import Scope
 
 
@@ -52,11 +53,9 @@ class Coroutines:
         """Tell whether the caller runs on a loop of the runtime's own."""
         return any(own.home.thread == get_ident() for own in self._own)
 
-    def wait(
-        self, what: str, scope: Scope, sets: Sequence[TaskSet], awaited: Collection[AnyTask], *, blocks: bool
-    ) -> Blocked:
+    def wait(self, scope: Scope, goal: Goal, *, blocks: bool) -> Blocked:
         """Note that a thread waits, or without ``blocks`` a coroutine, until `end`."""
-        blocked = Blocked(self, what, scope, sets, awaited)
+        blocked = Blocked(self, scope, goal)
         others = self._blocked.copy()
         if blocks:
             self._blocked.append(blocked)
@@ -80,7 +79,7 @@ class Coroutines:
             if blocked.thread == thread:
                 blocked.look_again()
 
-    def refuse(self, what: str, sets: Sequence[TaskSet], awaited: Collection[AnyTask]) -> None:
+    def refuse(self, goal: Goal) -> None:
         """Raise if the calling thread is about to wait for bodies of its own loop.
 
         Raises
@@ -97,10 +96,10 @@ class Coroutines:
             if task in found or task.finished:
                 continue
             found.add(task)
-            if task in awaited or any(task in tasks.live for tasks in sets):
+            if goal.concerns(task):
                 through = "" if task is root else f", through {task.key}"
                 raise UsageError(
-                    f"{what} would block the thread of the event loop that has to run {root.key}, an async def body, "
+                    f"{goal} would block the thread of the event loop that has to run {root.key}, an async def body, "
                     f"for which it waits{through}; `await` the task, `await omp.taskwait()` or "
                     "`async with omp.taskgroup()` instead, or first"
                 )
@@ -139,25 +138,21 @@ class Blocked:
         Where.
     """
 
-    __slots__ = ("_awaited", "_coroutines", "_scope", "_sets", "_what", "task", "thread")
+    __slots__ = ("_coroutines", "_goal", "_scope", "task", "thread")
 
-    def __init__(
-        self, coroutines: Coroutines, what: str, scope: Scope, sets: Sequence[TaskSet], awaited: Collection[AnyTask]
-    ) -> None:
+    def __init__(self, coroutines: Coroutines, scope: Scope, goal: Goal) -> None:
         self._coroutines = coroutines
-        self._what = what
         self._scope = scope
-        self._sets = sets
-        self._awaited = awaited
+        self._goal = goal
         self.task = scope.task
         self.thread = get_ident()
 
     def waits_for(self, task: AnyTask) -> bool:
-        return task in self._awaited or any(task in tasks.live for tasks in self._sets)
+        return self._goal.concerns(task)
 
     def check(self) -> None:
         """Raise `UsageError` if the wait, of this thread, cannot end."""
-        self._coroutines.refuse(self._what, self._sets, self._awaited)
+        self._coroutines.refuse(self._goal)
 
     def look_again(self) -> None:
         self._scope.parker.unpark()

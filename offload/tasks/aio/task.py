@@ -43,6 +43,7 @@ from offload.tasks.aio.deadlocks import Coroutines
 from offload.tasks.aio.loops import home_of
 from offload.tasks.entered import running_loop
 from offload.tasks.failures import note_task, without_engine_frames
+from offload.tasks.recipe import ClauseRecipe
 from offload.tasks.scope import Scope, current_scope
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.tasks.aio.loops import Home
-    from offload.tasks.engine import Engine
     from offload.tasks.protocols import Runner
     from offload.tasks.region import Region, Site
 
@@ -230,37 +230,48 @@ class CoroutineTask(Task):
             self._complete(self._lost())
 
 
-def maker(engine: Engine, what: str, *, blocks: bool) -> Callable[..., CoroutineTask]:
-    """Return what makes the tasks of one call: the first one for the loop of the caller, if there is one.
+class CoroutineRecipe(ClauseRecipe):
+    """What the tasks of a call with a coroutine as its body are made of.
 
-    Later ones are those of a recorded graph that is run again, which may block the caller's thread meanwhile.
+    The first one is for the loop of the caller, if there is one. Later ones are those of a recorded graph that is run
+    again, which may block the caller's thread meanwhile.
 
     Parameters
     ----------
-    engine : Engine
-    what : str
-        What is called.
     blocks : bool
         Whether the call waits for the body.
+    others
+        As for `ClauseRecipe`.
 
     Raises
     ------
     UsageError
         It would wait on the thread of the body's loop.
     """
-    coroutines = Coroutines.of(engine)
-    loop = running_loop()
-    if blocks and loop is not None:
-        raise UsageError(
-            f"{what} is an async def body in a call that waits for it (if_=False, or final), on the thread of the "
-            "event loop that has to run it; leave that clause out and `await` the task"
-        )
-    homes = [] if loop is None else [home_of(loop)]
 
-    def make(
-        site: Site, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, frame: Region
-    ) -> CoroutineTask:
-        home = homes.pop() if homes else coroutines.own_home()
-        return CoroutineTask(site, body, args, kwargs, frame, home)
+    __slots__ = ("_coroutines", "_home")
 
-    return make
+    def __init__(
+        self,
+        site: Site,
+        body: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        label: str | None,
+        priority: int,
+        *,
+        blocks: bool,
+    ) -> None:
+        super().__init__(site, body, args, kwargs, label, priority)
+        self._coroutines = Coroutines.of(site.runtime.engine)
+        loop = running_loop()
+        if blocks and loop is not None:
+            raise UsageError(
+                f"{site.directive} {site.name!r} is an async def body in a call that waits for it (if_=False, or "
+                "final), on the thread of the event loop that has to run it; leave that clause out and `await` the task"
+            )
+        self._home = None if loop is None else home_of(loop)
+
+    def _new(self, frame: Region, body: Callable[..., Any]) -> Task:
+        home, self._home = self._home, None
+        return CoroutineTask(self.site, body, self.args, self.kwargs, frame, home or self._coroutines.own_home())

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from offload.interrupts.finalizers import put_off
+from offload.tasks.failures import raise_failures
+from offload.tasks.goals import TaskEnd
 from offload.tasks.stories import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+    from offload.tasks.goals import Goal
     from offload.tasks.protocols import Crew, Handle
-    from offload.tasks.region import TaskSet
     from offload.tasks.scope import Scope
 
 
@@ -26,7 +26,7 @@ class Bell:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
-    def unpark(self) -> None:
+    def unpark(self, _: object = None) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._event.set)
 
@@ -37,55 +37,34 @@ class Bell:
 
 
 class AsyncWait:
-    """A coroutine that waits until ``done()``, and does not block its loop.
+    """A coroutine that waits until a goal is reached, and does not block its loop.
 
     In a runtime without workers it runs ready tasks meanwhile, one a turn of the loop. Any task, also in a body: unlike
     a thread that waits, a coroutine has nothing on the stack that they would hold up.
 
     Parameters
     ----------
-    engine, scope, done, sets, what, awaited
-        As for `offload.tasks.waiting.Wait`; each of ``awaited`` wakes the coroutine.
+    engine, scope, goal
+        As for `offload.tasks.waiting.Wait`.
     """
 
-    def __init__(
-        self,
-        engine: Crew[Any],
-        scope: Scope,
-        done: Callable[[], bool],
-        sets: Sequence[TaskSet],
-        what: str,
-        *,
-        awaited: Sequence[Handle] = (),
-    ) -> None:
+    def __init__(self, engine: Crew[Any], scope: Scope, goal: Goal) -> None:
         self._engine = engine
         self._scope = scope
-        self._done = done
-        self._sets = sets
-        self._what = what
-        self._awaited = awaited
+        self._goal = goal
         self._helps = not engine.threads
 
     async def run(self) -> None:
-        """Wait until the condition holds; a cancellation ends the wait and changes nothing else."""
-        if self._done():
+        """Wait until the goal is reached; a cancellation ends the wait and changes nothing else."""
+        if self._goal.done():
             return
-        engine, sets = self._engine, self._sets
+        engine = self._engine
         bell = Bell()
-        wake = bell.unpark
-
-        def tell_end(_: Handle) -> None:
-            wake()
-
-        with engine.lock:
-            for tasks in sets:
-                tasks.waiters = (*tasks.waiters, wake)
-        for task in self._awaited:
-            task.add_done_callback(tell_end)
+        self._goal.call(bell.unpark, engine.lock)
         blocked: Any = None
         if engine.coroutines is not None:
-            blocked = engine.coroutines.wait(self._what, self._scope, sets, self._awaited, blocks=False)
-        patience = self._be_patient()
+            blocked = engine.coroutines.wait(self._scope, self._goal, blocks=False)
+        patience = _Patience(engine, self._goal)
         engine.hurry()
         try:
             await self._loop(bell)
@@ -94,23 +73,15 @@ class AsyncWait:
             patience.cancel()
             if blocked is not None:
                 blocked.end()
-            for task in self._awaited:
-                with suppress(ValueError):  # it has been called
-                    (task.callbacks or []).remove(tell_end)
-            with engine.lock:
-                for tasks in sets:
-                    remaining = list(tasks.waiters)
-                    remaining.remove(wake)
-                    tasks.waiters = tuple(remaining)
+            self._goal.leave(bell.unpark, engine.lock)
             # A failure refers to the frames that its body was called from, these for one.
-            self._awaited, self._sets, self._done = (), (), None  # type: ignore[assignment]  # it has waited
-            task = patience = blocked = None  # type: ignore[assignment]  # the same
+            self._goal = patience = blocked = None  # type: ignore[assignment]  # it has waited
             if engine.ready and engine.parked:
-                engine.wake_one()  # a wake-up that was meant for a task, not for the condition
+                engine.wake_one()  # a wake-up that was meant for a task, not for the goal
 
     async def _loop(self, bell: Bell) -> None:
         engine = self._engine
-        while not self._done():
+        while not self._goal.done():
             if put_off.calls:
                 put_off.carry_out()
             task = engine.take() if self._helps else None
@@ -123,29 +94,26 @@ class AsyncWait:
                 engine.parked.append(bell)  # type: ignore[arg-type]  # unpark is all that is asked of it
             try:
                 # Again: what came between the last look and being listed has woken nobody.
-                if not self._done() and not (self._helps and (engine.ready or put_off.is_due)):
+                if not self._goal.done() and not (self._helps and (engine.ready or put_off.is_due)):
                     await bell.wait()
             finally:
                 if self._helps:
                     engine.unlist(bell)  # type: ignore[arg-type]  # the same
 
-    def _be_patient(self) -> _Patience:
-        return _Patience(self._engine, lambda what_happened: tell(self._what, what_happened, self._sets, self._awaited))
-
 
 class _Patience:
     """Tells what a coroutine waits for, each time that nothing has moved for ``hang_s`` seconds."""
 
-    def __init__(self, engine: Crew[Any], tell_it: Callable[[str], None]) -> None:
+    def __init__(self, engine: Crew[Any], goal: Goal) -> None:
         self._engine = engine
-        self._tell = tell_it
+        self._goal = goal
         self._activity = engine.activity
         self._timer = asyncio.get_running_loop().call_later(engine.hang_s, self._look)
 
     def _look(self) -> None:
         engine = self._engine
         if engine.activity == self._activity:
-            self._tell(f"has waited for {engine.hang_s:g} s in which no task ran")
+            tell(self._goal, f"has waited for {engine.hang_s:g} s in which no task ran")
         self._activity = engine.activity
         self._timer = asyncio.get_running_loop().call_later(engine.hang_s, self._look)
 
@@ -153,13 +121,27 @@ class _Patience:
         self._timer.cancel()
 
 
+async def wait_for(scope: Scope, goal: Goal) -> None:
+    """Wait for tasks, and raise what failed among them, as a group."""
+    engine = scope.runtime.engine
+    try:
+        while goal.is_left():
+            await AsyncWait(engine, scope, goal).run()
+        raise_failures(goal.failures(engine.take_failures), goal)
+    finally:
+        goal.let_go()
+
+
+async def nothing() -> None:
+    """Wait for nothing: the region is only recorded."""
+
+
 async def outcome(task: Handle) -> Any:
     """Wait until a task is complete and return what ``result()`` does."""
     runtime = task.construct.runtime
     if not task.finished:
         scope = runtime.check_wait(task)
-        task.watch()
-        await AsyncWait(runtime.engine, scope, task.done, (), f"the wait for {task.key}", awaited=(task,)).run()
+        await AsyncWait(runtime.engine, scope, TaskEnd(task)).run()
     try:
         return task.result()
     finally:

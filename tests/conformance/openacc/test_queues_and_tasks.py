@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -530,3 +532,39 @@ def test_on_the_host():
         for call in (lambda: acc.get_cuda_stream(1), lambda: acc.set_cuda_stream(1, None)):
             with pytest.raises(omp.ClauseError, match=r"cuda_stream.*host"):
                 call()
+
+
+def test_replays_at_a_time_end_their_own_regions(runtime):
+    """The end of a data region unmaps what its own entry has found, also while other threads replay the same graph."""
+    x = np.zeros(64)
+
+    @omp.taskgraph(nogroup=True)
+    def regions():
+        for _ in range(20):
+            with acc.data(no_create=[x], async_=1):
+                pass
+        omp.task(lambda: None)()  # a graph of the device would not bear that x comes and goes
+
+    def replay():
+        for _ in range(150):
+            regions()
+        omp.taskwait()
+
+    def change():
+        for _ in range(300):
+            acc.enter_data(create=[x], async_=2)
+            acc.exit_data(delete=[x], async_=2)
+        acc.wait()
+
+    regions()
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns between any two steps
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            for done in [pool.submit(change), pool.submit(replay), pool.submit(replay)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval_s)
+    omp.barrier()
+    acc.wait()
+    assert not acc.is_present(x)

@@ -1,0 +1,179 @@
+"""Goals: the values that waits wait for, of threads that block and of coroutines that await.
+
+A goal knows when it is reached, who is to call back then, what messages say of it, and which device work a thread may
+look at before it prepares anything. Tasks that are to end are a `Goal`, a task set that is to be empty is an `Emptied`;
+what else there is to wait for is a subclass, beside the code that waits for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from offload.tasks.protocols import Handle
+    from offload.tasks.region import AnyTask, TaskSet
+
+_FEW = 8
+"""Tasks up to which a thread looks for their ends one by one; of more, what a wait prepares is a small part."""
+
+
+class Goal:
+    """The ends of some tasks.
+
+    Parameters
+    ----------
+    what : object
+        What waits, as ``str(what)`` says it.
+    tasks : sequence of Task
+        Those that are waited for.
+
+    Attributes
+    ----------
+    sets : sequence of TaskSet
+        Those that have to be empty.
+    """
+
+    __slots__ = ("sets", "tasks", "what")
+
+    calls = True
+    """Whether the tasks wake who waits; else whatever reaches the goal does so, and messages tell of the tasks."""
+
+    def __init__(self, what: object, tasks: Sequence[Handle] = ()) -> None:
+        self.what = what
+        self.tasks = tasks
+        self.sets: Sequence[TaskSet] = ()
+
+    def __str__(self) -> str:
+        return str(self.what)
+
+    def done(self) -> bool:
+        """Tell whether the goal is reached."""
+        for task in self.tasks:  # noqa: SIM110  # a call of `all` takes longer than most of these
+            if not task.finished:
+                return False
+        return True
+
+    def is_left(self) -> bool:
+        """Take in what belongs to the goal by now; return whether there is something to wait for. Not during a wait."""
+        return not self.done()
+
+    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
+        """Return what has failed among all that was waited for; ``take`` empties the failures of a task set."""
+        return [task for task in self.tasks if task.failure is not None]
+
+    def launched(self) -> Sequence[AnyTask]:
+        """Return the tasks that are left, the last launched first, if they are few and all of them are launched."""
+        return _launched(self.tasks) if self.calls else ()
+
+    def concerns(self, task: AnyTask) -> bool:
+        """Tell whether the goal cannot be reached before a task ends."""
+        return task in self.tasks or any(task in members.live for members in self.sets)
+
+    def call(self, wake: Callable[..., None], lock: threading.Lock) -> None:
+        """Have ``wake`` called, with a task or without, whenever the goal may have been reached."""
+        for members in self.sets:
+            with lock:
+                members.waiters = (*members.waiters, wake)
+        if self.calls:
+            for task in self.tasks:
+                task.add_done_callback(wake)
+
+    def leave(self, wake: Callable[..., None], lock: threading.Lock) -> None:
+        """Undo `call`."""
+        if self.calls:
+            for task in self.tasks:
+                with suppress(ValueError):  # it has been called, or is at this very moment
+                    (task.callbacks or []).remove(wake)
+        for members in self.sets:
+            with lock:
+                remaining = list(members.waiters)
+                remaining.remove(wake)
+                members.waiters = tuple(remaining)
+
+    def let_go(self) -> None:
+        """Forget the tasks: what has failed refers to the frames that its body was called from, and they to this."""
+        self.tasks = self.sets = ()
+
+
+class TaskEnd(Goal):
+    """The end of one task."""
+
+    __slots__ = ()
+
+    def __init__(self, task: Handle) -> None:
+        self.tasks = (task,)
+        self.sets = ()
+
+    def __str__(self) -> str:
+        return f"the wait for {self.tasks[0].key}"
+
+    def done(self) -> bool:
+        return self.tasks[0].finished
+
+    def launched(self) -> Sequence[AnyTask]:
+        return self.tasks if self.calls and self.tasks[0].launched else ()
+
+
+class Emptied(Goal):
+    """The ends of all the tasks in a task set."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, what: object, members: TaskSet) -> None:
+        self.what = what
+        self.tasks = ()
+        self.sets = (members,)
+        self._members = members
+
+    def done(self) -> bool:
+        return not self._members.live
+
+    def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
+        return take(self._members) if self._members.failures else ()
+
+    def launched(self) -> Sequence[AnyTask]:
+        live = self._members.live
+        return _launched(live.copy()) if len(live) <= _FEW else ()
+
+
+class Until(Goal):
+    """A condition; whatever makes it true unparks who waits, and so does each of the sets that becomes empty."""
+
+    __slots__ = ("done",)
+
+    calls = False
+
+    def __init__(
+        self,
+        what: object,
+        done: Callable[[], bool],
+        tasks: Sequence[Handle] = (),
+        sets: Sequence[TaskSet] = (),
+    ) -> None:
+        super().__init__(what, tasks)
+        self.sets = sets
+        self.done = done  # type: ignore[method-assign]  # a method of this one
+
+
+def _launched(tasks: Collection[AnyTask]) -> Sequence[AnyTask]:
+    """Return the tasks that have not ended, in the order to ask for their ends; none if some are not launched."""
+    if len(tasks) > _FEW:
+        return ()
+    left = []
+    for task in tasks:
+        if not task.finished:
+            if not task.launched:
+                return ()
+            left.append(task)
+    if len(left) > 1:
+        left.sort(key=_place, reverse=True)  # the end of one is that of those before it on its lane
+    return left
+
+
+def _place(task: AnyTask) -> int:
+    sequence: int = task.point.sequence
+    return sequence

@@ -1,0 +1,181 @@
+"""Recipes: what the tasks of one encounter are made of, as data.
+
+A construct that may be recorded gives `offload.runtime.generate.encounter` a recipe, of which that makes the task. The
+recorder keeps the recipe, so that a replay, a capture or Dask make others, and reads in it what the tasks have. Nothing
+in a recipe belongs to one of the tasks: what a task has for itself is made with it. Dependences are no part of it, as
+tasks that are made again follow the edges of their graph. Where nothing but the call's own clauses matters, tasks are
+made without a recipe.
+
+Device work has recipes of its own (`offload.runtime.recipe`), and so has a coroutine (`offload.tasks.aio.task`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from offload.tasks.received import Receiver
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.tasks.received import Values
+    from offload.tasks.region import Region, Site
+
+
+def nothing() -> None:
+    """Do nothing: the body of an empty task."""
+
+
+class Recipe:
+    """What the host tasks of one encounter are made of; one without a body is that of an empty task.
+
+    Attributes
+    ----------
+    site : Site
+        The construct.
+    body : callable
+        The program's own function.
+    args, kwargs : tuple, dict or None
+        What the body is given.
+    label : str or None
+        What ``name=`` said.
+    priority : int
+    queue : Queue or None
+        The async queue that the tasks are operations of. Whoever has one run counts it there.
+    survives : bool
+        Whether they run though what they depend on has failed.
+    """
+
+    __slots__ = ("args", "body", "kwargs", "label", "priority", "queue", "site", "survives")
+
+    event: Any = None
+    """Of the clause ``detach``: it serves one of the tasks at a time."""
+    values: Values | None = None
+    """What the tasks receive from others, or which others they have to know."""
+
+    def __init__(
+        self,
+        site: Site,
+        body: Callable[..., Any] = nothing,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        label: str | None = None,
+        priority: int = 0,
+    ) -> None:
+        self.site = site
+        self.body = body
+        self.args = args
+        self.kwargs = kwargs
+        self.label = label
+        self.priority = priority
+        self.queue: Any = None
+        self.survives = False
+
+    @property
+    def name(self) -> str:
+        """What the tasks are called."""
+        return self.label or self.site.name
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the tasks have nothing but a body, what that is given, and perhaps a label."""
+        return type(self) is Recipe and not self.priority and not self.survives and self.queue is None
+
+    @property
+    def given(self) -> list[Any]:
+        """What a body on the host consists of and is given, for who asks what it may do."""
+        return [self.body, *self.args, *(self.kwargs or {}).values()]
+
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
+        """Make a task.
+
+        Parameters
+        ----------
+        frame : Region
+            The region that generates it.
+        sources : sequence of Task or None
+            In a graph that runs again, the tasks of this run in place of those of ``values``; None leaves one as it is.
+        """
+        task = Task(self.site, self.body, self.args, self.kwargs, frame)
+        if self.label is not None or self.priority or self.survives:
+            self._mark(task)
+        return task
+
+    def _mark(self, task: Task) -> None:
+        """Give a task what few tasks have."""
+        if self.label is not None:
+            task.label = self.label
+        if self.priority:
+            task.priority = self.priority
+        if self.survives:
+            task.survives = True
+
+
+class ClauseRecipe(Recipe):
+    """What the tasks of a call are made of whose construct has more clauses, or that is passed tasks.
+
+    Attributes
+    ----------
+    is_final : bool
+        Whether the tasks are final ones.
+    reductions : Participation or None
+        What they take part in.
+    """
+
+    __slots__ = ("event", "is_final", "reductions", "values")
+
+    def __init__(
+        self,
+        site: Site,
+        body: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        label: str | None,
+        priority: int,
+    ) -> None:
+        super().__init__(site, body, args, kwargs, label, priority)
+        self.is_final = False
+        self.event: Any = None
+        self.reductions: Participation | None = None
+        self.values: Values | None = None
+
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
+        body = self.body
+        participant = None
+        if self.reductions is not None:
+            body = participant = self.reductions.participant(body)
+        if self.values is not None:
+            body = Receiver(body, self.values.of(sources))
+        task = self._new(frame, body)
+        event = self.event
+        if event is not None:
+            event.attach(task)
+            task.event = event
+            task.early = []
+            task.special = True
+        if participant is not None:
+            participant.join(task)
+        if self.is_final:
+            task.is_final = True
+        self._mark(task)
+        return task
+
+    def _new(self, frame: Region, body: Callable[..., Any]) -> Task:
+        return Task(self.site, body, self.args, self.kwargs, frame)
+
+
+class Participation(Protocol):
+    """What tasks take part in."""
+
+    def participant(self, body: Callable[..., Any]) -> Participant:
+        """Return the body of one task, with what it has to do for that."""
+
+
+class Participant(Protocol):
+    """The body of one task that takes part in something."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def join(self, task: Task) -> None:
+        """Get to know the task."""
