@@ -26,8 +26,8 @@ from offload.acc.clauses import (
     queues_of,
 )
 from offload.acc.operations import generate, put
-from offload.acc.parameters import WholeParameters
 from offload.arrays.items import array_section, is_device_array
+from offload.constructs.clauses.binding import plain_arrays
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_clauses, check_count, check_device, check_name
 from offload.constructs.clauses.names import parse_item
@@ -128,7 +128,7 @@ class ComputeFunction(TargetFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_acc", "_async", "_config", "_reduced", "_wait", "_whole")
+    __slots__ = ("_acc", "_async", "_config", "_is_bare", "_reduced", "_wait")
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         """Take over the clauses, those that `target` has under its names."""
@@ -152,8 +152,9 @@ class ComputeFunction(TargetFunction):
         if "defaultmap" in target:
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
         super()._apply(target)
-        is_plain = self._rules is None and not (self._is_late or self._defaults or self._reduced or self._config)
-        self._whole = WholeParameters.of(maps, self._names) if is_plain and self._is_offloaded() else None
+        self._is_short = self._is_short and not self._reduced
+        is_bare = self._is_short and not self._is_late and not self._defaults and self._config is None
+        self._is_bare = is_bare and self._is_offloaded()
 
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
@@ -172,23 +173,31 @@ class ComputeFunction(TargetFunction):
         return copy
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter the region: in a queue, with whole parameters in its clauses, or as any target region."""
-        whole = self._whole
-        if whole is None or self._async is None or kwargs or put_off_here(scope, self, args, kwargs):
+        """Encounter the region: in a queue, with whole parameters or arrays in its clauses, or as any target region."""
+        if not self._is_bare or self._async is None or kwargs or put_off_here(scope, self, args, kwargs):
             return super()._encounter(scope, args, kwargs)
         runtime = scope.runtime
         frame = scope.frame(self._directive)
         device = self._clauses.get("device")
         place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
         queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
-        items = whole.items(self._directive, args) if queue is not None else None
-        if items is None or queue is None or place is None:
+        arrays = plain_arrays(args) if queue is not None else None
+        binding = self._bound(place, args, arrays) if arrays is not None and place is not None else None
+        if binding is None or queue is None or place is None:
             return super()._encounter(scope, args, kwargs)
-        work = TargetWork(self._function, args, {}, items, {}, place, {}, {}, self._counter)
+        work = TargetWork(self._function, args, {}, binding, self._counter)
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
         after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
-        orderings = presence(runtime.queues, items, place, changes=False)
+        orderings = presence(runtime.queues, binding.items, place, changes=False)
         return put(scope, frame, queue, task, self._depend, after, orderings)
+
+    def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
+        items = super()._known_items(args)
+        if items is not None:
+            if len(items) > 1:
+                check_distinct(self._directive, items, of_function=True)
+            excuse_empty(items)
+        return items
 
     def _given(self) -> dict[str, Any]:
         """Return all clauses, as OpenACC has them."""

@@ -7,33 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from offload.arrays.items import SCALARS, is_device_array, is_foreign
+from offload.arrays.items import is_device_array, is_foreign
 from offload.constructs.clauses.dependences import Dependence
 from offload.errors import ClauseError, UsageError
 from offload.runtime.current import here
 from offload.tasks.depend import DependType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from offload.constructs.clauses.binding import Slot
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.received import Values
 
-_PLAIN = SCALARS | {np.ndarray}
 
-
-def others_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[int | str, Any]]:
-    """Return the arguments that are neither host arrays nor scalars, each with its position or name."""
-    found: list[tuple[int | str, Any]] = [(at, value) for at, value in enumerate(args) if value.__class__ not in _PLAIN]
-    if kwargs:
-        found += [(name, value) for name, value in kwargs.items() if value.__class__ not in _PLAIN]
-    return found
-
-
-def device_of(runtime: Runtime, passed: list[tuple[int | str, Any]], what: str) -> int | None:
+def device_of(runtime: Runtime, passed: list[tuple[Slot, Any]], what: str) -> int | None:
     """Return the number of the device that the device arrays among arguments are on; None if there are none.
 
     Raises
@@ -41,7 +28,7 @@ def device_of(runtime: Runtime, passed: list[tuple[int | str, Any]], what: str) 
     ClauseError
         They are on several devices of the runtime.
     """
-    first: tuple[int | str, int] | None = None
+    first: tuple[Slot, int] | None = None
     for slot, value in passed:
         place = _place_of(runtime, value)
         if place is None:

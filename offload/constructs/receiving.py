@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from offload.arrays.items import label, mapper_of
+from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.variadics import members, named_by
-from offload.constructs.target_work import TargetWork, on_host
+from offload.constructs.target_work import TargetWork
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError
 from offload.runtime.works import Work
@@ -28,9 +29,10 @@ from offload.runtime.works import Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.names import VisibleNames
-    from offload.constructs.clauses.sharing import Slot
+    from offload.data.entries import Counter
     from offload.data.items import MapItem
     from offload.devices.streams import Lane
     from offload.runtime.place import DevicePlace
@@ -210,33 +212,40 @@ class ReceivingWork(Work):
 
 
 def receiving_work(
-    values: Values, late: Sequence[Late], call: tuple[Any, ...], check: Callable[[Values, Sequence[Any]], None]
+    values: Values,
+    late: Sequence[Late],
+    function: Callable[..., Any],
+    binding: Binding,
+    place: DevicePlace,
+    counter: Counter,
+    check: Callable[[Values, Sequence[Any]], None],
 ) -> ReceivingWork:
     """Return the work of a region that receives values.
 
     Parameters
     ----------
-    call : tuple
-        What `TargetWork` takes, with None in the place of each value.
+    function, binding, counter
+        What `TargetWork` takes; the binding has None in the place of each value, and is not complete.
     check : callable
         Raises where a region of this kind cannot have such values.
     """
-    body, args, kwargs, items, sections, place, objects, privates, counter = call
+
+    def work_of(whole: Binding) -> TargetWork:
+        whole.complete(place)
+        return TargetWork(function, whole.args, whole.kwargs, whole, counter)
 
     def make(found: list[Any]) -> TargetWork:
         check(values, found)
-        known = {**objects}
-        more = late_items(late, dict(zip(values.slots, found, strict=True)), known)
-        given, named = values.put(found, args, kwargs)
-        return TargetWork(body, given, named, [*items, *more], sections, place, known, privates, counter)
+        known = binding.with_arguments(*values.put(found, binding.args, binding.kwargs))
+        known.items += late_items(late, dict(zip(values.slots, found, strict=True)), known.objects)
+        return work_of(known)
 
-    first = TargetWork(body, args, kwargs, [*items], sections, place, objects, privates, counter)
-    return ReceivingWork(first, make)
+    return ReceivingWork(work_of(binding.with_arguments(binding.args, binding.kwargs)), make)
 
 
 def rebuilt_on_host(found: list[Any]) -> Sequence[Any]:
     """Return what becomes of values in a region that runs on the host."""
-    return on_host(tuple(found), {}, {}, {}, {})[0]
+    return Binding(tuple(found), {}, []).on_host()[0]
 
 
 def refuse_host_arrays(directive: str, values: Values, found: Sequence[Any]) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import SCALARS, array_section, mapper_of
+from offload.arrays.items import SCALARS
+from offload.constructs.clauses.binding import Binding, are_current
 from offload.constructs.clauses.defaults import Defaults
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.mapping import check_writeable, map_items
@@ -16,16 +17,16 @@ from offload.constructs.clauses.maps import (
     check_map,
     check_name,
     check_priority,
-    string_items,
     worded_items,
 )
 from offload.constructs.clauses.names import parse_item, unseen
+from offload.constructs.clauses.parameters import WholeParameters, are_parameters
+from offload.constructs.clauses.parts import enter_parts
 from offload.constructs.clauses.sharing import SHARING, ArgumentRules, check_defaultmap, check_sharing, has_rules
-from offload.constructs.clauses.variadics import members, named_by
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
-from offload.constructs.passed import dependence_on, device_of, others_among
+from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import check_default, check_known, divided, rebuilt_on_host, receiving_work
-from offload.constructs.target_work import TargetWork, on_host
+from offload.constructs.target_work import TargetWork
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
@@ -42,15 +43,14 @@ from offload.tasks.stack import owned
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     from offload.arrays.sections import Section
     from offload.constructs.clauses.mappers import Expansion
-    from offload.constructs.clauses.names import SymbolicItem
-    from offload.constructs.clauses.sharing import Private
     from offload.constructs.receiving import Late, ReceivingWork
     from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
 
@@ -85,7 +85,7 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_prepared", "_rules")
+    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_is_short", "_prepared", "_rules", "_said", "_whole")
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         self._defaults = Defaults.of(function)
@@ -96,8 +96,16 @@ class TargetFunction(DirectiveFunction):
         names = self._names
         self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
         self._prepared: list[MapItem] | None = None
+        self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
+        self._said = object() if "map" in clauses else None  # what bindings are remembered by
         self._is_deferred = bool(clauses.get("nowait"))
-        is_known = names is None and not self._is_late and self._defaults is None
+        # Of a call by position of arrays and scalars nothing has to be known but these: clauses name whole parameters.
+        if names is None:
+            self._is_short = not self._is_late
+        else:
+            is_found = self._whole is not None and (not self._is_late or are_parameters(self._depend, names))
+            self._is_short = is_found and self._rules is None
+        is_known = self._is_short and self._defaults is None
         self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
         self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
         if names is not None:
@@ -113,9 +121,9 @@ class TargetFunction(DirectiveFunction):
         if depend is not NOT_GIVEN:
             if not clauses and self._is_plain and are_plain(depend):
                 copy = self._with_dependences(depend)
-                copy._is_plain = copy._is_direct = True  # noqa: SLF001  # its own kind
+                copy._is_plain = copy._is_direct = copy._is_short = True  # noqa: SLF001  # its own kind
                 copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
-                copy._rules = copy._prepared = None  # noqa: SLF001  # the same
+                copy._rules = copy._prepared = copy._said = copy._whole = None  # noqa: SLF001  # the same
                 return copy
             clauses["depend"] = depend
         return super().options(**clauses)
@@ -126,13 +134,10 @@ class TargetFunction(DirectiveFunction):
         if scope is None or scope.thread != get_ident():
             scope = here()
         frame = scope.region
-        site = self._site
         if (
             not self._is_direct
             or kwargs
             or frame is None
-            or site is None
-            or site.runtime is not scope.runtime
             or not frame.is_plain
             or collector.thread
             or owned
@@ -144,26 +149,34 @@ class TargetFunction(DirectiveFunction):
         place = runtime.default_place(frame)
         if place is None:
             return self._encounter(scope, args, kwargs)
+        site = self._site
+        if site is None or site.runtime is not runtime:
+            site = self._site_in(runtime)
         device = place.device
-        items: list[MapItem] = []
-        takes_arrays, maps = False, not self._is_plain
-        if maps and "map" in self._clauses:
-            if self._prepared is None:
-                return self._encounter(scope, args, kwargs)
-            check_writeable(self._prepared)
-            items = self._prepared.copy()
-        for value in args:
+        arrays: dict[int, Any] = {}
+        takes_arrays = False
+        for slot, value in enumerate(args):
             kind = value.__class__
             if kind is np.ndarray:
-                maps = True
+                arrays[slot] = value
             elif kind not in SCALARS:
                 if not device.is_array(value) or device.retired(value) is not None:
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
-        if maps:
+        depend: Any = self._depend
+        if self._is_late and self._names is not None:
+            depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
+        if arrays or not self._is_plain:
+            binding = self._bound(place, args, arrays)
+            if binding is None:
+                return self._encounter(scope, args, kwargs)
             work: TargetWork | None
-            work = TargetWork(self._function, args, {}, items, {}, place, {}, {}, self._counter)
-            priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
+            work = TargetWork(self._function, args, {}, binding, self._counter)
+            if takes_arrays:
+                work.takes_device_arrays = True
+            priority = self._clauses.get("priority", 0)
+            if priority:
+                priority = min(priority, runtime.engine.max_priority)
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
             work = None  # what it holds goes before the task is complete
         else:
@@ -172,10 +185,10 @@ class TargetFunction(DirectiveFunction):
                 task.after = device.caller_event()
         if not self._is_deferred:
             try:
-                return run(scope, frame, task, self._depend)
+                return run(scope, frame, task, depend)
             finally:
                 del task  # as `run` asks for
-        defer(scope, frame, task, self._depend)
+        defer(scope, frame, task, depend)
         return task
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -188,43 +201,43 @@ class TargetFunction(DirectiveFunction):
         frame = scope.frame(self._directive)
         clauses = self._clauses
         device, is_offloaded = clauses.get("device"), self._is_offloaded()
+        binding = Binding.of(args, kwargs)
         values: Values | None = None
-        if passed := others_among(args, kwargs):
+        if binding.others:
             if device is None and is_offloaded:
-                device = device_of(runtime, passed, self._directive)
-            values = Values.among(args, kwargs)
+                device = device_of(runtime, binding.others, self._directive)
+            values = Values.in_slots(binding.others)
         place = runtime.place(frame, device, if_=is_offloaded)
-        names = self._names.at_call(args, kwargs) if self._names is not None else {}
+        is_short = self._is_short and not kwargs and not binding.others
+        visible = self._names
+        names = visible.at_call(args, kwargs, only_parameters=is_short) if visible is not None else {}
         depend: Any = self._dependences(names) if self._is_late else self._depend
         site = self._site_in(runtime)
         priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
-        objects: dict[int, Expansion] = {}
-        privates: dict[int | str, Private] = {}
         given: Sequence[Any] = clauses.get("map", ())
         late: Sequence[Late] = ()
         if values is not None:
             given, late = self._divided(values, names, kwargs)
             depend = (*depend, dependence_on(values))
-            args, kwargs = values.without(args, kwargs)
-        body = self._body(names, args, kwargs)
-        items = self._items(names, objects, given)
-        sections = self._sections(names, args, kwargs)
+            binding = Binding.of(*values.without(args, kwargs))
+        body = self._body(names, binding.args, binding.kwargs)
+        items = self._known_items(args) if is_short else None
+        binding.items = self._items(names, binding.objects, given) if items is None else items
+        if visible is not None and self._whole is None:
+            enter_parts(binding, clauses.get("map", ()), visible, names)
         if self._rules is not None:
-            decided = self._rules.decide(
-                args, kwargs, names, items, objects, on_host=place is None, listed=self._listed_around(frame)
-            )
-            privates = decided.privates
-            sections.update(decided.sections)
-            items += decided.items
-            objects.update(decided.objects)
+            self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
         recipe: _HostRegion | DeviceRecipe
         work: TargetWork | ReceivingWork | None = None
         if place is None:
-            recipe = _HostRegion(site, body, args, kwargs, self._label, priority)
-            recipe.replaced = sections, objects, privates
+            recipe = _HostRegion(site, body, binding.args, dict(binding.kwargs), self._label, priority)
+            recipe.binding = binding
         else:
-            parts = body, args, kwargs, items, sections, place, objects, privates, self._counter
-            work = TargetWork(*parts) if values is None else receiving_work(values, late, parts, self._check_values)
+            if values is None:
+                binding.complete(place)
+                work = TargetWork(body, binding.args, binding.kwargs, binding, self._counter)
+            else:
+                work = receiving_work(values, late, body, binding, place, self._counter, self._check_values)
             if values is None and self._is_deferred and frame.is_plain:
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 defer(scope, frame, task, depend)
@@ -280,6 +293,36 @@ class TargetFunction(DirectiveFunction):
         check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
         return given, late
 
+    def _bound(self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any]) -> Binding | None:
+        """Return the binding of a short call with these host arrays; None where names are needed after all.
+
+        The other arguments are scalars and device arrays, which the body is given as they are.
+        """
+        key = self._said, len(args), *arrays, *map(id, arrays.values())
+        remembered: Binding | None = place.table.remembered.get(key)
+        if remembered is not None and are_current(remembered.items):
+            return remembered
+        items = self._known_items(args)
+        if items is None:
+            return None
+        binding = Binding((), {}, items)
+        binding.key = key
+        for slot, array in arrays.items():
+            binding.add_array(slot, array)
+        return binding
+
+    def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
+        """Return the evaluated list items of a call by position whose clauses need no names; None where they do."""
+        if self._whole is not None:
+            return self._whole.items(args)
+        if self._said is None:
+            return []
+        prepared = self._prepared
+        if prepared is None:
+            return None
+        check_writeable(prepared)
+        return prepared.copy()
+
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
         """Return the evaluated list items of the ``map`` clause, which are the same at every call if all are arrays."""
         if not given:
@@ -293,88 +336,23 @@ class TargetFunction(DirectiveFunction):
             check_writeable(prepared)
         return list(prepared)
 
-    def _sections(
-        self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> dict[int | str, Any]:
-        """Return the arguments of which a string names a section: the body receives the array of that section.
-
-        And those of which a string names a member or an element, as they are: the program knows what is in them.
-
-        Raises
-        ------
-        ClauseError
-            Strings name two sections of one argument, and none names all of it: the body can receive one array only.
-        """
-        if self._names is None:
-            return {}
-        found: dict[int | str, Any] = {}
-        texts: dict[int | str, list[str]] = {}
-        whole: set[int | str] = set()
-        holders: dict[int | str, Any] = {}
-        for item in string_items(self._clauses.get("map", ())):
-            parsed = parse_item(item)
-            if members(parsed, names) is not None:
-                continue  # each argument as it is
-            ((_, slot, value, rest),) = named_by(parsed, self._names, names, kwargs)
-            if not (slot in kwargs if isinstance(slot, str) else slot < len(args)):
-                continue  # a visible name, or a parameter that has its default
-            if not rest.steps:
-                whole.add(slot)
-                continue
-            part = parsed.resolve(names)
-            if rest.reaches_into(value):
-                check_held(parsed, value, part, (*args, *kwargs.values()))
-                holders[slot] = value
-                continue
-            if slot not in found:
-                found[slot] = part
-                texts[slot] = [item]
-            elif array_section(part) != array_section(found[slot]):
-                texts[slot].append(item)
-        for slot in whole:
-            found.pop(slot, None)
-        for slot in found:
-            if len(texts[slot]) > 1:
-                raise ClauseError(
-                    f"map: {' and '.join(map(repr, texts[slot]))} are different sections of one argument, and the body "
-                    "receives one array; name one section, or all of the array as well"
-                )
-        return {**holders, **found}
-
 
 class _HostRegion(Recipe):
-    """What the tasks of a region whose device is the host are made of: each has private arguments of its own.
+    """What the tasks of a region whose device is the host are made of: each has private arguments of its own."""
 
-    ``replaced`` is what `on_host` takes beside the arguments.
-    """
+    __slots__ = ("binding", "values")
 
-    __slots__ = ("replaced", "values")
-
-    replaced: tuple[Mapping[int | str, Any], Mapping[int, Expansion], Mapping[int | str, Private]]
+    binding: Binding
     values: Values | None
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        args, kwargs = on_host(self.args, self.kwargs or {}, *self.replaced)
+        args, kwargs = self.binding.on_host()
         body = self.body
         if self.values is not None:
             body = Receiver(body, self.values.of(sources), rebuilt_on_host)
         task = Task(self.site, body, args, kwargs, frame)
         self._mark(task)
         return task
-
-
-def check_held(item: SymbolicItem, holder: Any, array: Any, passed: Iterable[Any]) -> None:
-    """Raise `ClauseError` if the body does not receive an array that is mapped as what an argument holds."""
-    if mapper_of(holder) is not None:
-        return
-    if any(value is array or (isinstance(value, np.ndarray) and np.may_share_memory(value, array)) for value in passed):
-        return
-    kind = type(holder).__name__
-    raise ClauseError(
-        f"map: list item {item.text!r} is held by {item.name!r}, a {kind}, which the body receives as it is, with the "
-        f"host's array in it; pass {item.text} as an argument of its own"
-        + ("" if isinstance(holder, (list, tuple)) else f", or declare_mapper({kind}, …)")
-    )
 
 
 def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

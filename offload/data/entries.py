@@ -179,6 +179,8 @@ class Entry:
         Differs between any two entries of a table, also of the same section; 0 before the commit.
     label : object
         The item that made it.
+    outlived : object
+        What was remembered until it went (`PresentTable.remembered`): it goes with it, when nobody holds a lock.
     seen : tuple or None
         The layout of the host array that was last asked for on the device, and the device array that it gave.
     """
@@ -192,6 +194,7 @@ class Entry:
         "host",
         "label",
         "origin",
+        "outlived",
         "section",
         "seen",
         "structured",
@@ -212,6 +215,7 @@ class Entry:
         self.uses = Accesses()
         self.generation = 0
         self.label = label
+        self.outlived: object = None
 
     def __repr__(self) -> str:
         return f"<Entry {self.label} at {self.section.address:#x}, {self.nbytes} bytes, count {self.count}>"

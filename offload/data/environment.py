@@ -135,8 +135,10 @@ class DataEnvironment(Storage):
         point = self._carry_out(steps, lane, staged)
         return [entry.buffer for _, entry in copies] + [item.host for item in items], point
 
-    def leave(self, plan: Entered, lane: Lane) -> Point | None:
+    def leave(self, plan: Entered, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
         """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.
+
+        Remember a value by a key then, if one is given (`PresentTable.remember`).
 
         Returns
         -------
@@ -149,6 +151,7 @@ class DataEnvironment(Storage):
                 return None
             point = lane.mark()
             self.ledger.note(point, plan.parts())
+            _ = self.table.remember(key, value) if key is not None else None  # it goes when the lock is free
             return point
 
     def undo(self, plan: Entered, lane: Lane) -> list[object]:

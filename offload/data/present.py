@@ -28,7 +28,7 @@ before removal. 13.9 "target update Construct": counts do not change, absent ite
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offload.arrays.sections import covers
 from offload.data.entries import Counter, Entry, Index, Origin, has_no_place
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.data.plans import Entered
 
+_MOST_REMEMBERED = 256
+"""What is remembered: some 400 KB of bindings."""
+
 
 class PresentTable:
     """The mappings of one device. Not locked: the caller orders the calls.
@@ -56,13 +59,16 @@ class PresentTable:
     ----------
     version : int
         Differs after each change.
+    remembered : dict
+        What callers `remember`, by keys of their own.
     """
 
-    __slots__ = ("_generation", "_index", "device_num", "version")
+    __slots__ = ("_generation", "_index", "device_num", "remembered", "version")
 
     def __init__(self, device_num: int = 0) -> None:
         self.device_num = device_num
         self._index = Index()
+        self.remembered: dict[Any, Any] = {}
         self.version = 0
         self._generation = 0
 
@@ -202,7 +208,7 @@ class PresentTable:
         for entry, dynamic, structured in plan.counts:
             entry.dynamic, entry.structured = dynamic, structured
         for entry in plan.removed:
-            self._index.remove(entry)
+            self._remove(entry)
 
     def exit(
         self,
@@ -298,11 +304,21 @@ class PresentTable:
         self._add(entry, buffer)
         return entry
 
+    def remember(self, key: Any, value: Any) -> object:
+        """Remember for as long as no entry goes what follows from entries; return what is forgotten for that."""
+        remembered = self.remembered
+        if len(remembered) >= _MOST_REMEMBERED:
+            self.remembered = {key: value}
+            return remembered
+        dropped: object = remembered.pop(key, None)
+        remembered[key] = value
+        return dropped
+
     def discard(self, entry: Entry) -> None:
         """Take out an entry that `insert` made."""
         self.version += 1
         entry.dynamic = 0
-        self._index.remove(entry)
+        self._remove(entry)
 
     def undo(self, plan: Entered) -> list[Entry]:
         """Take back a committed `enter` without copying anything; return the entries that it removed.
@@ -322,6 +338,11 @@ class PresentTable:
     def live(self) -> int:
         """Return the number of live entries."""
         return len(self._index.exact)
+
+    def _remove(self, entry: Entry) -> None:
+        self._index.remove(entry)
+        if self.remembered:
+            entry.outlived, self.remembered = self.remembered, {}
 
     def _plan_new(self, plan: Plan, absent: list[int]) -> None:
         """Make entries for the items of a plan that are not present, by their numbers."""
@@ -364,7 +385,7 @@ class PresentTable:
         for entry in entries:
             entry.dynamic, entry.structured = entry.counts_after(counter)
             if not entry.count:
-                self._index.remove(entry)
+                self._remove(entry)
                 removed.append(entry)
         return removed
 

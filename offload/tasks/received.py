@@ -26,7 +26,7 @@ from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Slot: TypeAlias = int | str
 
@@ -51,8 +51,12 @@ class Values:
     @classmethod
     def among(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Values | None:
         """Return those of a call; None if no argument is a task."""
-        found: dict[Slot, Task] = {at: value for at, value in enumerate(args) if isinstance(value, Task)}
-        found.update((name, value) for name, value in kwargs.items() if isinstance(value, Task))
+        return cls.in_slots([*enumerate(args), *kwargs.items()])
+
+    @classmethod
+    def in_slots(cls, passed: Iterable[tuple[Slot, Any]]) -> Values | None:
+        """Return those of arguments by their slots; None if none is a task."""
+        found = {slot: value for slot, value in passed if isinstance(value, Task)}
         return cls(tuple(found), tuple(found.values())) if found else None
 
     def of(self, sources: Sequence[Task | None]) -> Values:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from offload import to
+from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.names import VisibleNames
 from offload.constructs.clauses.sharing import (
@@ -27,8 +28,12 @@ def decide(args, kwargs=None, *, on_host=False, **clauses):
     names = VisibleNames(body)
     rules = ArgumentRules(clauses, names)
     visible = names.at_call(args, kwargs or {})
-    items = map_items(Construct.TARGET, clauses.get("map", ()), visible)
-    return rules.decide(args, kwargs or {}, visible, items, {}, on_host=on_host)
+    binding = Binding.of(args, kwargs or {})
+    binding.items = map_items(Construct.TARGET, clauses.get("map", ()), visible)
+    n_mapped = len(binding.items)
+    rules.decide(binding, visible, on_host=on_host)
+    del binding.items[:n_mapped]
+    return binding
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)

@@ -675,3 +675,25 @@ def test_shadow_refuses_to_end_either_counter(shadow, counter, more):
     """A region that takes a reference of either counter that was there before cannot be repeated."""
     with pytest.raises(NotCapturableError, match="ends a mapping"):
         shadow.exit([x(0, 10)], counter, **more)
+
+
+def test_remembered_until_an_entry_goes():
+    """What is remembered holds while no entry goes; then it goes with that entry."""
+    table = PresentTable()
+    enter(table, x(0, 4), x(8, 12))
+    assert table.remember("key", 1) is None
+    assert table.remember("key", 2) == 1
+    enter(table, x(0, 4))
+    exit_(table, x(0, 4))
+    assert table.remembered == {"key": 2}
+    (gone,) = exit_(table, x(8, 12)).removed
+    assert table.remembered == {}
+    assert gone.outlived == {"key": 2}
+
+
+def test_remembered_is_little():
+    """A table with many things to remember forgets them all from time to time."""
+    table = PresentTable()
+    dropped = [table.remember(key, key) for key in range(1000)]
+    assert len(table.remembered) < 300
+    assert sum(len(some) for some in dropped if some) + len(table.remembered) == 1000

@@ -39,13 +39,15 @@ def map_item(
         The device's values would have to be copied to an array that cannot be written.
     """
     section = array_section(array)
-    address = section.address if array.flags.c_contiguous else address_of(array)
+    flags = array.flags
+    address = section.address if flags.c_contiguous else address_of(array)
     item = MapItem(  # by position: by name takes twice as long
         section, address, array.shape, array.strides, array.itemsize, map_type, always, present, array, text, implicit
     )
     if clause is not None:
         item.clause, item.if_present, item.zeroes = clause.word, clause.if_present, clause.zeroes
-    check_writeable((item,))
+    if map_type.copies_out and not flags.writeable:
+        check_writeable((item,))
     return item
 
 
@@ -158,9 +160,17 @@ def implicit_item(
     array: np.ndarray[Any, Any], name: str, map_type: MapType = MapType.TOFROM, *, present: bool = False
 ) -> MapItem:
     """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
-    item = map_item(array, MapType.TO, Label(array, name), present=present, implicit=True)
-    repeats = array.size * array.itemsize > item.section.nbytes
-    if not (map_type is MapType.TOFROM and (repeats or not array.flags.writeable)):
-        item.map_type = map_type
+    section = array_section(array)
+    flags = array.flags
+    if map_type is MapType.TOFROM and not (
+        flags.writeable and (flags.c_contiguous or array.size * array.itemsize <= section.nbytes)
+    ):
+        map_type = MapType.TO
+    address = section.address if flags.c_contiguous else address_of(array)
+    text = Label(array, name)
+    item = MapItem(  # by position, as in `map_item`, whose call would cost as much again
+        section, address, array.shape, array.strides, array.itemsize, map_type, False, present, array, text, True
+    )
+    if map_type.copies_out and not flags.writeable:
         check_writeable((item,))
     return item

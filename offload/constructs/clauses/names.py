@@ -241,8 +241,16 @@ class VisibleNames:
             or name in code.co_names
         )
 
-    def at_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the names visible at a call with these arguments, as they are now."""
+    def at_call(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, only_parameters: bool = False
+    ) -> dict[str, Any]:
+        """Return the names visible at a call with these arguments, as they are now.
+
+        With ``only_parameters`` nobody asks for others, which may be missing then.
+        """
+        is_by_position = self._positional is not None and not kwargs and len(args) == len(self._positional)
+        if only_parameters and is_by_position:
+            return dict(zip(self.positions, args, strict=True))
         names = dict(getattr(self._function, "__globals__", {}))
         code = getattr(self._function, "__code__", None)
         for name, cell in zip(
@@ -252,8 +260,8 @@ class VisibleNames:
                 names[name] = cell.cell_contents
             except ValueError:
                 continue  # a closure variable that has no value yet
-        if self._positional is not None and not kwargs and len(args) == len(self._positional):
-            names.update(zip(self._positional, args, strict=True))  # as `bind` does, at a tenth of the price
+        if is_by_position:
+            names.update(zip(self.positions, args, strict=True))  # as `bind` does, at a tenth of the price
             return names
         if self._signature is None:
             names.update(kwargs)

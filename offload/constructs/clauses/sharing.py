@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 An argument is mapped, private, a device array, or passed as it is. Without clauses that follows from what the argument
-is, and `offload.constructs.target_work.TargetWork` sees to it. `ArgumentRules` stands for the clauses that say
+is, and `offload.constructs.clauses.binding.Binding` sees to it. `ArgumentRules` stands for the clauses that say
 otherwise; a target function without any has no rules and pays nothing. At a call, `ArgumentRules.decide` looks at the
 arguments by their *slot* (a position, or a keyword); each is in one clause at most:
 
@@ -18,7 +18,7 @@ in no clause, a scalar            captured by value; ``defaultmap`` can only ask
 in no clause, a device array      passes through
 ================================  ==================================================================
 
-What is decided leaves as map items, as sections, and as `Private` values; nothing here touches a device.
+What is decided is entered in the binding: items, sections, objects and `Private` values; nothing here touches a device.
 
 OpenMP 5.2, 5.4 "List Item Privatization", 5.8.7 "defaultmap Clause".
 """
@@ -26,12 +26,13 @@ OpenMP 5.2, 5.4 "List Item Privatization", 5.8.7 "defaultmap Clause".
 from __future__ import annotations
 
 from numbers import Number
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from offload.arrays.items import array_section, is_device_array, is_foreign, label, mapper_of
 from offload.arrays.sections import covers
+from offload.constructs.clauses.binding import Private
 from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
 from offload.constructs.clauses.maps import MapClause, as_tuple
 from offload.constructs.clauses.names import parse_item
@@ -43,12 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from offload.arrays.sections import Section
+    from offload.constructs.clauses.binding import Binding, Slot
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.names import VisibleNames
-    from offload.data.items import MapItem
-
-Slot: TypeAlias = int | str
-"""An argument of a call: its position, or the name that it was passed by."""
 
 CATEGORIES: Final = ("scalar", "aggregate", "pointer", "all")
 """The categories of ``defaultmap``. Here "pointer" is a device array, which always passes through."""
@@ -56,34 +54,6 @@ CATEGORIES: Final = ("scalar", "aggregate", "pointer", "all")
 _DEVICE_CLAUSES = ("is_device_ptr", "has_device_addr")
 SHARING: Final = ("firstprivate", "private", *_DEVICE_CLAUSES)
 """The data-sharing clauses."""
-
-
-class Private(NamedTuple):
-    """Storage of its own for an argument.
-
-    Attributes
-    ----------
-    host : array
-        Its shape and dtype; with ``is_first`` a copy of the contents at the call, C-ordered.
-    is_first : bool
-        The storage begins with the contents of ``host``.
-    """
-
-    host: Any
-    is_first: bool
-
-    def on_host(self) -> np.ndarray[Any, Any]:
-        """Return the storage for a region that runs on the host."""
-        return self.host.copy() if self.is_first else np.empty(self.host.shape, self.host.dtype)
-
-
-class Decision(NamedTuple):
-    """What `ArgumentRules.decide` has found for one call."""
-
-    privates: dict[Slot, Private]
-    sections: dict[Slot, Any]
-    items: list[MapItem]
-    objects: dict[int, Expansion]
 
 
 class ArgumentRules:
@@ -131,26 +101,16 @@ class ArgumentRules:
                 seen[name] = clause
 
     def decide(
-        self,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        names: Mapping[str, Any],
-        items: Iterable[MapItem],
-        mapped: Mapping[int, Expansion],
-        *,
-        on_host: bool,
-        listed: Iterable[Section] = (),
-    ) -> Decision:
-        """Decide about the arguments of a call.
+        self, binding: Binding, names: Mapping[str, Any], *, on_host: bool, listed: Iterable[Section] = ()
+    ) -> None:
+        """Decide about the arguments of a call, and enter it in the binding, which has the items of the map clauses.
 
         Parameters
         ----------
-        args, kwargs
-            The arguments.
+        binding : Binding
+            Of the call.
         names : mapping
             What string items may use.
-        items, mapped
-            The items of the map clauses, and the objects that these name.
         on_host : bool
             The region runs on the host, where any array is a device array.
         listed : iterable of Section
@@ -162,22 +122,21 @@ class ArgumentRules:
             An item is no argument, no device array where one is needed, or in two clauses that contradict each other;
             an argument in no clause where ``defaultmap`` wants it in one.
         """
-        values: dict[Slot, Any] = dict([*enumerate(args), *kwargs.items()])
-        decision = Decision({}, {}, [], {})
-        taken: dict[Slot, str] = dict.fromkeys(self._mapped_slots(values, kwargs, names, mapped), "map")
+        kwargs = binding.kwargs
+        values: dict[Slot, Any] = dict([*enumerate(binding.args), *kwargs.items()])
+        taken: dict[Slot, str] = dict.fromkeys(self._mapped_slots(values, kwargs, names, binding.objects), "map")
         for clause, item in self._clauses:
             for slot, value in self._named(clause, item, values, kwargs, names):
                 if slot in taken:
                     raise ClauseError(self._contradiction(self._label(slot), taken[slot], clause))
                 taken[slot] = clause
-                self._share(clause, slot, value, decision, is_whole=value is values[slot], on_host=on_host)
+                self._share(clause, slot, value, binding, is_whole=value is values[slot], on_host=on_host)
         if self._behaviour:
-            sections = [item.section for item in items]
+            sections = [item.section for item in binding.items]
             listed = tuple(listed)
             for slot, value in values.items():
                 if slot not in taken:
-                    self._default(slot, value, sections, listed, decision)
-        return decision
+                    self._default(slot, value, sections, listed, binding)
 
     def _named(
         self, clause: str, item: Any, values: Mapping[Slot, Any], kwargs: Mapping[str, Any], names: Mapping[str, Any]
@@ -203,7 +162,7 @@ class ArgumentRules:
             )
         yield from ((slot, values[slot]) for slot in slots)  # as it was passed: the same storage, maybe transposed
 
-    def _share(self, clause: str, slot: Slot, value: Any, decision: Decision, *, is_whole: bool, on_host: bool) -> None:
+    def _share(self, clause: str, slot: Slot, value: Any, binding: Binding, *, is_whole: bool, on_host: bool) -> None:
         """Note what a clause says about an argument."""
         is_on_device = is_device_array(value) or (not isinstance(value, np.ndarray) and is_foreign(value))
         if clause in _DEVICE_CLAUSES:
@@ -219,17 +178,15 @@ class ArgumentRules:
                 f"put it into {self._word('map')}"
             )
         elif isinstance(value, np.ndarray):
-            decision.privates[slot] = _private(value, is_first=clause == "firstprivate")
+            binding.privates[slot] = _private(value, is_first=clause == "firstprivate")
             return
         elif is_on_device and clause == "private" and hasattr(value, "dtype"):
-            decision.privates[slot] = Private(value, is_first=False)
+            binding.privates[slot] = Private(value, is_first=False)
             return
         if not is_whole:
-            decision.sections[slot] = value
+            binding.sections[slot] = value
 
-    def _default(
-        self, slot: Slot, value: Any, sections: list[Any], listed: tuple[Any, ...], decision: Decision
-    ) -> None:
+    def _default(self, slot: Slot, value: Any, sections: list[Any], listed: tuple[Any, ...], binding: Binding) -> None:
         """Apply ``defaultmap`` to an argument that is in no clause."""
         if isinstance(value, np.ndarray):
             section = array_section(value)
@@ -254,13 +211,13 @@ class ArgumentRules:
         if map_type is not None and isinstance(value, np.ndarray):
             item = implicit_item(value, f"argument {self._label(slot)}", map_type, present=present)
             item.clause = self.words.get(behaviour, "")
-            decision.items.append(item)
+            binding.items.append(item)
         elif map_type is not None:
             expansion = expansion_of(value, map_type, f"argument {slot}", present=present)
-            decision.objects[id(value)] = expansion
-            decision.items.extend(object_items(expansion))
+            binding.objects[id(value)] = expansion
+            binding.items.extend(object_items(expansion))
         elif behaviour == "firstprivate":
-            self._share("firstprivate", slot, value, decision, is_whole=True, on_host=False)
+            self._share("firstprivate", slot, value, binding, is_whole=True, on_host=False)
 
     def _mapped_slots(
         self,

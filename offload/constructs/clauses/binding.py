@@ -1,0 +1,326 @@
+"""What the arguments of a call become in a target region: a `Binding`, made by one pass over them.
+
+Theory of operation
+-------------------
+An argument is a scalar, which the body is given as it is, a host array, or one of the *others*: a device array, an
+object whose class has a mapper, a container, a task. `Binding.of` looks at each argument once, and keeps what is no
+scalar. Whoever asks further goes through that: which device the region runs on (`offload.constructs.passed`), which
+tasks it follows. Then clauses enter what they say of arguments (list items, sections, objects, privates), and
+`Binding.complete` decides about the rest for the place where the region runs.
+
+A complete binding says of each argument what the body is given. It refers to no memory of a device but the program's
+own device arrays, and nobody changes it: `offload.constructs.target_work.TargetWork` carries it out, and every work
+that is made again shares it. A region on the host has the same binding, which need not be complete.
+
+A binding of host arrays and scalars is remembered for calls with the same arrays while these are present:
+`PresentTable.remembered` forgets all when an entry goes, so that nothing keeps memory of the host which no entry keeps.
+The key is what clauses say and the identity of each array; its layout is compared (`are_current`). The scalars are no
+part of it. Rejected: to keep a binding in the function (its last arrays would live as long).
+
+OpenMP 5.2, 5.8.7 "defaultmap Clause", for what is in no clause.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from offload.arrays.containers import MOST_PARTS, leaves_of, parts_of
+from offload.arrays.items import MAPPERS, SCALARS, address_of, holder, is_device_array, is_foreign, label, mapper_of
+from offload.arrays.sections import covers
+from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
+from offload.data.maptypes import MapType
+from offload.devices.retired import refuse_retired
+from offload.errors import DirectiveWarning, MapError
+from offload.interrupts.frames import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+    from offload.arrays.sections import Section
+    from offload.constructs.clauses.mappers import Expansion
+    from offload.data.items import MapItem
+    from offload.runtime.place import DevicePlace
+
+Slot: TypeAlias = int | str
+"""An argument of a call: its position, or the name that it was passed by."""
+
+_NUMBERS = "biufcV"
+"""Kinds of dtypes that devices compute with."""
+
+
+class Private(NamedTuple):
+    """Storage of its own for an argument.
+
+    Attributes
+    ----------
+    host : array
+        Its shape and dtype; with ``is_first`` a copy of the contents at the call, C-ordered.
+    is_first : bool
+        The storage begins with the contents of ``host``.
+    """
+
+    host: Any
+    is_first: bool
+
+    def on_host(self) -> np.ndarray[Any, Any]:
+        """Return the storage for a region that runs on the host."""
+        return self.host.copy() if self.is_first else np.empty(self.host.shape, self.host.dtype)
+
+
+class Binding:
+    """What the arguments of a call become.
+
+    Parameters
+    ----------
+    args, kwargs
+        The arguments.
+    items : list of MapItem
+        What clauses map. The binding adds what is mapped without a clause.
+
+    Attributes
+    ----------
+    args, kwargs
+        What the body is given in each slot that is in none of ``arrays``, ``copies`` and ``privates``.
+    items : list of MapItem
+        What the region maps.
+    arrays : list of (slot, array, int, int)
+        Host arrays that the body is given as device arrays: the slot, the array or the section of it, its address, and
+        the number of the item that holds it.
+    copies : list of (slot, Expansion)
+        Objects that the body is given a copy of, with what their mappers made of them.
+    privates : dict
+        By slot, the arguments that get storage of their own.
+    sections : dict
+        By slot, the array of which a clause names a section; or an argument in which clauses name what it holds.
+    objects : dict
+        By the `id` of an object that a clause maps, what its mapper made of it.
+    passed, others : list of (slot, value)
+        The arguments that are no scalars; those of them that are no plain host arrays.
+    key : tuple or None
+        What it is to be remembered by; None if it is, or is not to be.
+    held : list
+        Device arrays in containers, which the program may empty meanwhile.
+    takes_device_arrays : bool
+        Whether there are device arrays among the arguments, or in containers.
+    """
+
+    __slots__ = (
+        "args",
+        "arrays",
+        "copies",
+        "held",
+        "items",
+        "key",
+        "kwargs",
+        "objects",
+        "others",
+        "passed",
+        "privates",
+        "sections",
+        "takes_device_arrays",
+    )
+
+    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], items: list[MapItem]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.items = items
+        self.arrays: list[tuple[Slot, Any, int, int]] = []
+        self.copies: list[tuple[Slot, Expansion]] = []
+        self.privates: dict[Slot, Private] = {}
+        self.sections: dict[Slot, Any] = {}
+        self.objects: dict[int, Expansion] = {}
+        self.passed: list[tuple[Slot, Any]] = []
+        self.others: list[tuple[Slot, Any]] = []
+        self.key: tuple[Any, ...] | None = None
+        self.held: list[object] = []
+        self.takes_device_arrays = False
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Self:
+        """Return the binding of a call of which nothing is decided yet."""
+        binding = cls(args, kwargs, [])
+        passed, others = binding.passed, binding.others
+        given: Iterable[tuple[Slot, Any]] = enumerate(args)
+        for slot, value in [*given, *kwargs.items()] if kwargs else given:
+            kind = value.__class__
+            if kind not in SCALARS:
+                passed.append((slot, value))
+                if kind is not np.ndarray:
+                    others.append((slot, value))
+        return binding
+
+    def with_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Self:
+        """Return the binding of a call with other arguments, of which clauses say the same."""
+        other = self.of(args, kwargs)
+        other.items, other.objects = self.items.copy(), self.objects.copy()
+        other.privates, other.sections = self.privates, self.sections
+        return other
+
+    # -- what no clause decides ----------------------------------------------------------------------
+    def complete(self, place: DevicePlace) -> Self:
+        """Decide about the arguments that are not private, for a region that runs at ``place``; return this.
+
+        Raises
+        ------
+        ClauseError, MapError
+            An array that cannot be mapped; what mappers raise.
+        MapError, RegionClosedError
+            As `native_array`.
+        """
+        privates, sections = self.privates, self.sections
+        for slot, value in self.passed:
+            if privates and slot in privates:
+                continue
+            if isinstance(value, np.ndarray):
+                self.add_array(slot, sections.get(slot, value) if sections else value)
+            elif is_device_array(value) or is_foreign(value):
+                self.takes_device_arrays = True
+                native = native_array(sections.get(slot, value), place)
+                if native is not value:
+                    self._replace(slot, native)
+            elif not (MAPPERS and self._add_object(slot, value)) and parts_of(value) is not None:
+                self._look_into(slot, value, is_named=slot in sections)
+        return self
+
+    def add_array(self, slot: Slot, array: np.ndarray[Any, Any]) -> None:
+        """Have the body be given the device array of a host array; map it unless an item holds it."""
+        items = self.items
+        for number, item in enumerate(items):
+            if item.host is array:
+                self.arrays.append((slot, array, item.address, number))
+                return
+        implicit = implicit_item(array, f"argument {slot}")  # also where another holds it, for its storage
+        held_by = self.find(implicit.section) if items else None
+        if held_by is not None or implicit.map_type is MapType.TO:
+            self.key = None  # its layout would have to be compared, or what may be written
+        if held_by is None:
+            held_by = len(items)
+            items.append(implicit)
+        self.arrays.append((slot, array, implicit.address, held_by))
+
+    def find(self, section: Section) -> int | None:
+        """Return the number of the item that holds the storage of an array."""
+        for number, item in enumerate(self.items):
+            if item.section == section or (section.run_nbytes and covers(item.section, section)):
+                return number
+        return None
+
+    def _replace(self, slot: Slot, value: Any) -> None:
+        """Replace an argument."""
+        if isinstance(slot, int):
+            self.args = (*self.args[:slot], value, *self.args[slot + 1 :])
+        else:
+            self.kwargs = {**self.kwargs, slot: value}
+
+    def _look_into(self, slot: Slot, value: Any, *, is_named: bool) -> None:
+        """Note the device arrays in a container, which the region follows and holds.
+
+        Warn of what is the host's, unless a clause names what the container holds.
+        """
+        on_host = None
+        for part in leaves_of(value, MOST_PARTS):
+            if mapper_of(part) is None and (is_device_array(part) or is_foreign(part)):
+                self.held.append(part)
+                self.takes_device_arrays = True
+            elif on_host is None and (not isinstance(part, np.ndarray) or (part.size and part.dtype.kind in _NUMBERS)):
+                on_host = part
+        if on_host is not None and not is_named:
+            warn(
+                f"argument {slot}, a {type(value).__name__}, holds {label(on_host):.60} of the host, which is not "
+                "mapped: the body gets it as it is, and would compute on the host; pass arrays as arguments, or give "
+                "the class of an object that holds them a mapper (declare_mapper)",
+                DirectiveWarning,
+            )
+
+    def _add_object(self, slot: Slot, value: Any) -> bool:
+        """Note an argument that has a mapper, and map what it maps unless a clause or an argument before it does.
+
+        Return whether it has one.
+        """
+        known = (expansion for _, expansion in self.copies if expansion.item is value)
+        expansion = self.objects.get(id(value)) or next(known, None)
+        if expansion is None and mapper_of(value) is not None:
+            expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}")
+            self.items += object_items(expansion)
+        if expansion is not None:
+            self.copies.append((slot, expansion))
+        return expansion is not None
+
+    # -- the host as device --------------------------------------------------------------------------
+    def on_host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what the body is given on the host: nothing is mapped, but what is private is.
+
+        Raises
+        ------
+        ClauseError, MapError
+            As the mapper of an argument would have it on a device.
+        """
+        copies: dict[int, Any] = {}  # an object given twice is one object in the body; the arguments keep ids valid
+
+        def of(slot: Slot, value: Any) -> Any:
+            if slot in self.privates:
+                return self.privates[slot].on_host()
+            if MAPPERS and (id(value) in self.objects or mapper_of(value) is not None):
+                if id(value) not in copies:
+                    expansion = self.objects.get(id(value)) or expansion_of(value, MapType.TOFROM, f"argument {slot}")
+                    copies[id(value)] = expansion.rebuilt(lambda host: host)  # the sections and copies of a device
+                return copies[id(value)]
+            return self.sections.get(slot, value)
+
+        return (
+            tuple([of(slot, value) for slot, value in enumerate(self.args)]),
+            {name: of(name, value) for name, value in self.kwargs.items()},
+        )
+
+
+def plain_arrays(args: tuple[Any, ...]) -> dict[int, Any] | None:
+    """Return the host arrays among arguments, by position; None where others than scalars are among them."""
+    arrays: dict[int, Any] = {}
+    for slot, value in enumerate(args):
+        kind = value.__class__
+        if kind is np.ndarray:
+            arrays[slot] = value
+        elif kind not in SCALARS:
+            return None
+    return arrays
+
+
+def are_current(items: Iterable[MapItem]) -> bool:
+    """Tell whether the arrays of items have the layout that they had, and can be written where they have to."""
+    for item in items:
+        host: Any = item.host
+        if (
+            address_of(host) != item.address
+            or host.shape != item.shape
+            or host.strides != item.strides
+            or (item.map_type.copies_out and not host.flags.writeable)
+        ):
+            return False
+    return True
+
+
+def native_array(value: Any, place: DevicePlace) -> Any:
+    """Return a device array as the array of the place's device: itself, or a view of another library's.
+
+    Raises
+    ------
+    MapError
+        It is not on that device.
+    RegionClosedError
+        Its storage has gone back.
+    """
+    device = place.device
+    array = device.as_array(value)
+    if array is None:
+        where = holder(value)
+        if where == device.name:
+            where += " of another runtime"
+        raise MapError(
+            f"device array {label(value):.60} is on {where}, not on device {device.number} of this runtime "
+            f"({device.name}); run the region where the array is, or copy it with target_memcpy"
+        )
+    refuse_retired(device, array)
+    return array
