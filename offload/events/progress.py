@@ -34,7 +34,7 @@ import threading
 import warnings
 from collections import Counter, deque
 from functools import partial
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mpi4py import MPI
@@ -55,8 +55,8 @@ _NAP_SHARE = 0.02
 _SLOW = 2
 """A poll has moved data that takes more than so many times as long as the shortest one of a list as long."""
 
-_MOVING_POLLS = 3
-"""From so many slow polls in a row on something has moved for certain."""
+_MOVING_POLLS = 10
+"""So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
 
 _TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
@@ -162,6 +162,7 @@ class Progress:
         self._wakeup: Wakeup = SemaphoreWakeup() if sys.platform == "linux" else LockWakeup()
         self._thread: threading.Thread | None = None
         self._moved_s = 0.0
+        self._took_s = 0.0  # what MPI had of the last poll, without what others had the GIL or the core for
         self._is_over = False
 
     @property
@@ -287,7 +288,7 @@ class Progress:
                 began_s = perf_counter()
                 over = self._poll()
                 now_s = perf_counter()
-                took_s, n_open = now_s - began_s, len(self._open) + len(self._single)
+                took_s, n_open = self._took_s, len(self._open) + len(self._single)
             self._tell(over)
             if self._moved_s >= began_s:  # something new, or something complete
                 n_slow, is_rested = 0, False
@@ -312,8 +313,11 @@ class Progress:
         if self._new:
             self._take_in()
         found: list[tuple[_Open, bool]] = []
+        self._took_s = 0.0
         if self._single:
+            began_s = thread_time()
             self._single = [one for one in self._single if not _has_come(one, found)]
+            self._took_s = thread_time() - began_s
         if self._requests:
             found += self._test_some()
         if not found:
@@ -335,10 +339,13 @@ class Progress:
 
     def _test_some(self) -> list[tuple[_Open, bool]]:
         statuses: list[MPI.Status] = []
+        began_s = thread_time()
         try:
             complete, values = MPI.Request.testsome(self._requests, statuses)
         except Exception:  # noqa: BLE001  # of MPI, or of the class of an object that has come
             return self._sort_out(iter(statuses))
+        finally:
+            self._took_s += thread_time() - began_s
         if complete is None or values is None:  # null, all of them: somebody else has waited for them
             return self._sort_out(iter(()))
         if not complete:

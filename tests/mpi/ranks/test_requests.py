@@ -285,7 +285,7 @@ def test_naps(runtime, comm, left, right):
     comm.Barrier()
     comm.Send(np.zeros(1), right, 9)
     until(lambda: event.is_fulfilled)
-    assert share < 0.15  # 1.6 % on an idle machine
+    assert share < 0.4  # 2 to 5 % on this project's machines; a thread that spins takes all
 
 
 # -- what goes wrong -------------------------------------------------------------------------------------
