@@ -84,9 +84,10 @@ class Event:
 
     @property
     def value(self) -> Any:
-        """What the source has brought: of a receive of MPI its `MPI.Status`, of a pickled one the object, else None.
+        """What the source has brought: of a message of MPI its `MPI.Status`, of a pickled receive the object, else None.
 
-        Of several requests it is the list of those. None before the event is fulfilled, and where the source failed.
+        A status says something of a receive only; that of a send may be None. Of several requests it is the list of
+        those. None before the event is fulfilled, and where the source failed.
         """
         return self._value
 

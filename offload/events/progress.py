@@ -118,7 +118,7 @@ class _Open:
 
     def note(self, value: Any, status: MPI.Status) -> bool:
         """Note what it has brought; return what `Requests.note` does."""
-        if value is None and not self.is_collective and status.Get_source() != MPI.ANY_SOURCE:  # as that of a send
+        if value is None and not self.is_collective and status.Get_source() != MPI.ANY_SOURCE:  # MPICH's of a send
             value = status
         return self.of.note(self.at, value, status)
 
