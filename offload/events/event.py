@@ -84,7 +84,7 @@ class Event:
 
     @property
     def value(self) -> Any:
-        """What the source has brought: of a message of MPI its `MPI.Status`, of a pickled receive the object, else None.
+        """What the source has brought: of a message of MPI its `MPI.Status`, of a pickled one the object, else None.
 
         A status says something of a receive only; that of a send may be None. Of several requests it is the list of
         those. None before the event is fulfilled, and where the source failed.

@@ -32,6 +32,7 @@ from offload.mpi.messages import (
     isend,
     issend,
 )
+from offload.mpi.staging import is_gpu_aware
 
 __all__ = [
     "call",
@@ -50,6 +51,7 @@ __all__ = [
     "ireduce",
     "ireduce_scatter",
     "ireduce_scatter_block",
+    "is_gpu_aware",
     "iscatter",
     "iscatterv",
     "isend",

@@ -15,6 +15,7 @@ from offload.events.transport import transport_error
 from offload.mpi.methods import Kind
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
+from offload.mpi.staging import Transfer
 from offload.tasks.failures import note_task
 from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
@@ -23,6 +24,7 @@ from offload.tasks.task import Task
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offload.events.gate import Gate
     from offload.events.promises import Promise
     from offload.mpi.operations import Operation
     from offload.mpi.order import Order
@@ -48,7 +50,7 @@ class CallRecipe(Recipe):
         return [*self.operation.args, *self.operation.kwargs.values()]
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        call = Call(self.operation)
+        call = Call(self.operation, self.site.runtime.gate)
         task = CallTask(self.site, call.begin, (), None, frame)
         call.belong_to(task)
         recorder = frame.recorder
@@ -85,10 +87,11 @@ class Call:
     It stands between the promise of that event and the request, which comes late.
     """
 
-    __slots__ = ("_event", "_operation", "_order", "_promise", "_requests", "_task", "_turn", "value")
+    __slots__ = ("_event", "_operation", "_order", "_promise", "_requests", "_task", "_transfer", "_turn", "value")
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation, gate: Gate) -> None:
         self._operation = operation
+        self._transfer = Transfer(operation.staging, gate) if operation.staging is not None else None
         self._event = Event()
         self._turn = Turn(self)
         self._order: Order | None = None
@@ -119,6 +122,18 @@ class Call:
 
     def subscribe(self, promise: Promise) -> None:
         self._promise = promise
+        if self._transfer is not None:
+            self._transfer.bring(self._brought)
+        else:
+            self._arrive()
+
+    def _brought(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._end(error)
+        else:
+            self._arrive()
+
+    def _arrive(self) -> None:
         if self._order is None or self._order.arrive(self._turn):
             issue([self._turn])
 
@@ -135,7 +150,10 @@ class Call:
             )
         else:
             try:
-                requests = Requests(_checked(operation.call(self._matched), operation), self._engine, str(operation))
+                arrays = self._transfer.arrays if self._transfer is not None else {}
+                requests = Requests(
+                    _checked(operation.call(self._matched, arrays), operation), self._engine, str(operation)
+                )
             except BaseException as failure:  # noqa: BLE001  # the task's
                 error = transport_error(failure, str(operation)) if isinstance(failure, MPI.Exception) else failure
                 due = order.leave_out(self._turn, self._left_out()) if order is not None else []
@@ -148,7 +166,7 @@ class Call:
                 else:
                     self._requests = requests
                     return due
-        self.passed(error)
+        self._end(error)
         return due
 
     def _matched(self) -> None:
@@ -162,8 +180,19 @@ class Call:
 
     # -- its end -------------------------------------------------------------------------------------
     def passed(self, error: BaseException | None) -> None:
-        """Tell the event what has become of the request: as the promise of its source."""
+        """Take what has become of the request, as the promise of its source would."""
+        if error is not None or self._transfer is None:
+            self._end(error)
+            return
+        try:
+            self._transfer.bring_back(self._end)
+        except Exception as failure:  # noqa: BLE001  # the device's
+            self._end(failure)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Tell the event of the end."""
         promise, self._promise = self._promise, None
+        self._transfer = None
         if promise is not None:
             if self._operation.kind in _BRING:
                 promise.value = self.value

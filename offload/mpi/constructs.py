@@ -10,11 +10,13 @@ from mpi4py import MPI
 from offload.arrays.items import is_device_array
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, in_, inout, out
 from offload.constructs.clauses.maps import check_name, check_priority
+from offload.constructs.copying import place_of
 from offload.errors import ClauseError, UsageError
 from offload.events.transport import check_mpi
 from offload.mpi.calls import CallRecipe
 from offload.mpi.methods import METHODS, Access
 from offload.mpi.operations import ObjectReceive, Operation, Start
+from offload.mpi.staging import Staging
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
 from offload.runtime.sites import call_site
@@ -22,6 +24,7 @@ from offload.runtime.sites import call_site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
 
 
@@ -162,6 +165,7 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     label, rank = check_name(name), min(check_priority(priority), scope.runtime.engine.max_priority)
     if frame.inherited.is_final:
         raise ClauseError(f"{directive} in a final task, whose tasks are run at once; generate it elsewhere")
+    operation.staging = _staging(scope.runtime, operation, directive)
     recipe = CallRecipe(call_site(directive, scope.runtime), operation, label, rank)
     return encounter(scope, frame, recipe, dependences, deferred=True)
 
@@ -183,16 +187,47 @@ def derived(operation: Operation) -> Sequence[Dependence]:
             f"mpi.call: which buffers {operation.name} reads and writes is not known; give depend=, as in "
             "depend=[in_(a), out(b)]"
         )
-    return [_CLAUSES[access](array) for array, access in _buffers(operation)]
+    return [_CLAUSES[access](array) for _, array, access in _buffers(operation) if array.size]
 
 
-def _buffers(operation: Operation) -> Iterator[tuple[Any, Access]]:
+def _buffers(operation: Operation) -> Iterator[tuple[str, Any, Access]]:
+    """Give each array of the operation, its parameter, and what is done with it."""
     named = operation.named
     for parameter, access in METHODS[operation.name].buffers():
         array = _array_of(named.get(parameter), f"MPI {operation.name}: {parameter}", parameter)
-        if array is not None and array.size:
+        if array is not None:
             is_updated = access is Access.WRITE and named.get("sendbuf") is MPI.IN_PLACE
-            yield array, Access.UPDATE if is_updated else access
+            yield parameter, array, Access.UPDATE if is_updated else access
+
+
+def _staging(runtime: Runtime, operation: Operation, directive: str) -> Staging | None:
+    """Return what there is to do for the device arrays of an operation; None where there are none.
+
+    Raises
+    ------
+    ClauseError
+        They are on several devices, or not on one of this runtime; or it is not known what the method does with them.
+    """
+    if operation.kind is None:
+        if any(map(is_device_array, (*operation.args, *operation.kwargs.values()))):
+            raise ClauseError(
+                f"{directive}: what it does with a device array is not known; give an array of the host, or call a "
+                "method of a communicator of which it is"
+            )
+        return None
+    found = [
+        (parameter, array, access)
+        for parameter, array, access in _buffers(operation)
+        if not isinstance(array, np.ndarray)
+    ]
+    if not found:
+        return None
+    places = {place_of(runtime, array, f"{directive}: {parameter}") for parameter, array, _ in found}
+    if len(places) > 1:
+        raise ClauseError(f"{directive}: its buffers are on several devices; give arrays of one, or of the host")
+    place = places.pop()
+    assert place is not None  # none is of the host
+    return Staging(place, found)
 
 
 def _array_of(value: Any, what: str, parameter: str) -> Any:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from offload.mpi.order import Turn
+    from offload.mpi.staging import Staging
 
 
 class Operation:
@@ -29,9 +30,11 @@ class Operation:
         None where the method is not in the table.
     named : dict
         The arguments by their parameters, where it is.
+    staging : Staging or None
+        What there is to do for device arrays among them.
     """
 
-    __slots__ = ("_method", "args", "comm", "kind", "kwargs", "name", "named")
+    __slots__ = ("_method", "args", "comm", "kind", "kwargs", "name", "named", "staging")
 
     matches_later = False
     """Whether others that are in order with it have to wait until it has found its message."""
@@ -46,6 +49,7 @@ class Operation:
         known = METHODS.get(self.name) if self.comm is not None else None
         self.kind = known.kind if known is not None else None
         self.named = known.named(args, kwargs) if known is not None else {}
+        self.staging: Staging | None = None
 
     def __str__(self) -> str:
         """Return it as errors and stories name it: ``Irecv from 1, tag 7, on MPI_COMM_WORLD``."""
@@ -61,9 +65,14 @@ class Operation:
                 words.append(f"on {self.comm.name}")
         return f"{self.name} {', '.join(words)}".rstrip()
 
-    def call(self, matched: Callable[[], None]) -> Any:
-        """Return the request; where it ``matches_later``, ``matched`` is called when it has."""
-        return self._method(*self.args, **self.kwargs)
+    def call(self, matched: Callable[[], None], arrays: Mapping[str, Any]) -> Any:
+        """Return the request; where it ``matches_later``, ``matched`` is called when it has.
+
+        ``arrays`` are given in place of those in buffers, by their parameters.
+        """
+        if not arrays:
+            return self._method(*self.args, **self.kwargs)
+        return self._method(**{**self.named, **{p: _with_array(self.named[p], array) for p, array in arrays.items()}})
 
     def enter(self, turn: Turn) -> Order | None:
         """Take the turn of a call; return the order that it is in, None where it is in none."""
@@ -82,6 +91,11 @@ class Operation:
     @property
     def _receives(self) -> bool:
         return self.kind in {Kind.RECEIVE, Kind.SEND_AND_RECEIVE}
+
+
+def _with_array(buffer: Any, array: Any) -> Any:
+    """Return a buffer specification with another array."""
+    return [array, *buffer[1:]] if isinstance(buffer, (list, tuple)) else array
 
 
 def _send_tag(named: Mapping[str, Any]) -> int:
@@ -141,7 +155,7 @@ class ObjectReceive(Operation):
     def __init__(self, comm: MPI.Comm, source: int, tag: int) -> None:
         super().__init__(comm.irecv, (None, source, tag), {})
 
-    def call(self, matched: Callable[[], None]) -> Any:
+    def call(self, matched: Callable[[], None], arrays: Mapping[str, Any]) -> Any:
         assert self.comm is not None
         return Arrival(self.comm, *_envelope(self.named), matched)
 

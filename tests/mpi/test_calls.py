@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.mpi.launching import needs_mpi, run_tests
+from tests.mpi.launching import needs_mpi, run, run_tests
 
 
 @needs_mpi
@@ -35,3 +35,28 @@ except ImportError as error:
 def test_the_order_of_calls():
     """`ranks/test_order_rules.py`, on one rank, so that MPI does not begin in the process of all tests."""
     run_tests(1, "test_order_rules.py")
+
+
+@needs_mpi
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_device_arrays_on_ranks(n_ranks):
+    """`ranks/test_device_arrays.py`."""
+    run_tests(n_ranks, "test_device_arrays.py")
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("value", "told"), [("0", "False"), ("1", "True"), ("yes", "OFFLOAD_MPI_GPU='yes': give 0 or 1")]
+)
+def test_awareness_that_is_given(value, told):
+    """`OFFLOAD_MPI_GPU` decides, and other values are refused."""
+    program = """
+from offload import mpi, UsageError
+try:
+    print(mpi.is_gpu_aware())
+except UsageError as error:
+    print(error)
+"""
+    status, printed = run(1, "-c", program, env={"OFFLOAD_MPI_GPU": value})
+    assert status == 0
+    assert printed.startswith(told)

@@ -1,0 +1,158 @@
+"""Device arrays in calls of MPI: given to a library that is aware of them, else copied through memory of the host.
+
+Theory of operation
+-------------------
+A staged call stays one task. Its body enqueues copies to page-locked memory of what the call reads; when the device has
+got there, the call has arrived at its turn. When its request is complete, what it has written is copied back, and the
+task is complete when the device has got there again. No thread is held at any time, and a message is one message,
+whatever its size: the other side may be any program of MPI.
+
+Each call has memory of its own, as much as it needs: bounded buffers deadlock where both sides have filled theirs with
+sends. On CUDA it comes from CuPy's pool of page-locked memory and goes back there.
+
+Rejected: tasks of their own for the copies. The task that the program has would fail with a `DependError` where with an
+aware library it is a `TransportError`, and the graph would not be the same.
+
+MPI 4.1, 4.1.12 is silent on device memory; 11.4.3 "Memory Allocation Kinds" says how a library tells.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from offload.constructs.hostmemory import empty_pinned
+from offload.devices.retired import refuse_retired
+from offload.errors import UsageError
+from offload.mpi.methods import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.events.gate import Gate
+    from offload.runtime.place import DevicePlace
+
+
+class Staging:
+    """The device arrays of an operation.
+
+    Parameters
+    ----------
+    place : DevicePlace
+        Where they are.
+    buffers : sequence
+        Of each the parameter, the array, and what is done with it.
+    """
+
+    __slots__ = ("buffers", "is_direct", "place")
+
+    def __init__(self, place: DevicePlace, buffers: Sequence[tuple[str, Any, Access]]) -> None:
+        self.place = place
+        self.buffers = buffers
+        are_contiguous = all(array.flags.c_contiguous for _, array, _ in buffers)
+        self.is_direct = place.device.kind == "cuda" and are_contiguous and is_gpu_aware()
+
+
+class Transfer:
+    """The copies of one call.
+
+    Attributes
+    ----------
+    arrays : dict
+        What the call gets for each parameter that has a device array.
+    """
+
+    __slots__ = ("_after", "_gate", "_staging", "arrays")
+
+    def __init__(self, staging: Staging, gate: Gate) -> None:
+        self._staging = staging
+        self._gate = gate
+        self._after = staging.place.device.caller_event()  # what the calling thread's own stream may fill them by
+        self.arrays: dict[str, Any] = {}
+
+    def bring(self, told: Callable[[BaseException | None], None]) -> None:
+        """Enqueue the copies to the host; call ``told`` when they are done, or with what went wrong."""
+        staging, copies = self._staging, []
+        for parameter, array, access in staging.buffers:
+            refuse_retired(staging.place.device, array)
+            if staging.is_direct:
+                self.arrays[parameter] = array
+                continue
+            host = self.arrays[parameter] = empty_pinned(array.shape, array.dtype)
+            if access is not Access.WRITE:
+                copies.append((host, array))
+        self._enqueue(copies, told)
+
+    def bring_back(self, told: Callable[[BaseException | None], None]) -> None:
+        """Enqueue the copies to the device; ``told`` as for `bring`."""
+        self._after = None
+        written = [] if self._staging.is_direct else self._staging.buffers
+        self._enqueue([(array, self.arrays[p]) for p, array, access in written if access is not Access.READ], told)
+
+    def _enqueue(self, copies: Sequence[tuple[Any, Any]], told: Callable[[BaseException | None], None]) -> None:
+        after, self._after = self._after, None
+        if not copies and after is None:
+            told(None)
+            return
+        place = self._staging.place
+        device, lane = place.device, place.user_pool.next()
+        with lane.lock:
+            if after is not None:
+                device.wait_event(lane.stream, after)
+            staged: list[Any] = []
+            for dst, src in copies:
+                place.copy(dst, src, lane, staged)
+            for copy in staged:  # of memory that is not page-locked
+                copy.run()
+            point = lane.mark()
+        self._gate.add(point, _Told(told), watched=True)
+
+
+class _Told:
+    """Calls back when a stream has got to a place."""
+
+    __slots__ = ("_told",)
+
+    is_quiet = False
+
+    def __init__(self, told: Callable[[BaseException | None], None]) -> None:
+        self._told = told
+
+    def passed(self, error: BaseException | None) -> None:
+        self._told(error)
+
+
+@cache
+def is_gpu_aware() -> bool:
+    """Tell whether the MPI library takes device memory.
+
+    ``OFFLOAD_MPI_GPU`` decides, 0 or 1; else what the library says of its kinds of memory (MPI 4.1), or of CUDA by
+    ``MPIX_Query_cuda_support``. It is never tried: a send of device memory by a library that does not know it ends the
+    process.
+
+    Raises
+    ------
+    UsageError
+        ``OFFLOAD_MPI_GPU`` has another value.
+    """
+    given = os.environ.get("OFFLOAD_MPI_GPU", "")
+    if given not in {"", "0", "1"}:
+        raise UsageError(f"OFFLOAD_MPI_GPU={given!r}: give 0 or 1, or nothing, so that the library is asked")
+    if given:
+        return given == "1"
+    info = MPI.COMM_WORLD.Get_info()
+    try:
+        kinds = info.Get("mpi_memory_alloc_kinds") or ""
+    finally:
+        info.Free()
+    if any(kind.strip().partition(":")[0] == "cuda" for kind in kinds.split(",")):
+        return True
+    try:
+        query = ctypes.CDLL(MPI.__file__).MPIX_Query_cuda_support
+    except (OSError, AttributeError):
+        return False
+    return bool(query())
