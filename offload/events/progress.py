@@ -290,6 +290,7 @@ class Progress:
                 now_s = perf_counter()
                 took_s, n_open = self._took_s, len(self._open) + len(self._single)
             self._tell(over)
+            del over
             if self._moved_s >= began_s:  # something new, or something complete
                 n_slow, is_rested = 0, False
                 continue

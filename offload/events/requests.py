@@ -85,10 +85,12 @@ class Requests:
     def tell(self, error: BaseException | None = None) -> None:
         """Keep the promise, or with an error break it."""
         promise, self._promise = self._promise, None
+        values, self._values = self._values, []
+        error, self._error = error or self._error, None
         self.requests = ()
         if promise is not None:
-            promise.value = self._values if self._is_several else self._values[0]
-            promise.passed(error or self._error)
+            promise.value = values if self._is_several else values[0]
+            promise.passed(error)
 
     def _called(self, at: int) -> str:
         return f"{at + 1} of {len(self._values)} {self._name}" if self._is_several else self._name
