@@ -235,8 +235,8 @@ def are_complete(scope: Scope, frame: Region, queues: Sequence[Queue]) -> bool:
     if unfinished:
         for task in unfinished:
             task.watch()
-        if engine.look is not None:
-            engine.look()
+        if (look := engine.look) is not None:
+            look()
         if not engine.threads or scope.task is not None:  # else nobody may be left to run what is ready
             engine.help_once(scope, frame)
         if any(_last(operations) is not None for operations in held):

@@ -219,7 +219,9 @@ class Wait:
     def _attend(self) -> bool:
         """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
         engine, done, signs = self._engine, self._goal.done, self._shield.signs
-        look: Any = engine.look
+        look = engine.look
+        if look is None:  # another thread has just ended what there was to look for
+            return False
         takes = self._helps and self._within is None
         ready, takers = engine.ready if takes else (), engine.takers
         glimpse = select.poll().poll  # Windows has none, and no devices that are looked after so
