@@ -112,7 +112,7 @@ class _Open:
         status = MPI.Status()
         try:
             is_complete, value = self.request.test(status)
-        except Exception as error:  # noqa: BLE001  # of MPI, or of the class of an object that has come
+        except BaseException as error:  # noqa: BLE001  # of MPI, or of the class of an object that has come
             return self.of.note(self.at, None, status, error)
         return self.note(value, status) if is_complete else None
 
@@ -132,7 +132,7 @@ class _Open:
             (buffer,) = gc.get_referents(self.pickled)
             try:
                 value = MPI.pickle.loads(memoryview(buffer)[: status.Get_count()])
-            except Exception as error:  # noqa: BLE001  # of the object's class
+            except BaseException as error:  # noqa: BLE001  # of the object's class
                 return self.of.note(self.at, None, status, error)
         return self.note(value, status)
 
@@ -193,7 +193,7 @@ class Progress:
             if is_last is None:
                 left.append(one)
             else:
-                self._known.pop(id(one.request), None)
+                self._forget(one)
                 is_complete = is_last
         self._tell([of] if is_complete else [])
         if left:
@@ -204,7 +204,7 @@ class Progress:
         """Poll once, unless another thread does so."""
         if self._polling.acquire(blocking=False):
             try:
-                over = self._poll()
+                over = self._poll() if not self._is_over else []
             finally:
                 self._polling.release()
             self._tell(over)
@@ -219,10 +219,12 @@ class Progress:
         self._wakeup.post()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
-        forgotten = dict.fromkeys(one.of for one in self._known.values())
-        self._known.clear()
-        for of in forgotten:
-            of.tell(TransportError(f"{of}: MPI was finalised before it was complete"))
+        with self._polling:  # a thread that waits may be looking, and MPI must not be called any more
+            forgotten = dict.fromkeys(one.of for one in self._known.values())
+            self._known.clear()
+            self._new.clear()
+            self._single, self._open, self._requests = [], [], []
+        self._tell(forgotten, lambda of: TransportError(f"{of}: MPI was finalised before it was complete"))
         if forgotten:
             warnings.warn(
                 f"{len(forgotten):,} events wait for requests of MPI that are not complete where MPI ends; "
@@ -247,6 +249,10 @@ class Progress:
                 )
             claimed.append(one)
 
+    def _forget(self, one: _Open) -> None:
+        if self._known.get(id(one.request)) is one:  # not that of another event, to which a null request belonged
+            del self._known[id(one.request)]
+
     def _attend(self, engine: Attentive) -> None:
         self._attentive[engine] += 1
         if self._attentive[engine] == 1:
@@ -255,14 +261,19 @@ class Progress:
     def _begin(self) -> None:
         """Start the thread; it ends before MPI does."""
         work = partial(self._work, spins=_spins())
-        self._thread = threading.Thread(target=Shield.around(work), name="offload-requests", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=Shield.around(work), name="offload-requests", daemon=True)
+        thread.start()
+        self._thread = thread  # not before: there may be no more threads to be had
         at_end = MPI.Comm.Create_keyval(delete_fn=lambda *_: self.end())
         MPI.COMM_SELF.Set_attr(at_end, None)  # MPI_Finalize deletes it before all else (MPI 4.1, 11.2.4)
 
-    def _tell(self, over: Sequence[Awaited]) -> None:
-        while self.after:
-            self.after.popleft()()
+    def _tell(self, over: Iterable[Awaited], error_of: Callable[[Awaited], BaseException] | None = None) -> None:
+        while True:
+            try:
+                after = self.after.popleft()
+            except IndexError:  # another thread may have been quicker
+                break
+            after()
         for of in over:
             engine, of.engine = of.engine, None
             if engine is not None:
@@ -271,7 +282,7 @@ class Progress:
                     if not self._attentive[engine]:
                         del self._attentive[engine]
                         engine.forgo(self.look)
-            of.tell()
+            of.tell(error_of(of) if error_of is not None else None)
 
     # -- looking -------------------------------------------------------------------------------------
     def _work(self, *, spins: bool) -> None:
@@ -325,7 +336,7 @@ class Progress:
             return []
         self._moved_s = perf_counter()
         for one, _ in found:
-            self._known.pop(id(one.request), None)
+            self._forget(one)
         return [one.of for one, is_last in found if is_last]
 
     def _take_in(self) -> None:
@@ -343,7 +354,7 @@ class Progress:
         began_s = thread_time()
         try:
             complete, values = MPI.Request.testsome(self._requests, statuses)
-        except Exception:  # noqa: BLE001  # of MPI, or of the class of an object that has come
+        except BaseException:  # noqa: BLE001  # of MPI, or of the class of an object that has come
             return self._sort_out(iter(statuses))
         finally:
             self._took_s += thread_time() - began_s

@@ -8,10 +8,10 @@ from weakref import ref
 
 from mpi4py import MPI
 
-from offload.errors import EventError, TransportError, UsageError
+from offload.errors import TransportError, UsageError
 from offload.events.event import Event
 from offload.events.requests import Requests
-from offload.events.transport import transport_error
+from offload.events.transport import check_mpi, transport_error
 from offload.mpi.methods import Kind
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
@@ -115,6 +115,11 @@ class Call:
     def take_turn(self) -> None:
         self._order = self._operation.enter(self._turn)
 
+    @property
+    def given_up(self) -> str:
+        engine = self._engine
+        return self._left_out() if engine is None or engine.is_stopped else ""
+
     # -- the body of the task ------------------------------------------------------------------------
     def begin(self) -> None:
         """Issue the call if its turn has come; else whoever issues the one before does."""
@@ -145,15 +150,15 @@ class Call:
             due = order.leave_out(self._turn, "") if order is not None else []
             error = TransportError(
                 f"{operation} is not issued, since {self._turn.left_out} was left out before it, and it would match "
-                "another rank's call than the program means; go on with a new communicator",
+                f"another rank's call than the program means; {operation.way_out}",
                 operation=str(operation),
             )
         else:
             try:
+                check_mpi(operation.name)  # it may have ended meanwhile
                 arrays = self._transfer.arrays if self._transfer is not None else {}
-                requests = Requests(
-                    _checked(operation.call(self._matched, arrays), operation), self._engine, str(operation)
-                )
+                begun = _checked(operation.call(self._matched, arrays), operation)
+                requests = Requests(begun, self._engine, str(operation))
             except BaseException as failure:  # noqa: BLE001  # the task's
                 error = transport_error(failure, str(operation)) if isinstance(failure, MPI.Exception) else failure
                 due = order.leave_out(self._turn, self._left_out()) if order is not None else []
@@ -161,7 +166,7 @@ class Call:
                 due = order.passed(self._turn) if order is not None and not operation.matches_later else []
                 try:
                     requests.subscribe(self)  # type: ignore[arg-type]  # as the promise that it stands for
-                except EventError as failure:  # the method has given a request that it gave before
+                except BaseException as failure:  # noqa: BLE001  # a request given before, or nobody looks after it
                     error = failure
                 else:
                     self._requests = requests

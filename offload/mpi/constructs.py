@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from offload.arrays.items import is_device_array
+from offload.arrays.items import holder, is_device_array, label
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, in_, inout, out
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.copying import place_of
 from offload.errors import ClauseError, UsageError
 from offload.events.transport import check_mpi
 from offload.mpi.calls import CallRecipe
-from offload.mpi.methods import METHODS, Access
+from offload.mpi.methods import METHODS, Access, Kind
 from offload.mpi.operations import ObjectReceive, Operation, Start
 from offload.mpi.staging import Staging
 from offload.runtime.current import for_finalizers, here
@@ -60,11 +60,14 @@ def call(
     Raises
     ------
     ClauseError
-        There is no ``depend`` for a method whose buffers are not known; a clause is wrong; or in a final task.
+        There is no ``depend`` for a method whose buffers are not known; a clause is wrong; an argument is a device
+        array; a send has no ``dest``; or in a final task.
     UsageError
         The communicator is null, or has been freed; or MPI cannot be called here (`Event.fulfill_on` says when).
 
-    Notes ----- *Blocks* never. Calls are issued in the order in which they are encountered: collective operations of a
+    Notes
+    -----
+    *Blocks* never. Calls are issued in the order in which they are encountered: collective operations of a
     communicator, its sends to one rank with one tag, its receives from one rank with one tag, and a receive with a
     wildcard among all receives. Nothing else is ordered, completion neither. The task of a call that fails has a
     `TransportError`. After a call that is left out, since its task did not run or the call has raised, later ones that
@@ -95,9 +98,13 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
     ClauseError
         There is none, or something else among them.
 
-    Notes ----- Persistent collective operations are started in the order in which they are encountered, whatever their
-    communicator, as a request does not tell it. Messages are not: order the starts of two requests with one partner and
-    one tag by ``depend``. Otherwise as `call`. MPI 4.1, 3.9 "Persistent Communication Requests".
+    Notes
+    -----
+    Persistent collective operations are started in the order in which they are encountered, whatever their
+    communicator, as a request does not tell it; after one that is left out, all later ones of the process fail.
+    Messages are not: order the starts of two requests with one partner and one tag by ``depend``. Otherwise as `call`.
+
+    MPI 4.1, 3.9 "Persistent Communication Requests".
     """
     several = requests if isinstance(requests, (list, tuple)) else [requests]
     odd = next((one for one in several if not isinstance(one, MPI.Prequest)), None)
@@ -159,6 +166,7 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     check_mpi(directive)
     if operation.comm is not None and operation.comm == MPI.COMM_NULL:
         raise UsageError(f"{directive}: the communicator is null, or has been freed")
+    _check_arguments(operation, directive)
     scope = here()
     frame = scope.frame(directive)
     dependences = derived(operation) if depend is None else check_depend_now(directive, depend)
@@ -168,6 +176,19 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     operation.staging = _staging(scope.runtime, operation, directive)
     recipe = CallRecipe(call_site(directive, scope.runtime), operation, label, rank)
     return encounter(scope, frame, recipe, dependences, deferred=True)
+
+
+def _check_arguments(operation: Operation, directive: str) -> None:
+    """Raise `ClauseError` for what would fail in the task, where later calls are left out for it."""
+    for value in (*operation.args, *operation.kwargs.values()):
+        array = value[0] if isinstance(value, (list, tuple)) and value else value
+        if not isinstance(array, np.ndarray) and is_device_array(array):
+            raise ClauseError(
+                f"{directive}: {label(array)} is in the memory of {holder(array)}, and arrays of devices cannot be "
+                "passed to MPI yet; copy it to the host first (its get(), or target_memcpy), and pass that array"
+            )
+    if operation.kind in {Kind.SEND, Kind.SEND_AND_RECEIVE} and "dest" not in operation.named:
+        raise ClauseError(f"{directive}: dest is missing; give the rank to send to")
 
 
 # -- dependences ---------------------------------------------------------------------------------------
@@ -236,7 +257,7 @@ def _array_of(value: Any, what: str, parameter: str) -> Any:
         value = value[0] if value else None
     if value is None or value is MPI.IN_PLACE or value is MPI.BOTTOM:
         return None
-    if isinstance(value, np.ndarray) or is_device_array(value):
+    if isinstance(value, np.ndarray):
         return value
     if parameter == "obj":
         return None

@@ -39,6 +39,9 @@ class Operation:
     matches_later = False
     """Whether others that are in order with it have to wait until it has found its message."""
 
+    way_out = "go on with a new communicator"
+    """What to do where one before it was left out."""
+
     def __init__(self, method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._method = method
         self.args = args
@@ -61,7 +64,7 @@ class Operation:
             words.append("from any rank" if source == MPI.ANY_SOURCE else f"from {source}")
             words.append("any tag" if tag == MPI.ANY_TAG else f"tag {tag}")
         with suppress(MPI.Exception):  # it has been freed
-            if self.comm is not None and self.comm.name:
+            if self.comm is not None and not MPI.Is_finalized() and self.comm.name:
                 words.append(f"on {self.comm.name}")
         return f"{self.name} {', '.join(words)}".rstrip()
 
@@ -112,6 +115,8 @@ class Start(Operation):
     """The start of persistent requests, one or several."""
 
     __slots__ = ()
+
+    way_out = "go on with request.Start() and Event.fulfill_on(request), as all starts are in one order"
 
     def __init__(self, requests: MPI.Prequest | Sequence[MPI.Prequest]) -> None:
         super().__init__(_start, (requests,), {})

@@ -1,14 +1,17 @@
 """The order in which calls of MPI are issued: that of their constructs.
 
-Theory of operation ------------------- Collective operations match by the order of calls on a communicator, and
-messages between two ranks with one tag by the order of sends and of receives. Tasks become ready in another order on
-each rank. So each call has a *turn*, taken where its construct is encountered, and is issued when it has *arrived* (its
-task has begun) and no turn that it comes after is open. Nothing else is ordered: neither completion, nor what has other
-keys. A receive with a wildcard comes after every receive before it, and before every later one. Whoever waits for its
-turn holds no thread: the one that issues a call goes on with those that have arrived behind it.
+Theory of operation
+-------------------
+Collective operations match by the order of calls on a communicator, and messages between two ranks with one tag by the
+order of sends and of receives. Tasks become ready in another order on each rank. So each call has a *turn*, taken where
+its construct is encountered, and is issued when it has *arrived* (its task has begun) and no turn that it comes after
+is open. Nothing else is ordered: neither completion, nor what has other keys. A receive with a wildcard comes after
+every receive before it, and before every later one. A call that waits for its turn holds no thread: the one that issues
+a call goes on with those that have arrived behind it.
 
 A turn that is *left out*, since its task does not run or its call has raised, would have each later call match another
-one than the program means. So whatever comes after it is left out as well, now and later.
+one than the program means. So each call that comes after it is left out as well, now and later. The tasks of a runtime
+whose end was interrupted do not run, and nobody hears of it: the next call that enters behind one finds out.
 
 This file knows no MPI. Rejected: the dependences of tasks for this (they order completion: one exchange after the
 other, where several are to be under way).
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 
 class Ordered(Protocol):
     """A call that has a turn."""
+
+    @property
+    def given_up(self) -> str:
+        """What is left out, where the runtime of a call was closed before its turn; empty where it was not."""
 
     def go(self) -> Iterable[Turn]:
         """Issue the call, or fail if its turn is left out; return the turns that are due then. Never raises."""
@@ -137,6 +144,8 @@ def _come_after_last(turn: Turn, last: dict[Hashable, Turn], key: Hashable) -> N
 
 def _come_after(turn: Turn, other: Turn) -> None:
     turn.left_out = turn.left_out or other.left_out
+    if not turn.left_out and other.call is not None:
+        turn.left_out = other.call.given_up
     if not other.is_over and other not in turn.before:
         turn.before[other] = None
         other.after.append(turn)

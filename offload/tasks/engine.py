@@ -193,6 +193,11 @@ class Engine(Completion):
         """Whether no region may."""
         return bool(self.closed) and self.last_region is None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether what has not begun does not run any more."""
+        return self._is_stopped
+
     def mend(self, task: Task) -> None:
         """Take out a task whose `submit`, or `make_ready` after it, was interrupted; keep one that was through.
 

@@ -18,8 +18,10 @@ current_scope: ContextVar[Scope | None] = ContextVar("offload_scope", default=No
 """What the running code does: set by ``with runtime``, by a worker, and wherever a body begins."""
 
 
-COMPLETER = "offload-completer"
-"""The name of the thread that finds out what has passed on the streams; nothing on it may wait."""
+_COMPLETERS = {"offload-completer", "offload-requests"}
+"""The names of the threads that find out what has passed on the streams, and which requests of MPI are complete.
+
+Nothing on them may wait."""
 
 
 class Parker:
@@ -69,7 +71,7 @@ class Scope:
     def __init__(self, runtime: Any, region: Region | None, task: AnyTask | None = None) -> None:
         self.runtime = runtime
         self.thread = threading.get_ident()
-        self.is_completer = threading.current_thread().name == COMPLETER
+        self.is_completer = threading.current_thread().name in _COMPLETERS
         self.parker = Parker()
         self.region = region
         self.task = task

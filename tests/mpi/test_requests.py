@@ -15,6 +15,12 @@ def test_on_ranks(n_ranks):
     run_tests(n_ranks, "test_requests.py")
 
 
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_troubles_on_ranks(n_ranks):
+    """`ranks/test_troubles.py`."""
+    run_tests(n_ranks, "test_troubles.py")
+
+
 def test_on_a_rank_that_spins():
     """The same without naps."""
     run_tests(1, "test_requests.py", "-k", "not naps", env={"OFFLOAD_MPI_POLL": "spin"})
@@ -186,3 +192,92 @@ event.fulfill()
 print([name for name in sys.modules if "mpi4py" in name])
 """
     assert outcome(program) == (0, ["[]"])
+
+
+def test_calls_that_come_too_late():
+    """A call whose turn comes after ``MPI.Finalize`` fails its task, and a wait looks for no request any more."""
+    program = (
+        COMMUNICATOR
+        + """
+from offload import mpi
+from offload.events.progress import progress
+with omp.Runtime("sim:1", num_threads=2):
+    held, array = omp.Event(), np.zeros(1)
+    received, open_ = np.zeros(1), mpi.irecv(np.zeros(1), 0, 9)
+    omp.task(detach=held, depend=[omp.out(array)])(int)()
+    late = [mpi.isend(array, 0, 3), mpi.ibarrier(depend=[omp.in_(array)])]
+    while not progress.n_open:
+        time.sleep(0.01)
+    MPI.Finalize()
+    held.fulfill()
+    omp.task(time.sleep)(0.2).result()
+    for task in (open_, *late):
+        try:
+            task.result()
+        except Exception as error:
+            print(type(error).__name__, str(error)[:40])
+"""
+    )
+    status, printed = outcome(program)
+    assert status == 0, printed
+    for name in ("Isend", "Ibarrier"):
+        assert any(line.startswith(f"UsageError {name}: MPI is finalised") for line in printed), printed
+    assert any(line.startswith("TransportError Irecv") for line in printed)
+
+
+def test_a_way_of_polling_that_is_unknown_fails_each_call():
+    """What waits for its turn behind a call that nobody looks after is issued as well, and does not wait for ever."""
+    program = (
+        COMMUNICATOR
+        + """
+from offload import mpi
+with omp.Runtime("sim:1", num_threads=2):
+    held, array = omp.Event(), np.zeros(1)
+    omp.task(detach=held, depend=[omp.out(array)])(int)()
+    calls = [mpi.ibarrier(depend=[omp.in_(array)]), mpi.ibarrier(), mpi.ibarrier()]
+    omp.task(int)().result()
+    held.fulfill()
+    for task in calls:
+        try:
+            task.result()
+        except omp.UsageError as error:
+            print(str(error)[:23])
+"""
+    )
+    assert outcome(program, env={"OFFLOAD_MPI_POLL": "bad"}) == (0, ["OFFLOAD_MPI_POLL='bad':"] * 3)
+
+
+def test_calls_behind_those_of_an_interrupted_runtime():
+    """They fail, and name what was left out; on another communicator all is well."""
+    program = (
+        COMMUNICATOR
+        + """
+import os, signal
+from offload import mpi
+held, array, other = omp.Event(), np.zeros(1), comm.Dup()
+def strike():
+    for _ in range(2):
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+striking = threading.Thread(target=strike)
+try:
+    with omp.Runtime("sim:1", num_threads=2):
+        omp.task(detach=held, depend=[omp.out(array)])(int)()
+        mpi.ibarrier(depend=[omp.in_(array)], name="first")
+        mpi.ibarrier(name="second")
+        striking.start()
+        omp.taskwait()
+except KeyboardInterrupt:
+    striking.join()
+with omp.Runtime("sim:1", num_threads=2):
+    for _ in range(2):
+        try:
+            mpi.ibarrier().result()
+        except omp.TransportError as error:
+            print("Ibarrier on MPI_COMM_WORLD (second-" in str(error))
+    print(mpi.ibarrier(comm=other).result())
+"""
+    )
+    status, printed = outcome(program)
+    assert status == 0, printed
+    assert (printed.count("True"), printed.count("None")) == (2, 1), printed

@@ -30,6 +30,16 @@ def comm():
     comm.Free()
 
 
+@pytest.fixture
+def left(comm):
+    return (comm.rank - 1) % comm.size
+
+
+@pytest.fixture
+def right(comm):
+    return (comm.rank + 1) % comm.size
+
+
 @pytest.fixture(params=[1, 4])
 def runtime(request, comm):
     """A current runtime with one worker, or four; afterwards nothing may be left of it, and no request open."""

@@ -15,16 +15,6 @@ from offload import in_, mpi, out
 from tests.mpi.ranks.test_requests import until
 
 
-@pytest.fixture
-def left(comm):
-    return (comm.rank - 1) % comm.size
-
-
-@pytest.fixture
-def right(comm):
-    return (comm.rank + 1) % comm.size
-
-
 class BoomError(Exception):
     pass
 
@@ -349,10 +339,28 @@ def test_arguments_that_are_wrong(runtime, comm):
         mpi.ibarrier(comm=comm, depend=[3])
     with pytest.raises(omp.ClauseError, match="priority"):
         mpi.ibarrier(comm=comm, priority=-1)
+    with pytest.raises(omp.ClauseError, match="dest is missing"):
+        mpi.isend(np.zeros(1), comm=comm)
     with pytest.raises(omp.UsageError):
         omp.target()(lambda: mpi.ibarrier(comm=comm))()
     omp.taskwait()
     mpi.ibarrier(comm=comm).result()  # no turn was taken
+
+
+def test_device_arrays(runtime, comm):
+    """They are refused at the call, wherever they stand among the arguments."""
+    array = omp.target_alloc(4, float)
+    for refused in (
+        lambda: mpi.isend(array, comm.rank, comm=comm),
+        lambda: mpi.irecv([array, 4, MPI.DOUBLE], comm.rank, comm=comm, depend=[]),
+        lambda: mpi.iallreduce(MPI.IN_PLACE, recvbuf=array, comm=comm),
+        lambda: mpi.send_object(array, comm.rank, comm=comm),
+        lambda: mpi.call(comm.Ibcast, array[1:]),
+    ):
+        with pytest.raises(omp.ClauseError, match=r"in the memory of sim:0.*copy it to the host first"):
+            refused()
+    omp.target_free(array)
+    mpi.ibarrier(comm=comm).result()
 
 
 def test_a_method_that_gives_no_request(runtime, comm):

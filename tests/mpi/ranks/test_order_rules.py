@@ -40,6 +40,8 @@ def conflict(call, other):
 class Recorded:
     """A call that notes when it is issued or fails."""
 
+    given_up = ""
+
     def __init__(self, order, number, call, log, raises):
         self.order, self.number, self.log, self.raises = order, number, log, raises
         self.turn = Turn(self)
@@ -118,3 +120,16 @@ def check(calls, fates, turns, ended, log):
         if ("issued", k) in log:
             before = log[: log.index(("issued", k))]
             assert all(("issued", j) in before for j in earlier)
+
+
+def test_calls_that_are_given_up():
+    """A call behind one that is given up is left out, and so are those behind it, whatever comes of the first."""
+    order, log = Order(), []
+    first = Recorded(order, 0, ("collective",), log, raises=False)
+    first.given_up = "call 0"
+    behind = [Recorded(order, k, ("collective",), log, raises=False) for k in (1, 2)]
+    assert [one.turn.left_out for one in behind] == ["call 0", "call 0"]
+    for one in behind:
+        if order.arrive(one.turn):
+            carry_out([one.turn])
+    assert log == [("fails", 1), ("fails", 2)]

@@ -17,16 +17,6 @@ from offload import in_, out
 from offload.events.progress import progress
 
 
-@pytest.fixture
-def left(comm):
-    return (comm.rank - 1) % comm.size
-
-
-@pytest.fixture
-def right(comm):
-    return (comm.rank + 1) % comm.size
-
-
 def completed(request):
     """Have a task that is complete with a request; return it and its event."""
     event = omp.Event()
