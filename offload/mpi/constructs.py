@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from offload.arrays.items import holder, is_device_array, label
+from offload.arrays.items import is_device_array
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, in_, inout, out
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.copying import place_of
@@ -60,8 +60,8 @@ def call(
     Raises
     ------
     ClauseError
-        There is no ``depend`` for a method whose buffers are not known; a clause is wrong; an argument is a device
-        array; a send has no ``dest``; or in a final task.
+        There is no ``depend`` for a method whose buffers are not known; a clause is wrong; a send has no
+        ``dest``; device arrays are on several devices; or in a final task.
     UsageError
         The communicator is null, or has been freed; or MPI cannot be called here (`Event.fulfill_on` says when).
 
@@ -166,7 +166,8 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     check_mpi(directive)
     if operation.comm is not None and operation.comm == MPI.COMM_NULL:
         raise UsageError(f"{directive}: the communicator is null, or has been freed")
-    _check_arguments(operation, directive)
+    if operation.kind in {Kind.SEND, Kind.SEND_AND_RECEIVE} and "dest" not in operation.named:
+        raise ClauseError(f"{directive}: dest is missing; give the rank to send to")
     scope = here()
     frame = scope.frame(directive)
     dependences = derived(operation) if depend is None else check_depend_now(directive, depend)
@@ -176,19 +177,6 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     operation.staging = _staging(scope.runtime, operation, directive)
     recipe = CallRecipe(call_site(directive, scope.runtime), operation, label, rank)
     return encounter(scope, frame, recipe, dependences, deferred=True)
-
-
-def _check_arguments(operation: Operation, directive: str) -> None:
-    """Raise `ClauseError` for what would fail in the task, where later calls are left out for it."""
-    for value in (*operation.args, *operation.kwargs.values()):
-        array = value[0] if isinstance(value, (list, tuple)) and value else value
-        if not isinstance(array, np.ndarray) and is_device_array(array):
-            raise ClauseError(
-                f"{directive}: {label(array)} is in the memory of {holder(array)}, and arrays of devices cannot be "
-                "passed to MPI yet; copy it to the host first (its get(), or target_memcpy), and pass that array"
-            )
-    if operation.kind in {Kind.SEND, Kind.SEND_AND_RECEIVE} and "dest" not in operation.named:
-        raise ClauseError(f"{directive}: dest is missing; give the rank to send to")
 
 
 # -- dependences ---------------------------------------------------------------------------------------
@@ -257,7 +245,7 @@ def _array_of(value: Any, what: str, parameter: str) -> Any:
         value = value[0] if value else None
     if value is None or value is MPI.IN_PLACE or value is MPI.BOTTOM:
         return None
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) or is_device_array(value):
         return value
     if parameter == "obj":
         return None

@@ -347,22 +347,6 @@ def test_arguments_that_are_wrong(runtime, comm):
     mpi.ibarrier(comm=comm).result()  # no turn was taken
 
 
-def test_device_arrays(runtime, comm):
-    """They are refused at the call, wherever they stand among the arguments."""
-    array = omp.target_alloc(4, float)
-    for refused in (
-        lambda: mpi.isend(array, comm.rank, comm=comm),
-        lambda: mpi.irecv([array, 4, MPI.DOUBLE], comm.rank, comm=comm, depend=[]),
-        lambda: mpi.iallreduce(MPI.IN_PLACE, recvbuf=array, comm=comm),
-        lambda: mpi.send_object(array, comm.rank, comm=comm),
-        lambda: mpi.call(comm.Ibcast, array[1:]),
-    ):
-        with pytest.raises(omp.ClauseError, match=r"in the memory of sim:0.*copy it to the host first"):
-            refused()
-    omp.target_free(array)
-    mpi.ibarrier(comm=comm).result()
-
-
 def test_a_method_that_gives_no_request(runtime, comm):
     """It fails the task."""
     with pytest.raises(omp.UsageError, match="returned 3, no request"):
