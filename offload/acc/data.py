@@ -31,16 +31,14 @@ from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.works import EndDataWork, EnterDataWork, ExitDataWork, UpdateWork, present_items
+from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UpdateWork
 from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from offload.data.items import MapItem
-    from offload.devices.streams import Lane
     from offload.runtime.place import DevicePlace
-    from offload.runtime.works import Launch
     from offload.tasks.task import Task
 
 
@@ -99,7 +97,7 @@ def data(
         raise ClauseError("acc data has no data clause; give copy=, copyin=, copyout=, create=, present= or others")
     operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, depend=depend)
     try:
-        entry = operation.run(_EnterRegion(items, Counter.STRUCTURED), items, changes=True)
+        entry = operation.run(EnterRegionWork(items, Counter.STRUCTURED), items, changes=True)
     except KeyboardInterrupt:
         if operation.task is not None:  # it has mapped the items, or will
             _leave(operation, operation.task, items)
@@ -133,32 +131,7 @@ def data(
 def _leave(operation: Operation, entry: Task, items: list[MapItem]) -> None:
     """Undo the entry of a region; one that failed has mapped nothing."""
     if entry.failure is None:
-        operation.end_run(_EndRegion([], Counter.STRUCTURED), items, entry)
-
-
-class _EnterRegion(EnterDataWork):
-    """The entry of a region."""
-
-    __slots__ = ()
-
-    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        super().begin(launch, place, lane, staged)
-        if launch.plan is not None:
-            launch.entered = present_items(launch.plan)
-
-
-class _EndRegion(EndDataWork):
-    """The end of a region: of those items that its entry has mapped, which in a graph is the one of the same run."""
-
-    __slots__ = ()
-
-    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        super().begin(launch, place, lane, staged)
-        launch.received = None
-
-    def items_of(self, launch: Launch) -> Sequence[MapItem]:
-        entry: Any = launch.received.tasks[0] if launch.received is not None else None
-        return entry.entered if entry is not None else ()  # None: it has failed, and that has been seen
+        operation.end_run(EndRegionWork([], Counter.STRUCTURED), items, entry)
 
 
 @for_finalizers

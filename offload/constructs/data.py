@@ -19,9 +19,10 @@ from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
-from offload.runtime.recipe import recipe_at
+from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.runtime.sites import call_site
-from offload.runtime.works import EndDataWork, EnterDataWork, ExitDataWork
+from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork
+from offload.tasks.received import Values
 from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
 
@@ -65,9 +66,14 @@ class _DataConstruct:
         self.site = call_site(name.replace("_", " "), runtime)
         self.made: Task | None = None  # what `run` had generated when it was interrupted
 
-    def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
-        """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold."""
+    def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem], ends: Task | None = None) -> Task:
+        """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold.
+
+        One that ``ends`` a region, which that task has begun, runs though a task before it has failed.
+        """
         recipe = recipe_at(self.site, self.place, work(items))
+        if ends is not None and isinstance(recipe, DeviceRecipe):
+            recipe.survives, recipe.values = True, Values((), (ends,))
         scope, frame = self.scope, self.frame
         if scope.thread != get_ident():  # a generator is ended elsewhere than it was begun, perhaps by the collector
             scope = self.runtime.here()
@@ -83,14 +89,16 @@ class _DataConstruct:
     def _generated(self, task: Task) -> None:
         self.made = task
 
-    async def finish(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem]) -> Task:
+    async def finish(
+        self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem], ends: Task | None = None
+    ) -> Task:
         """Do what `run` does, and let the loop run until the task is complete."""
         from offload.constructs.awaiting import ended  # imports asyncio
 
         waits, recorder = not self.deferred, self.frame.recorder
         self.deferred = recorder is None or recorder.executes
         try:
-            task = self.run(work, items)
+            task = self.run(work, items, ends)
         finally:
             self.deferred = not waits
         if waits and task.state_ is not TaskState.RECORDED:
@@ -206,7 +214,7 @@ class TargetData(ContextDecorator):
         if construct.deferred or construct.frame.recorder is None:
             construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
         try:
-            self._entry = construct.run(EnterDataWork, construct.items)
+            self._entry = construct.run(EnterRegionWork, construct.items)
         except KeyboardInterrupt:
             self._undo()
             raise
@@ -237,7 +245,7 @@ class TargetData(ContextDecorator):
         construct = self._encounter()
         construct.depend += (inout(_Region()),)  # as above; what lets the loop run is a deferred task
         try:
-            self._entry = await construct.finish(EnterDataWork, construct.items)
+            self._entry = await construct.finish(EnterRegionWork, construct.items)
         except (Exception, BaseExceptionGroup):
             raise
         except BaseException:  # an interrupt, or a cancellation of the coroutine
@@ -320,7 +328,7 @@ class TargetData(ContextDecorator):
             error = _first(error, later)
         try:
             if entry.failure is None:
-                await construct.finish(EndDataWork, construct.items)
+                await construct.finish(EndRegionWork, [], entry)
         except BaseException as later:  # noqa: BLE001  # as in `leave`
             error = _first(error, later)
         try:
@@ -409,4 +417,4 @@ class _Region:
 def _leave_data(construct: _DataConstruct, entry: Task) -> None:
     """Undo the entry of a region; one that failed has mapped nothing, and what is present is somebody else's."""
     if entry.failure is None:
-        construct.run(EndDataWork, construct.items)
+        construct.run(EndRegionWork, [], entry)

@@ -25,7 +25,7 @@ from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from offload.devices.streams import Point
     from offload.events.observer import Observer
@@ -284,6 +284,9 @@ class _FirstEnd(_Ends):
         super().is_left()
         self.at = next((at for at, operations in enumerate(self._held) if not operations), -1)
         return self.at < 0
+
+    def concerns(self, task: AnyTask, held: Collection[AnyTask]) -> bool:
+        return task in self.tasks and all(other in held for other in self.tasks)
 
     def launched(self) -> Sequence[AnyTask]:
         return ()  # it would look for the end of one after the other

@@ -37,7 +37,7 @@ class TargetWork(Work):
     args, kwargs
         What it is given where the binding says nothing else.
     binding : Binding
-        A complete one. Works share it that are made again, or of calls with the same arrays.
+        A complete one. The works of calls with the same arrays may share it.
     counter : Counter
         What it counts in.
     """

@@ -137,7 +137,7 @@ class EmptyWork(Work):
 
 
 class EnterDataWork(Work):
-    """Map items, as ``target enter data`` and the entry of ``target data`` do; count in ``counter``."""
+    """Map items, as ``target enter data`` does; count in ``counter``."""
 
     __slots__ = ("_counter", "_items")
 
@@ -186,12 +186,31 @@ class ExitDataWork(Work):
         launch.point = place.settle(lane)
 
 
-class EndDataWork(ExitDataWork):
-    """Unmap items, as the end of ``target data`` does."""
+class EnterRegionWork(EnterDataWork):
+    """Map items, as the entry of ``target data`` does, and of OpenACC's ``data``."""
+
+    __slots__ = ()
+
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        super().begin(launch, place, lane, staged)
+        if launch.plan is not None:
+            launch.entered = present_items(launch.plan)
+
+
+class EndRegionWork(ExitDataWork):
+    """Unmap what the entry of a region has mapped, which in a graph is the one of the same run."""
 
     __slots__ = ()
 
     ends_region = True
+
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        super().begin(launch, place, lane, staged)
+        launch.received = None
+
+    def items_of(self, launch: Launch) -> Sequence[MapItem]:
+        entry: Any = launch.received.tasks[0] if launch.received is not None else None
+        return entry.entered if entry is not None else ()  # None: it has failed, and that has been seen
 
 
 class CopyWork(Work):

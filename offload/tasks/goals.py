@@ -69,8 +69,8 @@ class Goal:
         """Return the tasks that are left, the last launched first, if they are few and all of them are launched."""
         return _launched(self.tasks) if self.calls else ()
 
-    def concerns(self, task: AnyTask) -> bool:
-        """Tell whether the goal cannot be reached before a task ends."""
+    def concerns(self, task: AnyTask, held: Collection[AnyTask]) -> bool:
+        """Tell whether the goal cannot be reached before a task ends, nor any of those that are ``held`` up with it."""
         return task in self.tasks or any(task in members.live for members in self.sets)
 
     def call(self, wake: Callable[..., None], lock: threading.Lock) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import alloc, from_, in_, inout, inoutset, mutexinoutset, out, to, tofrom
+from offload import alloc, from_, in_, inout, inoutset, mutexinoutset, out, release, to, tofrom
 from tests.conftest import checked
 
 pytestmark = pytest.mark.timeout(60)
@@ -830,6 +830,40 @@ def test_a_data_region_in_the_body(runtime):
         want = 4 * want + 1
         assert (x == want).all()
         assert not omp.target_is_present(x)
+
+
+@pytest.mark.parametrize("nowait", [False, True])
+def test_a_data_region_ends_where_a_replay_fails_in_it(nowait):
+    """The end of `target_data` releases what its entry has mapped though a region in the block has failed."""
+    x = np.zeros(4)
+    fails = []
+
+    def increment(x):
+        if fails:
+            raise ValueError("later")
+        x += 1
+
+    @omp.taskgraph
+    def region():
+        with omp.target_data(map=[tofrom(x)], nowait=nowait, depend=[inout(x)]):
+            omp.target(nowait=True, depend=[inout(x)])(increment)(x)
+
+    with checked("sim:1"):
+        region()
+        fails.append(True)
+        for _ in range(2):
+            with pytest.raises(ExceptionGroup):
+                region()
+            assert not omp.target_is_present(x)
+        fails.clear()
+        region()
+        omp.target_enter_data(map=[to(x[:2])])
+        with pytest.raises(ExceptionGroup):
+            region()
+        omp.target_exit_data(map=[release(x[:2])])
+        assert not omp.target_is_present(x)
+        region()
+    assert x.tolist() == [3, 3, 3, 3]
 
 
 def test_the_default_device_is_the_recorded_one():

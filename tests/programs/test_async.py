@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import in_, inout, mutexinoutset, out, tofrom
+from offload import acc, in_, inout, mutexinoutset, out, tofrom
 from tests.conftest import checked
 
 pytestmark = pytest.mark.timeout(60)
@@ -824,6 +824,27 @@ async def test_a_mutex_that_a_body_holds_is_told_too(one):
         other.result()
     gate.set()
     assert await other == 1
+
+
+@in_loop
+async def test_a_wait_for_one_of_several_queues_needs_one_of_them(workers):
+    """It is refused where each holds something behind a body of the loop, and waits where another queue gets on."""
+    gate = asyncio.Event()
+    first, second = omp.task(gate.wait)(), omp.task(gate.wait)()
+    a, b = np.zeros(3), np.zeros(3)
+    increment = acc.parallel(lambda x: x.__iadd__(1) is None)
+    increment.options(async_=1, depend=[in_(first)])(a)
+    increment.options(async_=2)(b)
+    assert acc.wait_any([1, 2]) == 1
+    increment.options(async_=2, depend=[in_(second)])(b)
+    for queues in ([1], [1, 2], [2, 1]):
+        with pytest.raises(omp.UsageError, match="await"):
+            acc.wait_any(queues)
+    gate.set()
+    await omp.taskwait()
+    assert acc.wait_any([1, 2]) == 0
+    assert (a == 1).all()
+    assert (b == 2).all()
 
 
 def test_a_blocked_loop_of_the_runtime_is_not_used(workers):

@@ -53,8 +53,8 @@ def test_a_goal_is_reached_when_all_have_ended(states):
         mine = left if not isinstance(goal, TaskEnd) else [task for task in tasks[:1] if not task.finished]
         assert goal.done() is not goal.is_left()
         assert goal.done() is (not mine)
-        assert all(goal.concerns(task) for task in mine)
-        assert not goal.concerns(Fake("waiting", 0))
+        assert all(goal.concerns(task, {task}) for task in mine)
+        assert not goal.concerns(Fake("waiting", 0), ())
 
 
 @given(STATES)

@@ -9,8 +9,8 @@ tasks it follows. Then clauses enter what they say of arguments (list items, sec
 `Binding.complete` decides about the rest for the place where the region runs.
 
 A complete binding says of each argument what the body is given. It refers to no memory of a device but the program's
-own device arrays, and nobody changes it: `offload.constructs.target_work.TargetWork` carries it out, and every work
-that is made again shares it. A region on the host has the same binding, which need not be complete.
+own device arrays, and nobody changes it: `offload.constructs.target_work.TargetWork` carries it out, as often as it is
+launched. A region on the host has the same binding, which need not be complete.
 
 A binding of host arrays and scalars is remembered for calls with the same arrays while these are present:
 `PresentTable.remembered` forgets all when an entry goes, so that nothing keeps memory of the host which no entry keeps.

@@ -10,7 +10,7 @@ from offload.errors import RuntimeClosedError, UsageError
 from offload.tasks.aio.loops import Home, LoopThread, abandon_closed, homes_of_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from offload.tasks.engine import Engine
     from offload.tasks.goals import Goal
@@ -96,23 +96,23 @@ class Coroutines:
             if task in found or task.finished:
                 continue
             found.add(task)
-            if goal.concerns(task):
+            if goal.concerns(task, found):
                 through = "" if task is root else f", through {task.key}"
                 raise UsageError(
                     f"{goal} would block the thread of the event loop that has to run {root.key}, an async def body, "
                     f"for which it waits{through}; `await` the task, `await omp.taskwait()` or "
                     "`async with omp.taskgroup()` instead, or first"
                 )
-            front += [(other, root) for other in self._held_up_by(task)]
+            front += [(other, root) for other in self._held_up_by(task, found)]
 
-    def _held_up_by(self, task: AnyTask) -> Iterable[AnyTask]:
-        """Return the tasks that cannot end before this one, as far as one step shows."""
+    def _held_up_by(self, task: AnyTask, held: Collection[AnyTask]) -> Iterable[AnyTask]:
+        """Return the tasks that cannot end before this one and those ``held`` up with it, as far as one step shows."""
         yield from (*(task.successors or ()), *(task.early or ()))
         for mutex in task.mutexes:
             if mutex.holder is task:
                 yield from mutex.waiting.copy()
         for blocked in (*self._blocked, *self._awaiting):
-            if blocked.task is not None and blocked.waits_for(task):
+            if blocked.task is not None and blocked.waits_for(task, held):
                 yield blocked.task
 
     def stop(self) -> None:
@@ -147,8 +147,8 @@ class Blocked:
         self.task = scope.task
         self.thread = get_ident()
 
-    def waits_for(self, task: AnyTask) -> bool:
-        return self._goal.concerns(task)
+    def waits_for(self, task: AnyTask, held: Collection[AnyTask]) -> bool:
+        return self._goal.concerns(task, held)
 
     def check(self) -> None:
         """Raise `UsageError` if the wait, of this thread, cannot end."""
