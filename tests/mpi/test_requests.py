@@ -107,7 +107,7 @@ def test_the_end_of_a_process_waits(n_ranks):
         + """
 event, buffer = omp.Event(), np.zeros(1)
 omp.task(detach=event, depend=[omp.out(buffer)])(event.fulfill_on)(comm.Irecv(buffer, (comm.rank + 1) % comm.size))
-omp.task(depend=[omp.in_(buffer)])(lambda: print(f"received {buffer[0]}\n", end=""))()
+omp.task(depend=[omp.in_(buffer)])(lambda: print(f"received {buffer[0]}\\n", end=""))()
 threading.Timer(0.3, comm.Send, (np.ones(1), (comm.rank - 1) % comm.size)).start()
 """
     )
