@@ -11,7 +11,6 @@ from offload.arrays.items import holder, is_device_array, label
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, in_, inout, out
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.errors import ClauseError, UsageError
-from offload.events.transport import check_mpi
 from offload.mpi.calls import CallRecipe
 from offload.mpi.methods import METHODS, Access, Kind
 from offload.mpi.operations import ObjectReceive, Operation, Start
@@ -160,9 +159,7 @@ def recv_object(
 def generate(operation: Operation, depend: Any, name: str | None, priority: int) -> Task:
     """Generate the task of an operation."""
     directive = f"MPI {operation.name}"
-    check_mpi(directive)
-    if operation.comm is not None and operation.comm == MPI.COMM_NULL:
-        raise UsageError(f"{directive}: the communicator is null, or has been freed")
+    operation.check()
     _check_arguments(operation, directive)
     scope = here()
     frame = scope.frame(directive)
