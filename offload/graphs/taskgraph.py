@@ -16,7 +16,7 @@ from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from offload.events.event import Event
     from offload.runtime.runtime import Runtime
@@ -119,6 +119,13 @@ class Again:
             task.mutexes = self.mutexes
             task.special = True
         return task
+
+
+def _recipes(nodes: Iterable[Node]) -> Iterator[Again]:
+    """Give what it takes to make the tasks of nodes again."""
+    for node in nodes:
+        if isinstance(node.spec, Again):
+            yield node.spec
 
 
 class TaskGraph(Graph):
@@ -224,6 +231,13 @@ class TaskGraph(Graph):
         self._was_computed = True
         for event in self.events:
             event.rearm()
+        for again in _recipes(self.nodes):
+            again.recipe.reserve()
+
+    def give_back(self, nodes: Iterable[Node]) -> None:
+        """Give back what was reserved for nodes whose tasks will not be made."""
+        for again in _recipes(nodes):
+            again.recipe.give_back()
 
     def _wait_for_recorded(self, tasks: list[Task]) -> None:
         self.runtime.engine.wait(self.scope(), Goal("the end of the recorded tasks", tasks))

@@ -33,13 +33,17 @@ if TYPE_CHECKING:
 
 
 class CallRecipe(Recipe):
-    """What the tasks of a call of MPI are made of: each calls once more, in its turn."""
+    """What the tasks of a call of MPI are made of: each calls once more, in its turn.
 
-    __slots__ = ("operation",)
+    Under Dask, which starts nodes in an order of its own, all turns are reserved before the first node is started.
+    """
+
+    __slots__ = ("_reserved", "operation")
 
     def __init__(self, site: Site, operation: Operation, label: str | None, priority: int) -> None:
         super().__init__(site, label=label, priority=priority)
         self.operation = operation
+        self._reserved: Call | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -50,7 +54,7 @@ class CallRecipe(Recipe):
         return [*self.operation.args, *self.operation.kwargs.values()]
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        call = Call(self.operation, self.site.runtime.gate)
+        call, self._reserved = self._reserved or self._call(), None
         task = CallTask(self.site, call.begin, (), None, frame)
         call.belong_to(task)
         recorder = frame.recorder
@@ -59,6 +63,19 @@ class CallRecipe(Recipe):
             task.add_done_callback(call.leave_out)
         self._mark(task)
         return task
+
+    def reserve(self) -> None:
+        self.give_back()
+        self._reserved = self._call()
+        self._reserved.take_turn()
+
+    def _call(self) -> Call:
+        return Call(self.operation, self.site.runtime.gate)
+
+    def give_back(self) -> None:
+        call, self._reserved = self._reserved, None
+        if call is not None:
+            call.leave_out()
 
 
 class CallTask(Task):
@@ -113,10 +130,21 @@ class Call:
         task.special = True
 
     def take_turn(self) -> None:
-        self._order = self._operation.enter(self._turn)
+        """Take the turn, unless it was reserved.
+
+        Raises
+        ------
+        UsageError
+            As `Operation.check`.
+        """
+        if self._order is None:
+            self._operation.check()
+            self._order = self._operation.enter(self._turn)
 
     @property
     def given_up(self) -> str:
+        if self._task is None:
+            return ""  # its turn is reserved
         engine = self._engine
         return self._left_out() if engine is None or engine.is_stopped else ""
 
@@ -203,8 +231,8 @@ class Call:
                 promise.value = self.value
             promise.passed(error)
 
-    def leave_out(self, _task: Task) -> None:
-        """Note that the task has ended; where it has not begun, the call is left out."""
+    def leave_out(self, _task: Task | None = None) -> None:
+        """Note that the task has ended, or will not be made; where it has not begun, the call is left out."""
         order = self._order
         if order is not None and not self._turn.is_over:
             issue(order.leave_out(self._turn, self._left_out()))

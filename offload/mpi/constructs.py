@@ -12,7 +12,6 @@ from offload.constructs.clauses.dependences import Dependence, check_depend_now,
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.copying import place_of
 from offload.errors import ClauseError, UsageError
-from offload.events.transport import check_mpi
 from offload.mpi.calls import CallRecipe
 from offload.mpi.methods import METHODS, Access, Kind
 from offload.mpi.operations import ObjectReceive, Operation, Start
@@ -163,9 +162,7 @@ def recv_object(
 def generate(operation: Operation, depend: Any, name: str | None, priority: int) -> Task:
     """Generate the task of an operation."""
     directive = f"MPI {operation.name}"
-    check_mpi(directive)
-    if operation.comm is not None and operation.comm == MPI.COMM_NULL:
-        raise UsageError(f"{directive}: the communicator is null, or has been freed")
+    operation.check()
     if operation.kind in {Kind.SEND, Kind.SEND_AND_RECEIVE} and "dest" not in operation.named:
         raise ClauseError(f"{directive}: dest is missing; give the rank to send to")
     scope = here()

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
+from offload.errors import UsageError
 from offload.events.progress import is_collective, progress
+from offload.events.transport import check_mpi
 from offload.mpi.methods import METHODS, Kind
 from offload.mpi.order import Order
 
@@ -67,6 +69,13 @@ class Operation:
             if self.comm is not None and not MPI.Is_finalized() and self.comm.name:
                 words.append(f"on {self.comm.name}")
         return f"{self.name} {', '.join(words)}".rstrip()
+
+    def check(self) -> None:
+        """Raise `UsageError` if it cannot be called: for what `check_mpi` says, or since its communicator is null."""
+        directive = f"MPI {self.name}"
+        check_mpi(directive)
+        if self.comm is not None and self.comm == MPI.COMM_NULL:
+            raise UsageError(f"{directive}: the communicator is null, or has been freed")
 
     def call(self, matched: Callable[[], None], arrays: Mapping[str, Any]) -> Any:
         """Return the request; where it ``matches_later``, ``matched`` is called when it has.

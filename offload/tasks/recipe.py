@@ -102,6 +102,15 @@ class Recipe:
             self._mark(task)
         return task
 
+    def reserve(self) -> None:
+        """Reserve for the task that is made next what it gets in the order of the program; here nothing.
+
+        Where Dask decides when tasks are made, this is called of all recipes before the first, in the recorded order.
+        """
+
+    def give_back(self) -> None:
+        """Give back what was reserved, if no task has been made since."""
+
     def _mark(self, task: Task) -> None:
         """Give a task what few tasks have."""
         if self.label is not None:

@@ -17,6 +17,13 @@ def test_on_ranks(n_ranks):
     run_tests(n_ranks, "test_calls.py")
 
 
+@needs_mpi
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_graphs_on_ranks(n_ranks):
+    """`ranks/test_graphs.py`."""
+    run_tests(n_ranks, "test_graphs.py")
+
+
 def test_without_mpi4py():
     """`from offload import mpi` names the extra that it needs."""
     program = """

@@ -27,7 +27,7 @@ class ClientRun(Computation, InProcess):
     """A computation by the workers of a client; values and failures stay here, Dask moves none."""
 
     def __init__(self, graph: Any) -> None:
-        Computation.__init__(self, graph)
+        Computation.__init__(self, graph, whole=[graph])
         InProcess.__init__(self)
         self._ends: dict[str, Future[None]] = {}
 
@@ -63,7 +63,7 @@ class ClientRun(Computation, InProcess):
         node = self.graph.node(key)
         end = self._ends.get(key)
         if end is None:  # else Dask runs the node again, whose worker has gone
-            if self.skips(key, (other.key for other in self.graph.predecessors(node))):
+            if self.skips(key, (other.key for other in self.graph.predecessors(node)), self.graph, node):
                 return
             end = self._ends[key] = Future()
             end.set_running_or_notify_cancel()  # Dask may cancel who awaits it, not the node

@@ -31,6 +31,8 @@ class Computation:
         What is computed; any of them, where there are several.
     is_synchronous : bool
         Whether the bodies of nodes run on the thread that makes this object and no other.
+    whole : iterable of TaskGraph
+        Those that are over with this computation: what was reserved for nodes that it has not started is given back.
 
     Attributes
     ----------
@@ -40,13 +42,14 @@ class Computation:
         Keys of nodes that are started, or will be by a thread that has been told to, and not complete.
     """
 
-    def __init__(self, graph: Any, *, is_synchronous: bool = False) -> None:
+    def __init__(self, graph: Any, *, is_synchronous: bool = False, whole: Iterable[Any] = ()) -> None:
         self.scope: Scope = graph.scope()
         self.values: dict[Hashable, Any] = {}
         self.failures: dict[Hashable, BaseException] = {}
         self.started: set[Hashable] = set()
         self.graph = graph
         self._is_synchronous = is_synchronous
+        self._whole = tuple(whole)
         self._is_over = False
         self._group = Group()  # the nodes' tasks with their descendants
         self._inner: dict[Group, Group] = {}  # the same for each taskgroup that was recorded
@@ -89,6 +92,8 @@ class Computation:
             except BaseException as error:  # noqa: BLE001  # kept for whoever computes
                 self.failures[key] = error
                 task = None
+            if task is None:
+                graph.give_back([node])
             if task is not None:
                 task.add_done_callback(end)
             elif node in graph.group_ends and key not in self.failures:
@@ -130,11 +135,13 @@ class Computation:
     def _is_left(self) -> bool:
         return not (self._group.live or any(group.live for group in [*self._inner.values()]))
 
-    def skips(self, key: Hashable, before: Iterable[Hashable]) -> bool:
+    def skips(self, key: Hashable, before: Iterable[Hashable], graph: Any = None, node: Node | None = None) -> bool:
         """Tell whether something that the node depends on failed; then the node counts as failed too."""
         error = next((self.failures[other] for other in before if other in self.failures), None)
         if error is not None:
             self.failures[key] = error
+            if node is not None:
+                graph.give_back([node])
         return error is not None
 
     def wait(self, done: Callable[[], Any]) -> None:
@@ -177,6 +184,8 @@ class Computation:
             except BaseException as error:  # noqa: BLE001  # raised below
                 errors.append(error)
             self._is_over = True
+            for graph in self._whole:  # what has been started may wait for the turns of what will not be
+                graph.give_back(graph.nodes)
             self.wait(lambda: not self.started and self._is_left())
         finally:
             engine.relax()

@@ -37,7 +37,8 @@ class LocalRun(Computation):
     """
 
     def __init__(self, dsk: Mapping[Hashable, Any], nodes: Mapping[Hashable, tuple[Any, Node]], pool: Any) -> None:
-        super().__init__(next(iter(nodes.values()))[0], is_synchronous=pool is None)
+        graphs = list({id(graph): graph for graph, _ in nodes.values()}.values())
+        super().__init__(graphs[0], is_synchronous=pool is None, whole=graphs)
         self._dsk = dsk
         self._nodes = nodes
         self._pool: Executor | None = pool
@@ -60,7 +61,7 @@ class LocalRun(Computation):
 
     def _submit(self, function: Callable[[Any], Any], batch: Any) -> _Ticket:
         key = batch[0][0]  # Dask's batches are lists of one job here, which begins with its key
-        if self.skips(key, self._dsk[key].dependencies):
+        if self.skips(key, self._dsk[key].dependencies, *self._nodes.get(key, ())):
             self._complete.append(key)
         elif key not in self._nodes:
             self._foreign[key] = partial(function, batch)

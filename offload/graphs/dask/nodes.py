@@ -117,11 +117,15 @@ class Round(InProcess):
         node = self.graph.node(key)
         self.begin(node)
         computation = Computation(self.graph)
-        with computation.running():
-            computation.start(self.graph, node)
-            if computation.started:
-                self._refuse_deadlock(node)
-                _secede()
+        try:
+            with computation.running():
+                computation.start(self.graph, node)
+                if computation.started:
+                    self._refuse_deadlock(node)
+                    _secede()
+        except BaseException:
+            self.graph.give_back(self.graph.nodes)  # nobody says which nodes will not run
+            raise
         return computation.values.get(key)
 
     def _refuse_deadlock(self, node: Node) -> None:
