@@ -193,7 +193,8 @@ class Arrival:
                 return False, None
             self._request = message.irecv()
             progress.after.append(self._matched)
-        return self._request.test(status)
+        found: tuple[bool, Any] = self._request.test(status)
+        return found
 
 
 _making_orders = threading.Lock()

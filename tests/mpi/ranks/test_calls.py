@@ -143,9 +143,10 @@ def test_persistent_requests(runtime, comm, left, right):
         omp.task(depend=[in_(received)])(lambda: total.append(received[0]))()
     omp.taskwait()
     assert total == [k + left for k in range(5)]
-    barrier = comm.Barrier_init()
-    assert mpi.start(barrier).result() is None
-    for request in (*requests, barrier):
+    if MPI.Get_version() >= (4, 0):
+        requests.append(comm.Barrier_init())
+        assert mpi.start(requests[-1]).result() is None
+    for request in requests:
         request.Free()
 
 

@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from concurrent.futures import CancelledError
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -330,7 +331,8 @@ def test_several_fail(runtime, comm, left, right, is_persistent):
     assert any(note.startswith("and: ") for note in caught.value.__notes__)
     MPI.Request.Waitall(sends)
     for request in requests if is_persistent else ():
-        request.Free()
+        with suppress(MPI.Exception):  # Open MPI has freed those that have failed
+            request.Free()
 
 
 def test_a_cancelled_request(runtime, comm, left):
