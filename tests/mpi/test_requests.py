@@ -152,12 +152,12 @@ try:
         omp.task(detach=event)(event.fulfill_on)(comm.Irecv(buffer, 0))
         omp.taskwait()
 except KeyboardInterrupt:
-    print("interrupted")
+    print("caught it")
 """
     )
     status, printed = outcome(program)
     assert status == 0, printed
-    assert "interrupted" in printed
+    assert "caught it" in "\n".join(printed)  # perhaps with something of MPICH's in the same line
 
 
 def test_a_rank_that_is_killed_ends_the_job():
