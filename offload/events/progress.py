@@ -8,11 +8,11 @@ holds the lock of the list; the events of what has completed are told outside of
 a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
 
 The thread naps between polls in which nothing happens, for 2 % of the time since something last moved, between 20 µs
-and 2 ms: one open request costs some 1.5 % of a core, none costs nothing. It must not nap while data moves: some
-transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds. So a poll that
-has taken more than twice the shortest one of a list as long has moved data, and the next one follows at once; the first
-poll after a nap is slow by itself, with cold caches, and is not judged. A thread that waits for tasks looks, too
-(`Engine.attend_to`): it goes on sooner than this thread could wake it.
+and 2 ms: one open request costs a few percent of a core (naps, above all), none costs nothing. It must not nap while
+data moves: some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds.
+So a poll that has taken more than twice the shortest one of a list as long has moved data, and the next one follows at
+once; the first poll after a nap is slow by itself, with cold caches, and is not judged. A thread that waits for tasks
+looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
 
 ``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
 object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent

@@ -13,7 +13,7 @@ sends. On CUDA it comes from CuPy's pool of page-locked memory and goes back the
 Rejected: tasks of their own for the copies. The task that the program has would fail with a `DependError` where with an
 aware library it is a `TransportError`, and the graph would not be the same.
 
-MPI 4.1, 4.1.12 is silent on device memory; 11.4.3 "Memory Allocation Kinds" says how a library tells.
+MPI 4.1 says how a library tells which kinds of memory it takes ("Memory Allocation Kinds"; section number unchecked).
 """
 
 from __future__ import annotations
