@@ -184,9 +184,7 @@ class Call:
         else:
             try:
                 check_mpi(operation.name)  # it may have ended meanwhile
-                arrays = self._transfer.arrays if self._transfer is not None else {}
-                begun = _checked(operation.call(self._matched, arrays), operation)
-                requests = Requests(begun, self._engine, str(operation))
+                requests = Requests(_checked(self._call(), operation), self._engine, str(operation))
             except BaseException as failure:  # noqa: BLE001  # the task's
                 error = transport_error(failure, str(operation)) if isinstance(failure, MPI.Exception) else failure
                 due = order.leave_out(self._turn, self._left_out()) if order is not None else []
@@ -201,6 +199,12 @@ class Call:
                     return due
         self._end(error)
         return due
+
+    def _call(self) -> Any:
+        transfer, call = self._transfer, self._operation.call
+        if transfer is None:
+            return call(self._matched, {})
+        return transfer.issue(lambda: call(self._matched, transfer.arrays))
 
     def _matched(self) -> None:
         if self._order is not None:

@@ -10,6 +10,9 @@ whatever its size: the other side may be any program of MPI.
 Each call has memory of its own, as much as it needs: bounded buffers deadlock where both sides have filled theirs with
 sends. On CUDA it comes from CuPy's pool of page-locked memory and goes back there.
 
+A library that is aware gets a contiguous array itself. Any other view takes the same way as a staged one, through
+memory of the device: one strided copy packs it there.
+
 Rejected: tasks of their own for the copies. The task that the program has would fail with a `DependError` where with an
 aware library it is a `TransportError`, and the graph would not be the same.
 
@@ -48,13 +51,20 @@ class Staging:
         Of each the parameter, the array, and what is done with it.
     """
 
-    __slots__ = ("buffers", "is_direct", "place")
+    __slots__ = ("buffers", "is_aware", "place")
 
     def __init__(self, place: DevicePlace, buffers: Sequence[tuple[str, Any, Access]]) -> None:
         self.place = place
         self.buffers = buffers
-        are_contiguous = all(array.flags.c_contiguous for _, array, _ in buffers)
-        self.is_direct = place.device.kind == "cuda" and are_contiguous and is_gpu_aware()
+        self.is_aware = place.device.kind == "cuda" and is_gpu_aware()
+
+    def given(self, array: Any) -> Any:
+        """Return what the library gets for an array: the array itself, or memory to copy it to or from."""
+        if not self.is_aware:
+            return empty_pinned(array.shape, array.dtype)
+        if array.flags.c_contiguous:
+            return array
+        return self.place.device.alloc(array.shape, array.dtype, None)
 
 
 class Transfer:
@@ -79,19 +89,27 @@ class Transfer:
         staging, copies = self._staging, []
         for parameter, array, access in staging.buffers:
             refuse_retired(staging.place.device, array)
-            if staging.is_direct:
-                self.arrays[parameter] = array
-                continue
-            host = self.arrays[parameter] = empty_pinned(array.shape, array.dtype)
-            if access is not Access.WRITE:
-                copies.append((host, array))
+            given = self.arrays[parameter] = staging.given(array)
+            if given is not array and access is not Access.WRITE:
+                copies.append((given, array))
         self._enqueue(copies, told)
+
+    def issue(self, call: Callable[[], Any]) -> Any:
+        """Make the call; where the library is aware, with the device of the arrays as the thread's current one."""
+        if not self._staging.is_aware:
+            return call()
+        place = self._staging.place
+        outer = place.device.use(place.user_pool.next().stream)
+        try:
+            return call()
+        finally:
+            place.device.restore(outer)
 
     def bring_back(self, told: Callable[[BaseException | None], None]) -> None:
         """Enqueue the copies to the device; ``told`` as for `bring`."""
         self._after = None
-        written = [] if self._staging.is_direct else self._staging.buffers
-        self._enqueue([(array, self.arrays[p]) for p, array, access in written if access is not Access.READ], told)
+        written = [(array, self.arrays[p]) for p, array, access in self._staging.buffers if access is not Access.READ]
+        self._enqueue([(array, given) for array, given in written if given is not array], told)
 
     def _enqueue(self, copies: Sequence[tuple[Any, Any]], told: Callable[[BaseException | None], None]) -> None:
         after, self._after = self._after, None

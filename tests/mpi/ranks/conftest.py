@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -43,7 +44,8 @@ def right(comm):
 @pytest.fixture(params=[1, 4])
 def runtime(request, comm):
     """A current runtime with one worker, or four; afterwards nothing may be left of it, and no request open."""
-    with omp.Runtime("sim:1", num_threads=request.param, check=True) as runtime:
+    devices = os.environ.get("OFFLOAD_TESTS_MPI_DEVICES", "sim:1")
+    with omp.Runtime(devices, num_threads=request.param, check=True) as runtime:
         yield runtime
     check_nothing_left(runtime)
     assert progress.n_open == 0
