@@ -178,11 +178,8 @@ def _refuse_to_block(runtime: Runtime, frame: Region, dependences: Sequence[Any]
 def begin(scope: Scope, task: Task) -> None:
     """Launch a deferred task that is ready on this thread, if it only enqueues, or hand it to another."""
     runtime: Runtime = scope.runtime
-    if runtime.rng is None:
-        inline = task.launches_inline
-    else:  # a body may run inside of the call or later: let nobody rely on either
-        inline = task.waits_in_stream_order and runtime.rng.random() < 0.5
-    if inline:
+    rng = runtime.rng  # with one a body may run inside of the call or later: let nobody rely on either
+    if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
         runtime.engine.launch(task, scope)
     else:
         runtime.engine.make_ready(task)

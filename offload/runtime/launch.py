@@ -67,6 +67,7 @@ class DeviceTask(Task):
         "work",
     )
 
+    place: DevicePlace
     waits_in_stream_order = True
     _collects = True
     _staging: _Staging | None = None
@@ -122,7 +123,7 @@ class DeviceTask(Task):
         return self.place.device.number
 
     def orders(self, successor: Task) -> bool:
-        place = successor.place  # type: ignore[attr-defined]  # it waits in stream order, so it is a device task
+        place = successor.place
         return self.place is place or self.place.device.kind == place.device.kind
 
     def watch(self) -> None:
