@@ -26,8 +26,7 @@ from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
-_WAITING, _RUNNING, _LAUNCHED = TaskState.WAITING, TaskState.RUNNING, TaskState.LAUNCHED
-"""To take one from its class costs 0.15 µs in Python 3.11."""
+_WAITING, _RUNNING, _LAUNCHED = TaskState.WAITING, TaskState.RUNNING, TaskState.LAUNCHED  # to look one up costs 0.15 µs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,8 +122,7 @@ class DeviceTask(Task):
         return self.place.device.number
 
     def orders(self, successor: Task) -> bool:
-        place = successor.place
-        return self.place is place or self.place.device.kind == place.device.kind
+        return self.place is successor.place or bool(self.place.device.kind == successor.place.device.kind)
 
     def watch(self) -> None:
         self._is_watched = True
