@@ -15,6 +15,7 @@ each call, which the device forgets. The row ``sim`` is the blocking ``mapped`` 
 
 import argparse
 import gc
+import itertools
 import json
 import sys
 import time
@@ -26,7 +27,7 @@ from unittest import mock
 import numpy as np
 
 import offload as omp
-from offload import acc, inout, tofrom
+from offload import acc, in_, inout, out, tofrom
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -35,7 +36,9 @@ from tests.null_device import NullDevice
 N_ELEMENTS, N_MAPPED = 1000, 8192
 """Elements of float32."""
 
-N_COUNTED, N_FUNCTIONS = 50, 25
+N_CHAINS = 64
+
+N_COUNTED, N_FUNCTIONS = 50, 40
 """Operations whose instructions are counted, and functions that are shown."""
 
 
@@ -69,6 +72,30 @@ def present_cases(x):
         "target nowait, depend, taskwait(depend)": (lambda: (chained(x), omp.taskwait(depend=[inout(x)])), False),
         "task, taskwait": (lambda: (host(), omp.taskwait()), False),
         "acc.update async_": (lambda: acc.update(self_=[x], async_=1), True),
+    }
+
+
+def device_cases(arrays):
+    """Return what is timed on device arrays, by name: deferred tasks in a loop, on one, on two in turn, on each."""
+    plain = omp.target(nothing, nowait=True)
+
+    def in_turn(steps):
+        steps = itertools.cycle(steps)
+
+        def step():
+            function, arrays = next(steps)
+            function(*arrays)
+
+        return step, True
+
+    one, other = arrays[:2]
+    chains = [(plain.options(depend=[inout(x)]), (x,)) for x in arrays]
+    swaps = [(plain.options(depend=[in_(x), out(y)]), (x, y)) for x, y in ((one, other), (other, one))]
+    return {
+        "device array, chain": in_turn(chains[:1]),
+        "device arrays, ping-pong": in_turn(swaps),
+        f"device arrays, {N_CHAINS} chains": in_turn(chains),
+        "device array, chain, depend in the loop": in_turn([(lambda x: plain.options(depend=[inout(x)])(x), (one,))]),
     }
 
 
@@ -158,12 +185,15 @@ def main():
     device = null_device(waits_look=args.look)
     with mock.patch("offload.runtime.runtime.open_devices", return_value=[device]), omp.Runtime():
         omp.target_enter_data(map=omp.to(x))
-        for cases in (present_cases(x), mapping_cases(y, z)):
+        arrays = [omp.target_alloc(N_ELEMENTS, "f4") for _ in range(N_CHAINS)]
+        for cases in (device_cases(arrays), present_cases(x), mapping_cases(y, z)):
             if args.instructions or args.by:
                 count(cases, args.by)
             else:
                 runs |= measure(cases, args.repeat, args.operations)
         omp.target_exit_data(map=omp.release(x))
+        for array in arrays:
+            omp.target_free(array)
     if not runs:
         return
     with omp.Runtime("sim:1"):

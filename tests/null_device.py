@@ -249,6 +249,10 @@ class NullArray:
         self.itemsize = dtype.itemsize
         self.nbytes = self.size * dtype.itemsize
 
+    def __offload_section__(self) -> Section:
+        """Return the storage that the array would have."""
+        return self.device.section(self)
+
 
 class NullKind(Kind):
     """Devices ``null``, ``null:2``, …."""

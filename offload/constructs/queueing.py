@@ -75,7 +75,7 @@ def _put(scope: Scope, frame: Region, queue: Queue, task: Task, depend: Sequence
         if marks:
             task.follows = _followed(scope, frame, marks)
         queue.note(task)
-        submit(scope, frame, task, depend)
+        submit(scope, frame, task, depend, task.orderings, task.follows)
     except BaseException:
         scope.runtime.engine.mend(task)
         if not _is_entered(task):

@@ -169,15 +169,18 @@ def current_stream() -> Any:
         The body runs on the host and there is no device.
     """
     scope = here()
-    if scope.device is None:  # not in a target body: a stream of the default device, the same one while that stays
-        place = scope.runtime.place(scope.frame("current_stream"), None)
-        if place is None:
-            raise UsageError(
-                "current_stream: the host has no streams; there is no device, or the default device is the host"
-            )
-        if scope.lane is None or scope.lane.device is not place.device:
-            scope.lane = place.user_pool.next()
-    return scope.lane.stream
+    task = scope.task
+    if task is not None and task.place is not None:
+        return task.lane.stream
+    # Not in a target body: a stream of the default device, the same one while that stays.
+    place = scope.runtime.place(scope.frame("current_stream"), None)
+    if place is None:
+        raise UsageError(
+            "current_stream: the host has no streams; there is no device, or the default device is the host"
+        )
+    if scope.user_lane is None or scope.user_lane.device is not place.device:
+        scope.user_lane = place.user_pool.next()
+    return scope.user_lane.stream
 
 
 def stream(queue: int = 0, device: int | None = None) -> Any:

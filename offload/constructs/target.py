@@ -138,7 +138,8 @@ class TargetFunction(DirectiveFunction):
             not self._is_direct
             or kwargs
             or frame is None
-            or not frame.is_plain
+            or frame.recorder is not None
+            or not frame.inherited.is_plain
             or collector.thread
             or owned
             or (not self._is_deferred and is_at_work())

@@ -313,19 +313,19 @@ class Gate:
         events = []
         for _ in range(n_passed):  # a signal handler may end it anywhere; the next look then goes on
             point = points[0]
-            failed = error is not None and not _had_passed(lane.device.passed, point)
+            fate = None if error is None or _had_passed(lane.device.passed, point) else error
             if point in watched:
                 del watched[point]
                 self.has_told = True
             if point is armed:
                 armed = None
                 del self._armed[lane]
-            if point.item is not None:  # else a thread that launches has been quicker
-                news = point.item, error if failed else None
+            item = point.item
+            if item is not None:  # else a thread that launches has been quicker
                 point.item = None
-                self._told.append(news)
+                self._told.append((item, fate))
             points.popleft()
-            if not failed:
+            if fate is None:
                 events.append(point.event)
                 point.event = None  # nobody has to wait for it
         if events:

@@ -286,8 +286,8 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
     """
     work = task.work
     staged: list[Any] = []  # which the captured device refuses
-    outer = scope.task, scope.region, scope.device, scope.lane
-    scope.task, scope.region, scope.device, scope.lane = task, None, task.place.device, lane
+    outer = scope.task, scope.region
+    scope.task, scope.region, task.lane = task, None, lane
     try:
         if work is not None:
             work.begin(task, place, lane, staged)
@@ -310,7 +310,8 @@ def _carry_out(scope: Scope, task: DeviceTask, place: Any, lane: Lane) -> None:
     else:
         return
     finally:
-        scope.task, scope.region, scope.device, scope.lane = outer
+        scope.task, scope.region = outer
+        task.lane = None
     raise NotCapturableError(f"{task.name}: {why}", is_passing=is_passing)  # not from one whose frames hold arrays
 
 

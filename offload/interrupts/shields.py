@@ -196,7 +196,8 @@ def raise_shield(place: Place) -> Saved:
     outer = main.place
     if outer is None:
         main.is_struck = main.is_raised = False
-        if getsignal(SIGINT) in (default_int_handler, _strike):
+        handler = getsignal(SIGINT)
+        if handler is default_int_handler or handler is _strike:
             signal(SIGINT, _strike)  # from here on nothing is raised
     saved = main, outer, place.in_body
     place.in_body = False

@@ -79,7 +79,7 @@ def encounter(
                 task.state_ = TaskState.RECORDED
                 return task
         if deferred:
-            submit(scope, frame, task, dependences)
+            submit(scope, frame, task, dependences, task.orderings, task.follows)
             return task
         failure = run_undeferred(scope, task, dependences)
         if failure is not None:
@@ -127,14 +127,22 @@ def defer(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -
     lower_shield(scope, saved)
 
 
-def submit(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> None:
+def submit(
+    scope: Scope,
+    frame: Region,
+    task: Task,
+    dependences: Sequence[Any],
+    orderings: Sequence[Any] = (),
+    follows: Sequence[Any] = (),
+) -> None:
     """Enter a deferred task, and launch or hand it over if it is ready."""
     runtime: Runtime = scope.runtime
     engine = runtime.engine
-    if engine.submit(task, dependences, task.orderings, task.follows):
+    if engine.submit(task, dependences, orderings, follows):
         begin(scope, task)
     if task.launched:  # else it may be many others that it waits for, and not its stream
-        if runtime.gate.watched or runtime.gate.has_told:
+        gate = runtime.gate
+        if gate.watched or gate.has_told:
             _step_aside(runtime)
     elif len(frame.children.live) > MANY_LIVE:
         engine.throttle(scope, frame)
@@ -170,10 +178,8 @@ def _refuse_to_block(runtime: Runtime, frame: Region, dependences: Sequence[Any]
 def begin(scope: Scope, task: Task) -> None:
     """Launch a deferred task that is ready on this thread, if it only enqueues, or hand it to another."""
     runtime: Runtime = scope.runtime
-    inline = task.launches_inline
-    if runtime.rng is not None:  # a body may run inside of the call or later: let nobody rely on either
-        inline = task.waits_in_stream_order and runtime.rng.random() < 0.5
-    if inline:
+    rng = runtime.rng  # with one a body may run inside of the call or later: let nobody rely on either
+    if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
         runtime.engine.launch(task, scope)
     else:
         runtime.engine.make_ready(task)

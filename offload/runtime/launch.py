@@ -26,6 +26,8 @@ from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
+_WAITING, _RUNNING, _LAUNCHED = TaskState.WAITING, TaskState.RUNNING, TaskState.LAUNCHED  # to look one up costs 0.15 µs
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -64,6 +66,7 @@ class DeviceTask(Task):
         "work",
     )
 
+    place: DevicePlace
     waits_in_stream_order = True
     _collects = True
     _staging: _Staging | None = None
@@ -80,7 +83,7 @@ class DeviceTask(Task):
         self.kwargs = None
         self.frame = frame
         self.inherited = frame.inherited
-        self.state_ = TaskState.WAITING
+        self.state_ = _WAITING
         self.finished = self.special = self.launched = self._is_watched = False
         self.failure = self.successors = self.dependences = self.value = self.early = self.run = None
         self.predecessors = ()
@@ -119,8 +122,7 @@ class DeviceTask(Task):
         return self.place.device.number
 
     def orders(self, successor: Task) -> bool:
-        place = successor.place  # type: ignore[attr-defined]  # it waits in stream order, so it is a device task
-        return self.place is place or self.place.device.kind == place.device.kind
+        return self.place is successor.place or bool(self.place.device.kind == successor.place.device.kind)
 
     def watch(self) -> None:
         self._is_watched = True
@@ -180,7 +182,8 @@ class DeviceTask(Task):
         staged: list[Any] = []
         ended = place.ended
         try:
-            if points and (len(points) > 1 or points[0].lane is not lane):
+            follows_others = points and (len(points) > 1 or points[0].lane is not lane)
+            if follows_others:
                 lane.wait_for(points)
             if self.after is not None:
                 device.wait_event(lane.stream, self.after)
@@ -200,6 +203,8 @@ class DeviceTask(Task):
                 return False
             raise
         self.lane = lane
+        if not follows_others:
+            self.predecessors = ()  # when those end that are on the lane, the lane knows
         if staged:
             self._stage(staged, has_run=False)
             return False
@@ -225,13 +230,12 @@ class DeviceTask(Task):
 
     @calls_program
     def _run_body(self, scope: Scope) -> BaseException | None:
-        lane: Any = self.lane
         device = self.place.device
-        outer = scope.task, scope.region, scope.device, scope.lane
-        scope.task, scope.region, scope.device, scope.lane = self, None, device, lane
-        self.state_ = TaskState.RUNNING
+        outer_task, outer_region = scope.task, scope.region
+        scope.task, scope.region = self, None
+        self.state_ = _RUNNING
         try:
-            before = device.use(lane.stream)
+            before = device.use(self.lane.stream)  # type: ignore[union-attr]  # launched on a lane
             try:
                 scope.in_body = True
                 kwargs: Any = self.kwargs
@@ -244,7 +248,7 @@ class DeviceTask(Task):
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             return self._noted(error)
         finally:
-            scope.task, scope.region, scope.device, scope.lane = outer
+            scope.task, scope.region = outer_task, outer_region
         return None
 
     def _noted(self, error: BaseException) -> BaseException:
@@ -298,7 +302,7 @@ class DeviceTask(Task):
             return None
         lane.release(point)  # before what follows may look for it
         self.launched = True
-        self.state_ = TaskState.LAUNCHED  # before the gate may say that it is complete
+        self.state_ = _LAUNCHED  # before the gate may say that it is complete
         gate = self.construct.runtime.gate
         watched = self._is_watched or bool(self.successors)  # an owner waits, and sees to it by itself
         gate.add(point, self, watched=watched)
@@ -360,10 +364,13 @@ class DeviceTask(Task):
             start_s = max(start_s, getattr(other, "end_s", 0.0))
         self.start_s, self.end_s = lane.note_passed(self.point, start_s)
         place = self.place
-        if self.held and self.held[0].__class__ is Released:
-            self.held[0].retire(place.device)
         # Before others are told that there is memory again:
-        self.held = self.work = self.plan = self.after = self.body = self.kwargs = None
+        if self.work is not None:
+            held = self.held
+            if held and held[0].__class__ is Released:
+                held[0].retire(place.device)
+            self.held = self.work = self.plan = held = None
+        self.after = self.body = self.kwargs = None
         self.args = self.predecessors = ()
         engine = self.construct.runtime.engine
         if place.ledger.has_back and self.point is not None:

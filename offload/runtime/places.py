@@ -103,9 +103,12 @@ class Places:
     def default_place(self, frame: Region) -> DevicePlace | None:
         """Return the place of the region's default device if it can be used as it is; else `place` says why not."""
         number = frame.inherited.default_device
-        if self.engine.closed or not 0 <= number < len(self.places):
+        if self.engine.closed or number < 0:
             return None
-        place = self.places[number]
+        try:
+            place = self.places[number]
+        except IndexError:
+            return None
         return place if place.declared == declarations.version else None
 
     def find_place(self, number: int) -> DevicePlace | None:

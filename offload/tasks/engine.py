@@ -337,13 +337,10 @@ class Engine(Completion):
 
         A body that blocks never runs here.
         """
-        if is_entered(scope):
-            self._launch(task, scope)
-        else:
+        if not is_entered(scope):
             with Entered(scope):
-                self._launch(task, scope)
-
-    def _launch(self, task: Task | None, scope: Scope) -> None:
+                self.launch(task, scope)
+            return
         while task is not None:
             self.activity += 1
             try:
@@ -359,11 +356,8 @@ class Engine(Completion):
         """Do the next thing that an undeferred task has to do, on the thread that encountered it."""
         if not is_entered(scope):
             with Entered(scope):
-                self._begin_undeferred(task, scope)
-        else:
-            self._begin_undeferred(task, scope)
-
-    def _begin_undeferred(self, task: Task, scope: Scope) -> None:
+                self.begin_undeferred(task, scope)
+            return
         try:
             following = task.advance(self, scope)
         except BaseException as error:

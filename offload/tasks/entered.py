@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def running_loop() -> Any:
     """Return the event loop that runs on the calling thread; None where there is none."""
     events = sys.modules.get("asyncio.events")
+    if events is None:
+        return None
     look = getattr(events, "_get_running_loop", None)  # None while another thread imports it
     return None if look is None else look()
 

@@ -73,6 +73,7 @@ class Links(ReadyTasks):
     def _follows_launched(self, task: Task, found: list[Any]) -> bool:
         """Tell whether all that a device task follows is on a stream that it can wait for, or complete."""
         predecessors: tuple[Task, ...] = ()
+        place = task.place
         for reference in found:
             other = reference()
             if other is None or other is task:
@@ -80,7 +81,9 @@ class Links(ReadyTasks):
             if other.failure is not None:
                 return False
             if not other.finished:
-                if not (other.launched and other.orders(task)) or (other.special and other.poison is not None):
+                if not (other.launched and (other.place is place or other.orders(task))):
+                    return False
+                if other.special and other.poison is not None:
                     return False
                 predecessors += (other,)
         if task.frame.children.troubles:

@@ -73,6 +73,8 @@ class AnyTask(Troubled, Protocol):
         What applies to it.
     is_final : bool
         Whether it is a final task.
+    lane, place : object or None
+        Where device work goes, of a device task whose launch has begun.
     launched : bool
         Whether all its work is on a stream.
     run : weak reference or None
@@ -85,7 +87,9 @@ class AnyTask(Troubled, Protocol):
     frame: Region
     inherited: Inherited
     is_final: bool
+    lane: Any
     launched: bool
+    place: Any
     run: Any
     state_: TaskState
 

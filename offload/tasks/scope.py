@@ -58,15 +58,15 @@ class Scope:
         The task whose body is running.
     region : Region or None
         The region that generates tasks; None in a body that has generated none yet.
-    device, lane : object or None
-        Where the array operations of a target body go.
+    user_lane : Lane or None
+        Where the body of a host task, or the thread outside of any body, has been given a stream.
     depth : int
         How many waits the thread is in, one in a task that another runs.
     in_body : bool
         Whether the code that runs is a body's, and not the engine's: what an interrupt looks at.
     """
 
-    __slots__ = ("depth", "device", "in_body", "is_completer", "lane", "parker", "region", "runtime", "task", "thread")
+    __slots__ = ("depth", "in_body", "is_completer", "parker", "region", "runtime", "task", "thread", "user_lane")
 
     def __init__(self, runtime: Any, region: Region | None, task: AnyTask | None = None) -> None:
         self.runtime = runtime
@@ -75,8 +75,7 @@ class Scope:
         self.parker = Parker()
         self.region = region
         self.task = task
-        self.device: Any = None
-        self.lane: Any = None
+        self.user_lane: Any = None
         self.in_body = False
         self.depth = 0
 
@@ -97,6 +96,12 @@ class Scope:
                 inherited = Inherited(inherited.default_device, inherited.group, is_final=True)
             region = self.region = Region(task, inherited)
         return _as_seen(region)
+
+    @property
+    def device(self) -> Any:
+        """The device that the array operations of a target body go to; None elsewhere."""
+        place = self.task.place if self.task is not None else None
+        return None if place is None else place.device
 
     @property
     def may_generate(self) -> bool:
