@@ -230,10 +230,12 @@ class CopyWork(Work):
         self.second = second
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        device = place.device
         for array in self._own:  # freed since the call?
-            refuse_retired(place.device, array)
+            if device.retired(array) is not None:
+                refuse_retired(device, array)
         if self.second is not None and launch.other_after is not None:
-            place.device.wait_event(lane.stream, launch.other_after)
+            device.wait_event(lane.stream, launch.other_after)
         place.copy(self._dst, self._src, lane, staged)
 
 
