@@ -158,9 +158,9 @@ def target_memcpy(
     -----
     *Blocks* until the copy is done. OpenMP 5.2, 18.8.5 "omp_target_memcpy".
     """
-    if nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST:
-        if copy_whole(dst, src, (), deferred=False) is not None:
-            return
+    is_whole = nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST
+    if is_whole and copy_whole(dst, src, (), deferred=False) is not None:
+        return
     dst, src, places = byte_ranges(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
     copy("target_memcpy", dst, src, (), deferred=False, places=places)
 
