@@ -181,11 +181,14 @@ class DataEnvironment(Storage):
         point = self._carry_out(steps, lane, staged)
         return _released(plan.removed) + [item.host for item in items], point
 
-    def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None]:
+    def update(
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], key: Any = None
+    ) -> tuple[list[object], Point | None]:
         """Enqueue the copies of an update; return what must live until they are done, and where they end.
 
         The former includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
-        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`.
+        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`. With a ``key`` the items
+        are remembered by it if all are present.
 
         Raises
         ------
@@ -196,6 +199,8 @@ class DataEnvironment(Storage):
             copies = self.table.update(items)
             steps = update_steps(copies, self.ledger)
             self._commit(steps, lane, staged)
+            if key is not None and len(copies) == len(items):
+                _ = self.table.remember(key, items)  # what is dropped for that goes when the lock is free
         point = self._carry_out(steps, lane, staged)
         return [entry.buffer for _, entry in copies] + [item.host for item in items], point
 
