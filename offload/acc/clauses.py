@@ -326,7 +326,7 @@ def check_async(value: Any, clause: str = "async_") -> int | None:
         Neither a number of at least 0, nor one of the three constants, nor a truth value.
     """
     if value.__class__ is int and value >= 0:  # most are
-        return value  # type: ignore[no-any-return]  # an int
+        return value
     if value is None or value is False:
         return None
     if value is True:
