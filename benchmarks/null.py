@@ -9,7 +9,9 @@ The package is the one that ``import offload`` finds, the device is `tests.null_
 ``PYTHONPATH=/another/tree python benchmarks/null.py`` measures another tree's package.
 
 Rows with ``nowait`` alone are issued and then waited for with `taskwait`; the figure has both. ``mapped`` maps 32 KB at
-each call, which the device forgets. The row ``sim`` is the blocking ``mapped`` on ``sim:1``, with its copies. With
+each call, which the device forgets. *Columns* are a block of columns of a matrix that is present, updated, changed by a
+region and updated back, in a queue; a *ping-pong* is a region and a copy to the host behind it, of two device arrays in
+turn. The row ``sim`` is the blocking ``mapped`` on ``sim:1``, with its copies. With
 ``--look`` threads that wait look for completions, as on CUDA, where they else sleep.
 """
 
@@ -38,6 +40,10 @@ N_ELEMENTS, N_MAPPED = 1000, 8192
 
 N_CHAINS = 64
 
+COLUMNS, N_WIDE = (64, 64), 8
+LOWS = range(0, COLUMNS[1], N_WIDE)
+"""Rows and columns of the matrix, columns of a block, and where blocks begin."""
+
 N_COUNTED, N_FUNCTIONS = 50, 40
 """Operations whose instructions are counted, and functions that are shown."""
 
@@ -51,6 +57,10 @@ class Silent(list):
 
 def nothing(*args):
     """Do nothing: the body."""
+
+
+def nothing_with(x):
+    """Do nothing: the body whose parameter a clause names."""
 
 
 def present_cases(x):
@@ -72,6 +82,7 @@ def present_cases(x):
         "target nowait, depend, taskwait(depend)": (lambda: (chained(x), omp.taskwait(depend=[inout(x)])), False),
         "task, taskwait": (lambda: (host(), omp.taskwait()), False),
         "acc.update async_": (lambda: acc.update(self_=[x], async_=1), True),
+        "acc.update async_ wait": (lambda: acc.update(self_=[x], async_=1, wait=2), True),
     }
 
 
@@ -99,15 +110,63 @@ def device_cases(arrays):
     }
 
 
+def queue_cases(x, matrix):
+    """Return what is timed of OpenACC's regions on present arrays, by name."""
+    region = acc.parallel(nothing_with, present=["x"], async_=1)
+    waits = acc.parallel(nothing_with, present=["x"], async_=1, wait=2)
+    blocks = [(matrix[:, low : low + N_WIDE], acc.parallel(nothing_with, present=["x"], async_=low)) for low in LOWS]
+    turns = itertools.cycle(enumerate(blocks))
+
+    def columns():
+        queue, (block, change) = next(turns)
+        acc.update(device=[block], async_=queue)
+        change(block)
+        acc.update(self_=[block], async_=queue)
+
+    return {
+        "acc.parallel async_": (lambda: region(x), True),
+        "acc.parallel async_ wait": (lambda: waits(x), True),
+        "acc: columns": (columns, True),
+    }
+
+
+def copy_cases(hosts):
+    """Return what is timed of copies to and from device arrays, by name."""
+    a, b = (omp.target_alloc(N_ELEMENTS, "f4") for _ in range(2))
+    clause = [out(a)]
+    pairs = []
+    for source, target, other in ((a, b, hosts[0]), (b, a, hosts[1])):
+        carry = omp.target(nothing, nowait=True, depend=[in_(source), out(target)])
+        pairs.append((carry, source, target, other, [in_(target), out(other)]))
+    turns = itertools.cycle(pairs)
+
+    def step():
+        carry, source, target, other, depend = next(turns)
+        carry(source, target)
+        omp.target_memcpy_async(other, target, depend=depend)
+
+    cases = {
+        "target_memcpy_async": (lambda: omp.target_memcpy_async(a, hosts[2], depend=clause), True),
+        "target_memcpy": (lambda: omp.target_memcpy(a, hosts[2]), False),
+        "ping-pong with copies": (step, True),
+    }
+    return cases, (a, b)
+
+
 def mapping_cases(y, z):
     """Return what is timed on arrays that are mapped each time, by name."""
     maps = omp.target(nothing, map=[tofrom(z)])
+    deferred = omp.target(nothing, map=[tofrom(z)], nowait=True, depend=[inout(z)])
 
     def pair():
         omp.target_enter_data(map=omp.to(y))
         omp.target_exit_data(map=omp.from_(y))
 
-    return {"target_enter_data, target_exit_data": (pair, False), "target, mapped": (lambda: maps(z), False)}
+    return {
+        "target_enter_data, target_exit_data": (pair, False),
+        "target, mapped": (lambda: maps(z), False),
+        "target nowait, mapped, depend": (lambda: deferred(z), True),
+    }
 
 
 def timed(operation, n_operations):
@@ -181,19 +240,22 @@ def main():
     parser.add_argument("--by", metavar="NAME")
     args = parser.parse_args()
     x, y, z = (np.zeros(n, np.float32) for n in (N_ELEMENTS, N_ELEMENTS, N_MAPPED))
+    matrix = np.zeros(COLUMNS, np.float32, order="F")
+    hosts = [np.zeros(N_ELEMENTS, np.float32) for _ in range(3)]
     runs = {}
     device = null_device(waits_look=args.look)
     with mock.patch("offload.runtime.runtime.open_devices", return_value=[device]), omp.Runtime():
-        omp.target_enter_data(map=omp.to(x))
+        omp.target_enter_data(map=[omp.to(x), omp.to(matrix)])
+        copies, copied = copy_cases(hosts)
         arrays = [omp.target_alloc(N_ELEMENTS, "f4") for _ in range(N_CHAINS)]
-        for cases in (device_cases(arrays), present_cases(x), mapping_cases(y, z)):
+        for cases in (device_cases(arrays), present_cases(x), mapping_cases(y, z), queue_cases(x, matrix), copies):
             if args.instructions or args.by:
                 count(cases, args.by)
             else:
                 runs |= measure(cases, args.repeat, args.operations)
-        omp.target_exit_data(map=omp.release(x))
-        for array in arrays:
+        for array in (*arrays, *copied):
             omp.target_free(array)
+        omp.target_exit_data(map=[omp.release(x), omp.release(matrix)])
     if not runs:
         return
     with omp.Runtime("sim:1"):

@@ -8,7 +8,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from offload.arrays.sections import Section, section_of
+from offload.arrays.sections import Section, c_strides, section_of
 from offload.devices import kinds
 from offload.devices.kind import Kind
 
@@ -226,6 +226,14 @@ class NullStream:
         callback(arg)
 
 
+class NullFlags:
+    """What is asked of the flags of an array."""
+
+    def __init__(self, *, c_contiguous: bool, f_contiguous: bool) -> None:
+        self.c_contiguous = c_contiguous
+        self.f_contiguous = f_contiguous
+
+
 class NullArray:
     """What is known of an array, without its memory."""
 
@@ -248,6 +256,15 @@ class NullArray:
         self.size = math.prod(shape)
         self.itemsize = dtype.itemsize
         self.nbytes = self.size * dtype.itemsize
+
+    @property
+    def flags(self) -> NullFlags:
+        """Return what is asked of the order of its elements."""
+        shape, strides, itemsize = self.shape, self.strides, self.itemsize
+        return NullFlags(
+            c_contiguous=strides == c_strides(shape, itemsize),
+            f_contiguous=strides[::-1] == c_strides(shape[::-1], itemsize),
+        )
 
     def __offload_section__(self) -> Section:
         """Return the storage that the array would have."""

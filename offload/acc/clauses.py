@@ -325,6 +325,8 @@ def check_async(value: Any, clause: str = "async_") -> int | None:
     ClauseError
         Neither a number of at least 0, nor one of the three constants, nor a truth value.
     """
+    if value.__class__ is int and value >= 0:  # most are
+        return value
     if value is None or value is False:
         return None
     if value is True:
@@ -367,6 +369,8 @@ def check_wait(value: Any, clause: str = "wait") -> tuple[int, ...] | None:
     ClauseError
         As `check_async`.
     """
+    if value.__class__ is int and value >= 0:  # most are
+        return (value,)
     if value is True:
         return None
     if value is None or value is False:
@@ -386,6 +390,9 @@ def queues_of(queues: Queues, place: DevicePlace | None, values: tuple[int, ...]
         return queues.known(place)
     if not values:
         return []
+    if len(values) == 1:
+        queue = queue_of(queues, place, values[0])
+        return [] if queue is None else [queue]
     found = [queue_of(queues, place, value) for value in values]
     return list(dict.fromkeys([queue for queue in found if queue is not None]))
 

@@ -18,7 +18,6 @@ from offload.acc.clauses import (
     data_clauses,
     device_arrays,
     excuse_empty,
-    names_of,
 )
 from offload.acc.operations import Operation
 from offload.arrays.items import label
@@ -30,6 +29,7 @@ from offload.data.maptypes import Construct
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
+from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UpdateWork
 from offload.tasks.blocks import Block
@@ -269,7 +269,7 @@ def update(
     to_host, to_device = (*as_tuple(self_), *as_tuple(host)), as_tuple(device)
     if not to_host and not to_device:
         raise ClauseError("acc update names no list item; give self_=[…], device=[…] or both")
-    names = names_of()
+    names = Names(caller(2))  # whoever calls this is the library: `for_finalizers`
     are_read = False
     try:
         incoming = _moved("update device", to_device, names, if_present=if_present) if to_device else []

@@ -26,6 +26,7 @@ from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, UnsupportedError
 from offload.runtime.current import current_runtime, here
 from offload.runtime.generate import defer, encounter, run
+from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import CopyWork, FillWork
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
-    from offload.tasks.region import Site
+    from offload.tasks.region import Region, Site
     from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
@@ -58,6 +59,37 @@ def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool, pla
     scope = here()
     site = call_site(directive, scope.runtime)
     return _encounter(scope, copy_recipe(site, dst, src, places), depend, deferred, dst)
+
+
+def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | None:
+    """Generate the task of ``target_memcpy`` where two arrays that are alike are copied wholly, and one is the host's.
+
+    Return None, having done nothing, where there is more to be looked at: that takes three times as long.
+
+    Raises
+    ------
+    RegionClosedError
+        The storage of the device array has gone back.
+    """
+    to_host = dst.__class__ is np.ndarray
+    host, array = (dst, src) if to_host else (src, dst)
+    if host.__class__ is not np.ndarray:
+        return None
+    scope = here()
+    runtime = scope.runtime
+    place = runtime.place_of(array)
+    if place is None or not host.size or not _are_alike(dst, src) or (to_host and not host.flags.writeable):
+        return None
+    refuse_retired(place.device, array)
+    frame = scope.frame("target_memcpy")
+    if not frame.is_plain or runtime.engine.closed:
+        return None
+    dependences = check_depend_now("target_memcpy", depend) if depend else ()
+    if dependences:
+        warn_of_writes("target_memcpy_async", dependences, (dst,))
+    site = call_site("target_memcpy", runtime, 2)
+    work = CopyWork(dst, src, (array,))
+    return _generate(scope, frame, DeviceTask.of(site, frame, place, work), dependences, deferred=deferred)
 
 
 def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) -> Recipe:
@@ -127,7 +159,11 @@ def _encounter(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, writte
         warn_of_writes(name, dependences, (written,))
     if not frame.is_plain or runtime.engine.closed:
         return encounter(scope, frame, recipe, dependences, deferred=deferred)
-    task = recipe.make(frame)
+    return _generate(scope, frame, recipe.make(frame), dependences, deferred=deferred)
+
+
+def _generate(scope: Scope, frame: Region, task: Task, dependences: tuple[Dependence, ...], *, deferred: bool) -> Task:
+    """Generate a task where nothing but its own clauses matters; nobody else may have it until it is returned."""
     if deferred:
         defer(scope, frame, task, dependences)
         return task

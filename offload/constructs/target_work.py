@@ -68,7 +68,10 @@ class TargetWork(Work):
         try:
             for slot, private in binding.privates.items():  # before the maps: a failure here has changed nothing
                 own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
-            plan = place.enter(binding.items, lane, staged, self._counter)
+            if binding.items:
+                plan = place.enter_region(binding.items, lane, staged, self._counter)
+            else:
+                plan = place.enter((), lane, staged, self._counter)
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
@@ -146,9 +149,12 @@ class TargetWork(Work):
         binding = self._binding
         key, binding.key = binding.key, None
         launch.point = place.leave(plan, lane, key, binding)
-        if launch.point is None:
-            items = present_items(plan)
-            launch.held, launch.point = place.exit(items, lane, staged, self._counter, ends_region=True)
+        if launch.point is not None:
+            return
+        ended = place.exit_region(plan, lane, staged)
+        if ended is None:
+            ended = place.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
+        launch.held, launch.point = ended
 
     def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         if launch.plan is not None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from offload.arrays.items import Label, is_device_array, label, mapper_of
 from offload.arrays.sections import overlaps
+from offload.constructs.clauses.binding import are_current
 from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.mappers import expand
 from offload.constructs.clauses.mapping import map_item
@@ -16,7 +17,8 @@ from offload.constructs.doubts import warn_of_writes
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import defer, encounter
+from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import UpdateWork
@@ -74,22 +76,35 @@ def target_update(
     last write of the storage, and a copy to the device follows its other users too. On the host it copies nothing.
     OpenMP 5.2, 13.9 "target update Construct"; 5.9 "Data-Motion Clauses".
     """
-    items = _items(to, from_, present=bool(present))
-    dependences = check_depend_now("target_update", depend)
+    to, from_, present = as_tuple(to), as_tuple(from_), bool(present)
     scope = here()
     runtime = scope.runtime
     frame = scope.frame("target_update")
-    place = runtime.place(frame, check_device(device), if_=bool(if_))
-    if dependences and place is not None:
+    place = runtime.default_place(frame) if device is None and if_ else None
+    if place is None:
+        place = runtime.place(frame, check_device(device), if_=bool(if_))
+    key: tuple[Any, ...] | None = "update", present, len(to), *map(id, to), *map(id, from_)
+    items: list[MapItem] | None = place.table.remembered.get(key) if place is not None else None
+    if items is not None and are_current(items):
+        key = None
+    else:
+        items = _items(to, from_, present=present)
+        if [id(item.host) for item in items] != [*map(id, to), *map(id, from_)]:
+            key = None  # mappers: an object of which nobody keeps hold
+    dependences = check_depend_now("target_update", depend) if depend else ()
+    if dependences and place is not None and from_:
         warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
-    site = call_site("target update", runtime)
-    task = encounter(scope, frame, recipe_at(site, place, UpdateWork(items)), dependences, deferred=bool(nowait))
+    site, work = call_site("target update", runtime, 1), UpdateWork(items, key)
+    if nowait and place is not None and frame.is_plain and not runtime.engine.closed:  # nothing else matters
+        task: Task = DeviceTask.of(site, frame, place, work)
+        defer(scope, frame, task, dependences)
+        return task
+    task = encounter(scope, frame, recipe_at(site, place, work), dependences, deferred=bool(nowait))
     return task if nowait else None
 
 
-def _items(to: Any, from_: Any, *, present: bool) -> list[MapItem]:
+def _items(to: tuple[Any, ...], from_: tuple[Any, ...], *, present: bool) -> list[MapItem]:
     """Return the evaluated list items of both clauses; raise as `target_update` says."""
-    to, from_ = as_tuple(to), as_tuple(from_)
     if not to and not from_:
         raise ClauseError("target_update names no list item; give to=[…], from_=[…] or both")
     incoming = _evaluated(to, MapType.TO, present=present) if to else []

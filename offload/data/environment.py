@@ -16,7 +16,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offload.data.entries import Counter
-from offload.data.steps import entry_steps, exit_steps, update_steps
+from offload.data.plans import OwnEnter
+from offload.data.steps import Steps, entry_steps, exit_steps, update_steps
 from offload.data.storage import BYTE, Storage
 from offload.devices.retired import Retired
 from offload.errors import DeviceLostError, DeviceMemoryError, MapError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from offload.data.entries import Entry
     from offload.data.items import MapItem
     from offload.data.plans import Entered
-    from offload.data.steps import Steps
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
 
@@ -77,6 +77,70 @@ class DataEnvironment(Storage):
         plan.point = self._carry_out(steps, lane, staged)
         return plan
 
+    def enter_region(
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter = Counter.DYNAMIC
+    ) -> Entered:
+        """Do what `enter` does, for a region that this launch will end: where nothing is present by a shorter way.
+
+        The plan's ``point`` means nothing.
+        """
+        with self.lock:
+            own = None if self.table.has(items[0].section) else self.table.own(items, counter)
+            if own is not None:
+                self._commit_own(own, lane)
+        if own is None:
+            return self.enter(items, lane, staged, counter)
+        copied = []
+        try:
+            for item, entry in zip(items, own.entries, strict=True):
+                if item.map_type.copies_in:
+                    copied.append(entry)
+                    self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
+        except BaseException:
+            with self.lock:
+                self.ledger.keep(lane, [entry.buffer for entry in self.table.undo(own)])
+            raise
+        if copied:
+            self.ledger.end_own(lane, copied, are_staged=bool(staged))
+        return own
+
+    def _commit_own(self, own: OwnEnter, lane: Lane) -> None:
+        """Make the entries of a region, under the lock; where allocations or waits fail nothing has changed."""
+        items, entries = own.items, own.entries
+        waits = self.ledger.before((), (), [entry.section for entry in entries])
+        buffers = self._allocate(entries, lane)
+        if waits:
+            lane.wait_for(waits)
+        self.table.commit_own(own, buffers)
+        self.ledger.open_own(
+            lane, [entry for item, entry in zip(items, entries, strict=True) if item.map_type.copies_in]
+        )
+
+    def exit_region(self, plan: Entered, lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None] | None:
+        """Do what `exit` does where a region has made all of its entries and nobody else uses them; else return None.
+
+        Nothing has changed then.
+        """
+        if plan.__class__ is not OwnEnter:
+            return None
+        own: Any = plan
+        items, entries = own.items, own.entries
+        with self.lock:
+            if not self.table.holds_alone(own):
+                return None
+            steps = Steps()
+            steps.plan = own
+            steps.failures = []
+            steps.copies_out = [copy for copy in zip(items, entries, strict=True) if copy[0].map_type.copies_out]
+            waits = self.ledger.before_end(entries)
+            if waits:
+                lane.wait_for(waits)
+            self.table.remove_own(own)
+            if steps.copies_out:
+                self.ledger.open(lane, (), (), [entry.section for _, entry in steps.copies_out])
+        point = self._carry_out(steps, lane, staged)
+        return [Released(entries), *[item.host for item in items]], point
+
     def exit(
         self,
         items: Sequence[MapItem],
@@ -117,11 +181,14 @@ class DataEnvironment(Storage):
         point = self._carry_out(steps, lane, staged)
         return _released(plan.removed) + [item.host for item in items], point
 
-    def update(self, items: Sequence[MapItem], lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None]:
+    def update(
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], key: Any = None
+    ) -> tuple[list[object], Point | None]:
         """Enqueue the copies of an update; return what must live until they are done, and where they end.
 
         The former includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
-        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`.
+        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`. With a ``key`` the items
+        are remembered by it if all are present.
 
         Raises
         ------
@@ -132,6 +199,8 @@ class DataEnvironment(Storage):
             copies = self.table.update(items)
             steps = update_steps(copies, self.ledger)
             self._commit(steps, lane, staged)
+            if key is not None and len(copies) == len(items):
+                _ = self.table.remember(key, items)  # what is dropped for that goes when the lock is free
         point = self._carry_out(steps, lane, staged)
         return [entry.buffer for _, entry in copies] + [item.host for item in items], point
 

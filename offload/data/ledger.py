@@ -22,11 +22,13 @@ have to follow one is put off (`PutOffError`). When its copies have been enqueue
 releases by `settle`: one event is recorded on its lane, and everything that it has opened ends there. Nothing else
 changes the lists, but for `note`, which enters accesses whose place is known.
 
+A region that makes all of its entries marks no place behind its copies to them (`Due`), unless somebody asks for it.
+
 A write of a whole entry takes all earlier writes out of the list: it has followed them. Otherwise accesses that are
 over are dropped when the list has grown long.
 
 Model: the event lists of CUDASTF, of which each instance of data has two. Rejected: to follow the users of storage that
-is only used again, since dependences order those, and to record the place of an open access when somebody asks for it
+is only used again, since dependences order those, and to record the place of any open access when somebody asks for it
 (the event would come after kernels that were launched since, which a reader need not follow).
 """
 
@@ -36,6 +38,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.copies_back import CopiesBack
+from offload.data.entries import Accesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 
     from offload.arrays.sections import Section
     from offload.data.copies_back import CopyBack
-    from offload.data.entries import Accesses, Entry
+    from offload.data.entries import Entry
 
     Part: TypeAlias = tuple[Entry, Section]
 
@@ -73,6 +76,36 @@ class _Open:
 
 OPEN: Any = _Open()
 """The only one."""
+
+
+class Due:
+    """The place where a region's copies to its own storage end, marked when another construct asks for it.
+
+    None does, mostly: the entries go with the region, whose launch has its lane for itself until then. A mark that is
+    late has passed later, and holds up nobody but who maps the same storage on another thread meanwhile.
+    """
+
+    __slots__ = ("_point", "lane")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self._point: Point | None = None
+
+    @property
+    def event(self) -> Any:
+        """What is recorded there; None once the lane has passed it."""
+        return self._marked().event
+
+    @property
+    def sequence(self) -> int:
+        """Its place among those of the lane."""
+        return self._marked().sequence
+
+    def _marked(self) -> Point:
+        point = self._point
+        if point is None:
+            point = self._point = self.lane.mark()
+        return point
 
 
 class PutOffError(Exception):
@@ -162,6 +195,20 @@ class Ledger:
             accesses[key] = OPEN
         if opened or back:
             self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
+
+    def open_own(self, lane: Lane, entries: Iterable[Entry]) -> None:
+        """Enter the copies of a region on a lane to entries that it has just made, until `end_own`."""
+        for entry in entries:
+            entry.writes = Accesses({(lane, entry.section): OPEN})
+
+    def end_own(self, lane: Lane, entries: Iterable[Entry], *, are_staged: bool) -> None:
+        """Take note that these copies are all enqueued; if some ``are_staged``, they are open until `settle`."""
+        if are_staged:
+            self._open[lane] = [(entry.writes, (lane, entry.section)) for entry in entries], []
+            return
+        due = Due(lane)
+        for entry in entries:
+            entry.writes = Accesses({(lane, entry.section): due})  # one step: nobody else has entered anything
 
     # -- releasing -----------------------------------------------------------------------------------
     def settle(self, lane: Lane) -> Any:

@@ -104,5 +104,28 @@ class CountedEnter:
         return self._parts
 
 
-Entered: TypeAlias = Plan | CountedEnter
+class OwnEnter:
+    """The entry of a construct that has found nothing present, and has made an entry for each item: a `Plan` too.
+
+    Most constructs that map storage at each call are such; that is why it has no more than they need.
+    """
+
+    __slots__ = ("counted", "counter", "created", "entries", "is_committed", "items", "point", "removed")
+
+    only_counts: ClassVar[bool] = False
+
+    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry]) -> None:
+        self.items = items
+        self.counter = counter
+        self.entries = self.created = self.counted = entries
+        self.is_committed = False
+        self.removed: Sequence[Entry] = ()
+        self.point: Any = None
+
+    def parts(self) -> list[tuple[Entry, Section]]:
+        """Return what is used: entries, and the sections that the items have in them."""
+        return [(entry, entry.section) for entry in self.entries]
+
+
+Entered: TypeAlias = Plan | CountedEnter | OwnEnter
 """The entry of a construct, as it was carried out."""

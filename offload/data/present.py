@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 from offload.arrays.sections import covers
 from offload.data.entries import Counter, Entry, Index, Origin, has_no_place
 from offload.data.maptypes import MapType
-from offload.data.plans import CountedEnter, Plan
+from offload.data.plans import Plan
+from offload.data.short import ShortWays
 from offload.errors import ExtensionError, InternalError, MapError, NotPresentError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _MOST_REMEMBERED = 256
 """What is remembered: some 400 KB of bindings."""
 
 
-class PresentTable:
+class PresentTable(ShortWays):
     """The mappings of one device. Not locked: the caller orders the calls.
 
     Parameters
@@ -63,7 +64,7 @@ class PresentTable:
         What callers `remember`, by keys of their own.
     """
 
-    __slots__ = ("_generation", "_index", "device_num", "remembered", "version")
+    __slots__ = ("_generation", "device_num", "remembered")
 
     def __init__(self, device_num: int = 0) -> None:
         self.device_num = device_num
@@ -136,49 +137,6 @@ class PresentTable:
         plan.counted = _distinct(entries)
         plan.copies = _distinct_copies(plan.copies)
         return plan
-
-    def reenter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> CountedEnter | None:
-        """Carry out the entry of a construct that finds everything present and copies nothing: it only counts.
-
-        Returns
-        -------
-        CountedEnter or None
-            As committed; None where there is more to do, and nothing has changed.
-        """
-        index = self._index
-        entries: list[Entry] = []
-        for item in items:
-            section = item.section
-            entry = index.exact.get(section) or index.search(section, item)[0]
-            if entry is None or item.always or item.map_type is MapType.DELETE or not section.run_nbytes:
-                return None
-            entries.append(entry)
-        plan = CountedEnter(items, counter, entries)
-        self.version += 1
-        for entry in plan.counted:
-            entry.increment(counter)
-        return plan
-
-    def leave(self, plan: Entered) -> bool:
-        """Carry out the exit of the construct whose entry `reenter` was, if that only counts as well.
-
-        Returns
-        -------
-        bool
-            False where an entry goes with it, or is gone; then nothing has changed.
-        """
-        if not plan.only_counts:
-            return False
-        counts = []
-        for entry in plan.counted:
-            count = entry.counts_after(plan.counter)
-            if not any(count):
-                return False
-            counts.append(count)
-        self.version += 1
-        for entry, (dynamic, structured) in zip(plan.counted, counts, strict=True):
-            entry.dynamic, entry.structured = dynamic, structured
-        return True
 
     def commit(self, plan: Plan, buffers: Sequence[object] = ()) -> None:
         """Insert the plan's new entries, count, and remove the entries without counts; cannot fail.

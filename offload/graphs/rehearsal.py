@@ -157,6 +157,9 @@ class ShadowTable(PresentTable):
     def reenter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
         """Return None, so that every construct goes through `enter` and `exit`."""
 
+    def own(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
+        """Return None, for the same reason."""
+
     def exit(
         self,
         items: Iterable[MapItem],

@@ -230,10 +230,12 @@ class CopyWork(Work):
         self.second = second
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        device = place.device
         for array in self._own:  # freed since the call?
-            refuse_retired(place.device, array)
+            if device.retired(array) is not None:
+                refuse_retired(device, array)
         if self.second is not None and launch.other_after is not None:
-            place.device.wait_event(lane.stream, launch.other_after)
+            device.wait_event(lane.stream, launch.other_after)
         place.copy(self._dst, self._src, lane, staged)
 
 
@@ -254,15 +256,19 @@ class FillWork(Work):
 
 
 class UpdateWork(Work):
-    """Copy items to or from the device, as their map types say."""
+    """Copy items to or from the device, as their map types say.
 
-    __slots__ = ("_items",)
+    With a ``key`` the items are remembered by it once they are found present (`PresentTable.remember`).
+    """
 
-    def __init__(self, items: Sequence[MapItem]) -> None:
+    __slots__ = ("_items", "_key")
+
+    def __init__(self, items: Sequence[MapItem], key: Any = None) -> None:
         self._items = items
+        self._key = key
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        launch.held, launch.point = place.update(self._items, lane, staged)
+        launch.held, launch.point = place.update(self._items, lane, staged, self._key)
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         launch.point = place.settle(lane)

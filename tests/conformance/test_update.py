@@ -41,6 +41,41 @@ def test_target_update_to(runtime):
     assert omp.get_num_devices() == len(runtime.places)
 
 
+def test_update_again(runtime):
+    """What is updated again is copied as the array is then: in its present shape, mapped anew, refused if read-only."""
+    a = np.zeros((4, N))
+    items = [a]
+
+    def body(a):
+        assert not omp.is_initial_device()
+        a += 1
+
+    for round_ in range(2):
+        with omp.target_data(map=[tofrom(a)]):
+            for step in range(2):
+                omp.target(body)(a)
+                omp.target_update(from_=items)
+                assert (a == 10 * round_ + step + 1).all()
+            a.shape = (N, 4)
+            omp.target(body)(a)
+            omp.target_update(from_=items)
+            assert (a == 10 * round_ + 3).all()
+            a.shape = (4, N)
+            a[...] = 10 * (round_ + 1)
+            omp.target_update(to=items)
+    assert (a == 20).all()
+    with omp.target_data(map=[to(a)]):
+        omp.target_update(from_=items)
+        a.flags.writeable = False
+        with pytest.raises(omp.MapError, match="read-only"):
+            omp.target_update(from_=items)
+        omp.target_update(to=items)
+        a.flags.writeable = True
+    omp.target_update(from_=items)  # it is absent
+    with pytest.raises(omp.NotPresentError):
+        omp.target_update(from_=items, present=True)
+
+
 @pytest.mark.parametrize(("condition", "expected"), [(False, 14), (True, 16)])
 def test_target_update_if(runtime, condition, expected):
     """4.5/target_update/test_target_update_if.c: if(0) transfers nothing (14), if(1) does (16)."""

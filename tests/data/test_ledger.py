@@ -127,6 +127,33 @@ def test_a_write_of_all_supersedes(ledger, entry):
     assert ledger.before([(entry, RIGHT)]) == [noted]
 
 
+def test_own_copies_are_marked_on_demand(ledger, entry):
+    """Copies to a region's own entries put others off while they are enqueued, and are marked once if one asks."""
+    lane = Lane()
+    ledger.open_own(lane, [entry])
+    with pytest.raises(PutOffError):
+        ledger.before([(entry, LEFT)])
+    ledger.end_own(lane, [entry], are_staged=False)
+    assert (lane.points, ledger.settle(lane)) == ([], None)
+    (end,) = ledger.before_end([entry])
+    assert (end.lane, lane.points) == (lane, [])
+    (found,) = ledger.before([(entry, LEFT)])
+    assert found is end
+    assert ledger.before([(entry, WHOLE)]) == [end]
+    assert (found.event, found.sequence, len(lane.points)) == (lane.points[0].event, 1, 1)
+
+
+def test_own_copies_that_are_staged(ledger, entry):
+    """Staged copies to a region's own entries are open until they settle, as all others."""
+    lane = Lane()
+    ledger.open_own(lane, [entry])
+    ledger.end_own(lane, [entry], are_staged=True)
+    with pytest.raises(PutOffError):
+        ledger.before([(entry, LEFT)])
+    point = ledger.settle(lane)
+    assert ledger.before([(entry, LEFT)]) == [point] == lane.points
+
+
 def test_copies_back(ledger):
     """What makes an entry of host storage follows the copies back to it, until those have arrived."""
     lane, other = Lane(), Lane()

@@ -627,6 +627,57 @@ def test_reenter_is_not_enough(table, item):
     assert state(table) == before
 
 
+@pytest.mark.parametrize("counter", list(Counter))
+def test_own(table, counter):
+    """What finds nothing present makes an entry for each item, and removes them at its end if nobody else has them."""
+    items = [x(0, 10), x(20, 30, TO)]
+    plan = table.own(items, counter)
+    assert table.live() == 0
+    table.commit_own(plan, [object(), object()])
+    assert [(entry.section, entry.dynamic, entry.structured) for entry in plan.entries] == [
+        (item.section, *((1, 0) if counter is Counter.DYNAMIC else (0, 1))) for item in items
+    ]
+    assert plan.parts() == [(entry, entry.section) for entry in table.entries()]
+    other = table.reenter([x(20, 30)], Counter.DYNAMIC)
+    assert not table.holds_alone(plan), "another construct has counted one of them"
+    assert table.leave(other)
+    assert table.holds_alone(plan)
+    table.remove_own(plan)
+    assert (table.live(), plan.removed) == (0, plan.entries)
+    assert not table.holds_alone(plan)
+
+
+def test_own_is_undone(table):
+    """An entry of the short way is taken back as any other."""
+    plan = table.own([x(0, 10)])
+    table.commit_own(plan, [object()])
+    assert table.undo(plan) == plan.entries
+    assert table.live() == 0
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [x(0, 10)],
+        [x(40, 50), x(2, 4)],
+        [x(8, 12)],
+        [x(40, 50), x(45, 46)],
+        [x(40, 50), x(40, 50)],
+        [x(40, 50, present=True)],
+        [x(40, 50, if_present=True)],
+        [x(40, 50, zeroes=True)],
+        [x(40, 40)],
+        [x(40, 50, DELETE)],
+    ],
+)
+def test_own_is_not_enough(table, items):
+    """An entry that finds anything, or has to ask or to do more than to make storage, changes nothing."""
+    enter(table, x(0, 10))
+    before = state(table)
+    assert table.own(items) is None
+    assert state(table) == before
+
+
 def test_messages_of_clauses(table):
     """A message calls an item as its clause does."""
     with pytest.raises(NotPresentError, match=r"present\(x\[0:10\]\) is not present on device 1.*data region"):

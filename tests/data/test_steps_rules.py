@@ -139,11 +139,12 @@ class World:
         elif name == "update":
             environment.update(found, lane, [])
         else:
-            plan = environment.enter(found, lane, [])
+            begin = environment.enter_region if name == "kernel" and found else environment.enter
+            plan = begin(found, lane, [])
             if name == "kernel":
                 for item in found:
                     item.present = False
-                if environment.leave(plan, lane) is None:
+                if environment.leave(plan, lane) is None and environment.exit_region(plan, lane, []) is None:
                     environment.exit(found, lane, [], ends_region=True)
         return [call for call in self.device.calls if call[0] in ACTS]
 

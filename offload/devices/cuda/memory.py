@@ -87,7 +87,7 @@ class DeviceMemory:
             return MemoryPointer(UnownedMemory(0, 0, None, self.index), 0)
         address = self._pool.take(nbytes)
         self._live[address] = nbytes
-        return MemoryPointer(UnownedMemory(address, nbytes, _Block(self, address), self.index), 0)
+        return MemoryPointer(UnownedMemory(address, nbytes, Block(self, address), self.index), 0)
 
     def give_back(self, address: int) -> None:
         """Take back a block that no work uses any more."""
@@ -122,7 +122,7 @@ class DeviceMemory:
             del self._pool
 
 
-class _Block:
+class Block:
     """Owns one allocation; the memory goes back when it dies, on whichever thread.
 
     With ``retired`` its arrays are not to be used any more.
@@ -140,10 +140,10 @@ class _Block:
             self._memory.give_back(self._address)
 
 
-def block_of(array: Any) -> _Block | None:
+def block_of(array: Any) -> Block | None:
     """Return what owns the memory of a CuPy array; None for memory that is not from here."""
     owner = getattr(array.data.mem, "_owner", None)  # which an `UnownedMemory` keeps alive
-    return owner if type(owner) is _Block else None
+    return owner if type(owner) is Block else None
 
 
 class DriverPool:

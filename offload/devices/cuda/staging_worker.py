@@ -176,7 +176,7 @@ class Driver:
             question = _Question()
         question.address.value = address
         question.answers[0] = _PAGEABLE
-        if self._ask(question):
+        if self._attributes(self._n_attributes, self._names, question.places, question.address):
             if cuda.pointerGetAttributes(address).type == _PAGEABLE:  # it also gives the thread a context
                 return None
             if self._ask(question):
