@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from offload.data.entries import Entry
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.tasks.region import AnyTask, Region
-    from offload.tasks.scope import Scope
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def host_data(
     """
     scope = here()
     frame = scope.frame("acc host_data")
-    place: DevicePlace | None = scope.runtime.place(frame, check_device(device), if_=bool(if_))
+    place = scope.runtime.place(frame, check_device(device), if_=bool(if_))
     names = names_of()
     given = as_tuple(use_device)
     if not given:

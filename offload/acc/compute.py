@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.operators import Operator
     from offload.constructs.receiving import Late, ReceivingWork
     from offload.data.items import MapItem
+    from offload.runtime.current import Scope
     from offload.tasks.received import Values
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
 
 
 class LaunchConfig(NamedTuple):

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from offload.data.items import MapItem
-    from offload.runtime.place import DevicePlace
     from offload.tasks.task import Task
 
 
@@ -346,7 +345,7 @@ def _check_device_arrays(construct: str, deviceptr: Any, device: int | None) -> 
     if not items:
         return
     scope = here()
-    place: DevicePlace | None = scope.runtime.place(scope.frame(construct), check_device(device))
+    place = scope.runtime.place(scope.frame(construct), check_device(device))
     if place is None:
         items = tuple([item for item in items if not isinstance(item, np.ndarray)])
     for item in device_arrays(f"{construct} deviceptr", items):

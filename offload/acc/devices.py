@@ -272,7 +272,7 @@ def shutdown(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     """
     scope = here()
     frame = scope.frame("acc shutdown")
-    runtime: Runtime = scope.runtime
+    runtime = scope.runtime
     places = _places(runtime, _type_of(device_type, "shutdown"))
     queues = [queue for place in places for queue in runtime.queues.known(place)]
     wait_for(scope, frame, queues, "acc.shutdown")

@@ -15,20 +15,19 @@ from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.tasks.received import Values
-from offload.tasks.region import Site
+from offload.tasks.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import FrameType
 
     from offload.data.items import MapItem
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
-    from offload.runtime.runtime import Runtime
     from offload.runtime.works import Work
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 
@@ -66,7 +65,7 @@ class Operation:
         self._depend: Sequence[Any] = () if depend is _NONE else check_depend_now(name, depend)
         self.name = name
         self.scope: Scope = here()
-        runtime: Runtime = self.scope.runtime
+        runtime = self.scope.runtime
         self.runtime = runtime
         self.frame: Region = self.scope.frame(name)
         at: DevicePlace | None = runtime.default_place(self.frame) if device is None else None

@@ -22,10 +22,10 @@ from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import current_runtime, here
 
 if TYPE_CHECKING:
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
 
 
 def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None = None) -> None:

@@ -35,10 +35,11 @@ from offload.tasks.recipe import Recipe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
-    from offload.tasks.region import Region, Site
-    from offload.tasks.scope import Scope
+    from offload.tasks.region import Region
+    from offload.tasks.site import Site
     from offload.tasks.task import Task
 
     Places: TypeAlias = tuple[DevicePlace | None, DevicePlace | None]

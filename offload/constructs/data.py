@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from offload.data.items import MapItem
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
-    from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
@@ -57,7 +56,7 @@ class _DataConstruct:
             raise ClauseError(f"{name}: list items written as strings belong to decorators; name the array itself")
         self.scope: Scope = here()
         runtime = self.scope.runtime
-        self.runtime: Runtime = runtime
+        self.runtime = runtime
         self.frame: Region = self.scope.frame(name)
         self.items: list[MapItem] = map_items(construct, checked["map"])
         self.place: DevicePlace | None = runtime.place(self.frame, checked["device"], if_=checked["if_"])

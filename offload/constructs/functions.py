@@ -17,13 +17,12 @@ from offload.constructs.pickling import copy_of, reduced, restore
 from offload.errors import ClauseError, UnsupportedError
 from offload.events.event import check_event
 from offload.interrupts.finalizers import collector
-from offload.runtime.current import here, put_off_here
+from offload.runtime.current import current_scope, here, put_off_here
 from offload.runtime.generate import encounter
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.received import Values
 from offload.tasks.recipe import ClauseRecipe, Recipe
-from offload.tasks.region import Site
-from offload.tasks.scope import current_scope
+from offload.tasks.site import Site
 from offload.tasks.stack import owned
 from offload.tasks.states import TaskState
 from offload.tasks.task import TASK_TYPES, Task
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 
     from offload.constructs.clauses.dependences import DepObj
     from offload.constructs.clauses.reductions import Part
+    from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
-    from offload.tasks.scope import Scope
 
 
 class DirectiveFunction:

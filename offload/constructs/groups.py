@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from offload.constructs.clauses.reductions import Reduction
+    from offload.runtime.current import Scope
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
 
 
 class GroupRegion:

@@ -49,11 +49,13 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.dependences import Dependence
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.runtime.works import Launch
-    from offload.tasks.region import Region, Site
-    from offload.tasks.scope import Parker, Scope
+    from offload.tasks.parker import Parker
+    from offload.tasks.region import Region
+    from offload.tasks.site import Site
     from offload.tasks.task import Task
 
 
@@ -256,7 +258,7 @@ def interop(targetsync: bool = True, device: int | None = None, depend: Any = ()
     if not targetsync and (dependences or stream is not None):
         raise ClauseError("interop: depend and stream mean nothing without targetsync; leave targetsync=True")
     scope = here()
-    runtime: Runtime = scope.runtime
+    runtime = scope.runtime
     frame = scope.frame("interop")
     if stream is None or number is not None:
         place = runtime.place(frame, number)

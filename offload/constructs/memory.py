@@ -428,8 +428,7 @@ def _place(what: str, device: int | None) -> DevicePlace | None:
     scope = here()
     frame = scope.frame(what)
     number = check_device(device)
-    place: DevicePlace | None = scope.runtime.place(frame, None) if number is None else scope.runtime.find_place(number)
-    return place
+    return scope.runtime.place(frame, None) if number is None else scope.runtime.find_place(number)
 
 
 def _host_array(a: Any, what: str) -> np.ndarray[Any, Any] | None:

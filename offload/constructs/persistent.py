@@ -161,7 +161,7 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
 
 def _device_place(what: str, device: int | None) -> DevicePlace:
     scope = here()
-    place: DevicePlace | None = scope.runtime.place(scope.frame(what), check_device(device))
+    place = scope.runtime.place(scope.frame(what), check_device(device))
     if place is None:
         raise ClauseError(f"{what}: the host has no storage of its own for host arrays; name a device")
     return place

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
     from offload.devices.streams import Point
     from offload.events.observer import Observer
+    from offload.runtime.current import Scope
     from offload.runtime.queues import Queue
-    from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import AnyTask, Region, TaskSet
-    from offload.tasks.scope import Scope
 
 
 def enqueue(
@@ -184,7 +183,7 @@ def give_stream(scope: Scope, frame: Region, queue: Queue, stream: Any, what: st
 
 def wait_for(scope: Scope, frame: Region, queues: Sequence[Queue], where: str) -> None:
     """Block until what the queues hold now is complete, and raise what has failed among it, as a group."""
-    runtime: Runtime = scope.runtime
+    runtime = scope.runtime
     marks = [mark for queue in queues if (mark := last_mark(scope, frame, queue)) is not None]
     recorder = frame.recorder
     if recorder is not None:

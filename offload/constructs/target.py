@@ -32,13 +32,12 @@ from offload.data.maptypes import Construct
 from offload.errors import ClauseError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
-from offload.runtime.current import here, put_off_here
+from offload.runtime.current import current_scope, here, put_off_here
 from offload.runtime.generate import defer, encounter, run
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.received import Receiver, Values
 from offload.tasks.recipe import Recipe
-from offload.tasks.scope import current_scope
 from offload.tasks.stack import owned
 from offload.tasks.task import Task
 
@@ -50,9 +49,9 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.receiving import Late, ReceivingWork
     from offload.data.items import MapItem
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
 
 
 _DIRECT = {"nowait", "map", "name", "priority"}

@@ -22,9 +22,9 @@ from offload.runtime.current import for_finalizers, here
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
 
 _MOST_RECORDS = 8
 """Records of one construct: as many as API.md says."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
+    from offload.runtime.current import Scope
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, GraphCapture
     from offload.graphs.rehearsal import Noted
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
     from offload.tasks.recipe import Recipe
-    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 MOST_STREAMS = 64

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.tasks.recipe import nothing
-from offload.tasks.region import Site
+from offload.tasks.site import Site
 from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble, poison
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from offload.tasks.depend import Access, Followed
     from offload.tasks.recipe import Recipe
-    from offload.tasks.region import Group, Site
+    from offload.tasks.region import Group
+    from offload.tasks.site import Site
 
 _wait_numbers = count(1)
 """Keys are unique in the process: Dask computes several graphs as one."""

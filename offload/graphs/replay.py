@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from offload.events.event import Event
     from offload.graphs.taskgraph import TaskGraph
-    from offload.runtime.runtime import Runtime
+    from offload.runtime.current import Scope
     from offload.tasks.engine import Engine
-    from offload.tasks.region import Region, Site
-    from offload.tasks.scope import Scope
+    from offload.tasks.region import Region
+    from offload.tasks.site import Site
 
 
 _MANY = 1024
@@ -75,7 +75,7 @@ class Replay:
     """
 
     def __init__(self, graph: TaskGraph, group: Group | None, site: Site, name: str | None) -> None:
-        self.runtime: Runtime = graph.runtime
+        self.runtime = graph.runtime
         self.is_broken = any(node.state in ("failed", "not run", "cancelled") for node in graph.nodes)
         self._events: list[Event] = graph.events
         self._lock = threading.Lock()  # two replays do not both find the events free

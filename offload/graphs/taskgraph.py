@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from offload.events.event import Event
+    from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
     from offload.tasks.depend import Mutex
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Inherited
-    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 

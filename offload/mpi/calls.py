@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from offload.mpi.operations import Operation
     from offload.mpi.order import Order
     from offload.tasks.protocols import Runner
-    from offload.tasks.region import Region, Site
+    from offload.tasks.region import Region
+    from offload.tasks.site import Site
 
 
 class CallRecipe(Recipe):

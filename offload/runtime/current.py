@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from offload.errors import UsageError
 from offload.events import sources
@@ -17,12 +17,21 @@ from offload.interrupts.finalizers import catch_up, collector, is_finalizing, is
 from offload.interrupts.shields import is_at_work
 from offload.runtime import opened
 from offload.runtime.runtime import Runtime
-from offload.tasks.scope import Scope, current_scope
+from offload.tasks import scope as scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import ContextVar
+
+    from offload.runtime.threads import RuntimeScope
+
+    Scope = RuntimeScope[Runtime]
+    """What a thread is doing for a runtime of which all is known: the scope that constructs take."""
 
     Construct = TypeVar("Construct", bound=Callable[..., Any])
+
+current_scope = cast("ContextVar[Scope | None]", scopes.current_scope)
+"""The variable of `offload.tasks.scope`, typed for constructs: every scope in it was made by a `Runtime`."""
 
 
 def here() -> Scope:
@@ -37,7 +46,7 @@ def current_runtime() -> Runtime:
     """Return the runtime that module-level functions act on; the head of this file says which."""
     scope = current_scope.get()
     if scope is not None and (scope.thread == threading.get_ident() or not scope.runtime.engine.is_closed):
-        return scope.runtime  # type: ignore[no-any-return]  # Scope does not know Runtime
+        return scope.runtime
     return opened.latest(Runtime)
 
 

@@ -15,7 +15,7 @@ from offload.errors import (
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.shields import Shield, lower_shield, raise_shield
 from offload.tasks.depend import Followed
-from offload.tasks.engine import MANY_LIVE, Engine
+from offload.tasks.engine import MANY_LIVE
 from offload.tasks.failures import see
 from offload.tasks.goals import Goal, TaskEnd
 from offload.tasks.states import TaskState
@@ -25,10 +25,10 @@ from offload.tasks.waiting import attend
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
-    from offload.tasks.scope import Scope
 
 _GLANCE_S = 30e-6
 """How often a thread that launches looks whether somebody can go on who waits for device work."""
@@ -54,7 +54,7 @@ def encounter(
     dependences too, no failure goes. Those that are ``recorded`` are for the graph of a recorder only. ``told`` is
     called with the task before it is entered, and no interrupt comes in between; not where it is only recorded.
     """
-    runtime: Runtime = scope.runtime
+    runtime = scope.runtime
     engine = runtime.engine
     if engine.closed and engine.refuses(frame):  # before the task takes its event
         raise RuntimeClosedError(engine.closed)
@@ -136,7 +136,7 @@ def submit(
     follows: Sequence[Any] = (),
 ) -> None:
     """Enter a deferred task, and launch or hand it over if it is ready."""
-    runtime: Runtime = scope.runtime
+    runtime = scope.runtime
     engine = runtime.engine
     if engine.submit(task, dependences, orderings, follows):
         begin(scope, task)
@@ -177,7 +177,7 @@ def _refuse_to_block(runtime: Runtime, frame: Region, dependences: Sequence[Any]
 
 def begin(scope: Scope, task: Task) -> None:
     """Launch a deferred task that is ready on this thread, if it only enqueues, or hand it to another."""
-    runtime: Runtime = scope.runtime
+    runtime = scope.runtime
     rng = runtime.rng  # with one a body may run inside of the call or later: let nobody rely on either
     if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
         runtime.engine.launch(task, scope)
@@ -190,8 +190,8 @@ def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> Base
 
     Whoever calls this raises the failure, and says that it has been seen.
     """
-    runtime: Runtime = scope.runtime
-    engine: Engine = runtime.engine
+    runtime = scope.runtime
+    engine = runtime.engine
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     task.owner = scope.parker
     task.special = True

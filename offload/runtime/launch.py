@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from offload.runtime.works import Work
     from offload.tasks.protocols import Runner
     from offload.tasks.received import Values
-    from offload.tasks.region import Region, Site
+    from offload.tasks.region import Region
     from offload.tasks.scope import Scope
+    from offload.tasks.site import Site
 
 
 class DeviceTask(Task):

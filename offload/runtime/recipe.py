@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
     from offload.tasks.received import Values
-    from offload.tasks.region import Region, Site
+    from offload.tasks.region import Region
+    from offload.tasks.site import Site
     from offload.tasks.task import Task
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from offload.data.entries import Origin
@@ -25,10 +25,10 @@ from offload.interrupts.frames import warn
 from offload.interrupts.shields import Shield
 from offload.runtime import opened
 from offload.runtime.opening import open_devices
-from offload.runtime.places import Places, initial_device, invalid_device
+from offload.runtime.places import initial_device, invalid_device
 from offload.runtime.queues import Queues
 from offload.runtime.settings import DisplayEnv, TargetOffload, format_env, read_settings
-from offload.runtime.threads import Everything, Threads
+from offload.runtime.threads import Everything, RuntimeScope, Threads
 from offload.tasks.engine import Engine
 from offload.tasks.failures import raise_failures
 from offload.tasks.scope import Scope, current_scope
@@ -51,7 +51,7 @@ _CLOSED = "this runtime is closed; make another, or move the construct into its 
 _ENDING = "the process ends, and only what tasks generate is still run; wait for the thread that came here before"
 
 
-class Runtime(Threads, Places):
+class Runtime(Threads):
     """An isolated runtime: devices, worker threads, data environments.
 
     As a context manager it makes itself current; on exit it waits for all tasks, checks that nothing is left
@@ -111,8 +111,7 @@ class Runtime(Threads, Places):
         self.rng = _generator(settings.seed if seed is None else seed)
         poisons = check or self.rng is not None
         found = open_devices(devices or settings.device_spec, settings, self.rng, poisons=poisons)
-        Threads.__init__(self)
-        Places.__init__(self, settings, found)
+        super().__init__(settings, found)
         self.notify = _observer(settings.notify, self.places)
         self.default_device = self._initial_default_device()
         wakes_by_driver = any(device.wakes_by_driver for device in found)
@@ -181,8 +180,8 @@ class Runtime(Threads, Places):
             current_scope.reset(token)
         except ValueError:
             current_scope.set(None)  # left in another context than it was entered in
-        scope = current_scope.get()
-        if scope is not None and scope.runtime.is_left:
+        outer = cast("RuntimeScope[Self] | None", current_scope.get())
+        if outer is not None and outer.runtime.is_left:
             current_scope.set(None)
 
     @property

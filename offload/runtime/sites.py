@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offload.interrupts.frames import caller
-from offload.tasks.region import Site
+from offload.tasks.site import Site
 
 if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime

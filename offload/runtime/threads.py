@@ -3,60 +3,81 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.shields import Shield
+from offload.runtime.places import Places
 from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Goal, TaskEnd
+from offload.tasks.parker import Parker
 from offload.tasks.region import Inherited, Region
-from offload.tasks.scope import Parker, Scope, current_scope
+from offload.tasks.scope import Scope, current_scope
 from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Self
 
-    from offload.tasks.engine import Engine
+    from offload.devices.base import Device
+    from offload.events.gate import Gate
+    from offload.runtime.settings import Settings
+    from offload.tasks.protocols import AnyRuntime
     from offload.tasks.region import AnyTask, TaskSet
     from offload.tasks.task import Task
 
 
-class Threads:
+R = TypeVar("R", bound="AnyRuntime")
+
+
+class RuntimeScope(Scope, Generic[R]):
+    """A scope whose runtime is of the class ``R``, where `offload.tasks.scope.Scope` knows what tasks ask of it.
+
+    Every scope is one: a runtime makes the first of each thread, and `Scope.beside` the others.
+    """
+
+    __slots__ = ()
+
+    runtime: R
+
+
+class Threads(Places):
     """What host threads do for a runtime.
 
     Attributes
     ----------
-    engine : Engine
-        Runs the tasks.
     default_device : int
         The default-device-var ICV that a thread begins with.
+    gate : Gate
+        Finds out which device work has passed.
     """
 
-    engine: Engine
     default_device: int
+    gate: Gate
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings, devices: Sequence[Device]) -> None:
+        super().__init__(settings, devices)
         self._local = threading.local()
         self._roots: dict[Region, threading.Thread] = {}
 
-    def scope(self) -> Scope:
+    def scope(self) -> RuntimeScope[Self]:
         """Return what the calling thread is doing for this runtime."""
-        scope: Scope | None = getattr(self._local, "scope", None)
+        scope: RuntimeScope[Self] | None = getattr(self._local, "scope", None)
         if scope is None:
             frame = Region(None, Inherited(self.default_device))
-            scope = Scope(self, frame)
+            scope = RuntimeScope(self, frame)
             self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
             self._local.scope = scope
             if len(self._roots) & 63 == 0:
                 self._forget_threads()
         return scope
 
-    def here(self) -> Scope:
+    def here(self) -> RuntimeScope[Self]:
         """Return what the running code is doing for this runtime, which need not be the current one."""
         scope = current_scope.get()
         if scope is not None and scope.runtime is self and scope.thread == threading.get_ident():
-            return scope
+            return scope  # type: ignore[return-value]  # its runtime is this one
         return self.scope()
 
     def _forget_threads(self) -> None:
@@ -65,7 +86,7 @@ class Threads:
             if not (thread.is_alive() or frame.children.live or frame.children.failures):
                 self._roots.pop(frame, None)
 
-    def check_wait(self, task: Task) -> Scope:
+    def check_wait(self, task: Task) -> RuntimeScope[Self]:
         """Return what the caller is doing, who may wait for the task.
 
         Raises

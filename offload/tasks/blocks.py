@@ -71,7 +71,7 @@ class Block:
         self.code: CodeType = owner.f_code
         if self.code.co_flags & COROUTINE:
             self._former = scope
-            self._inner = Scope(scope.runtime, self.frame, scope.task)
+            self._inner = scope.beside(self.frame, scope.task)
             current_scope.set(self._inner)
             return
         self._seen = frame.children, frame.tracker, frame.recorder

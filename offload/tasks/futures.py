@@ -9,7 +9,7 @@ from offload.interrupts.frames import calls_program
 from offload.tasks.failures import see
 
 if TYPE_CHECKING:
-    from offload.tasks.protocols import Handle
+    from offload.tasks.handle import Handle
 
 
 class TaskFuture(Future[Any]):

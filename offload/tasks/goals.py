@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from offload.tasks.protocols import Handle
+    from offload.tasks.handle import Handle
     from offload.tasks.region import AnyTask, TaskSet
 
 _FEW = 8

@@ -1,22 +1,46 @@
-"""The engine and the handle of a task, as far as tasks and those who wait for them need to know."""
+"""The runtime and its engine, as far as tasks and those who wait for them need to know."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from offload.tasks.region import AnyTask
-
 if TYPE_CHECKING:
     import threading
     from collections import deque
     from collections.abc import Callable
-    from typing import Self
 
-    from offload.tasks.region import Region
-    from offload.tasks.scope import Parker, Scope
+    from offload.events.gate import Gate
+    from offload.tasks.parker import Parker
+    from offload.tasks.region import AnyTask, Region, TaskSet
     from offload.tasks.states import TaskState
 
 T = TypeVar("T")
+
+
+class AnyRuntime(Protocol):
+    """The runtime as its tasks know it; `offload.runtime.runtime.Runtime` has the documentation.
+
+    `Scope`, `Task` and `Lane` stand above this file, and are ``Any`` here.
+    """
+
+    @property
+    def engine(self) -> Pool[Any]: ...
+
+    @property
+    def gate(self) -> Gate: ...
+
+    @property
+    def has_mixed_kinds(self) -> bool: ...
+
+    def scope(self) -> Any: ...
+
+    def check_wait(self, task: Any) -> Any: ...
+
+    def wait_for_task(self, task: Any, timeout_s: float | None) -> None: ...
+
+    def note_wait(self, task: Any) -> None: ...
+
+    def lane_of(self, stream: Any) -> Any: ...
 
 
 class Completions(Protocol):
@@ -31,21 +55,6 @@ class Completions(Protocol):
     def arrives(self, point: Any) -> bool: ...
 
 
-class Handle(AnyTask, Protocol):
-    """A task as its user has it; `offload.tasks.task.Task` has the documentation."""
-
-    value: Any
-    callbacks: list[Callable[[Self], Any]] | None
-
-    def done(self) -> bool: ...
-
-    def result(self, timeout: float | None = None) -> Any: ...
-
-    def add_done_callback(self, fn: Callable[[Self], Any]) -> None: ...
-
-    def watch(self) -> None: ...
-
-
 class Runner(Protocol[T]):
     """The engine as its tasks, which are some ``T``, know it; `offload.tasks.engine.Engine` has the documentation."""
 
@@ -57,6 +66,8 @@ class Runner(Protocol[T]):
     def adopt(self, frame: Region) -> None: ...
 
     def finish(self, task: T, failure: BaseException | None = None, failed: TaskState = ...) -> T | None: ...
+
+    def finish_elsewhere(self, task: T, failure: BaseException | None = None, failed: TaskState = ...) -> None: ...
 
     def end_in_turn(self, task: T, failure: BaseException, state: TaskState) -> None: ...
 
@@ -80,7 +91,9 @@ class Crew(Protocol[T]):
 
     def take(self) -> T | None: ...
 
-    def execute(self, task: T | None, scope: Scope) -> None: ...
+    def take_failures(self, tasks: TaskSet) -> list[AnyTask]: ...
+
+    def execute(self, task: T | None, scope: Any) -> None: ...
 
     def wake_one(self) -> None: ...
 
@@ -90,6 +103,7 @@ class Crew(Protocol[T]):
 class Pool(Runner[T], Crew[T], Protocol[T]):
     """The engine as threads that wait know it; `offload.tasks.engine.Engine` has the documentation."""
 
+    closed: str
     nested: list[Parker]
     takers: list[object]
     look: Callable[[], object] | None
@@ -97,6 +111,9 @@ class Pool(Runner[T], Crew[T], Protocol[T]):
     staging: set[Any]
     gives_up: bool
     gives_up_bodies: bool
+
+    @property
+    def is_closed(self) -> bool: ...
 
     @property
     def is_busy(self) -> bool: ...

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Sequence
 
+    from offload.tasks.parker import Parker
     from offload.tasks.region import Region
-    from offload.tasks.scope import Parker
     from offload.tasks.task import Task
 
 

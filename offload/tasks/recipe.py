@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.tasks.received import Values
-    from offload.tasks.region import Region, Site
+    from offload.tasks.region import Region
+    from offload.tasks.site import Site
 
 
 def nothing() -> None:

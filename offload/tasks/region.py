@@ -13,7 +13,6 @@ from offload.tasks.troubles import Troubled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import CodeType
     from weakref import ReferenceType
 
     from offload.tasks.depend import Mutex
@@ -21,43 +20,15 @@ if TYPE_CHECKING:
     from offload.tasks.troubles import Trouble
 
 
-class Site:
-    """A construct in the program: what its tasks are called, and where it stands.
+class Construct(Protocol):
+    """A construct in the program, as messages name it; `offload.tasks.site.Site` has the documentation."""
 
-    That is a file with a line, or code with an instruction in it, of which the line is looked up when somebody asks:
-    it takes as long as all the rest of a site.
-
-    Attributes
-    ----------
-    is_target : bool
-        Whether it is a target region, whose body only enqueues device work.
-    """
-
-    __slots__ = ("_place", "directive", "is_target", "name", "runtime")
-
-    def __init__(
-        self,
-        directive: str,
-        name: str,
-        place: str | tuple[CodeType, int],
-        runtime: Any,
-        *,
-        is_target: bool = False,
-    ) -> None:
-        self.directive = directive
-        self.name = name
-        self._place = place
-        self.runtime = runtime
-        self.is_target = is_target
+    directive: str
+    name: str
+    is_target: bool
 
     @property
-    def location(self) -> str:
-        """The file and the line."""
-        if isinstance(self._place, str):
-            return self._place
-        code, at = self._place
-        line = next((line for begin, end, line in code.co_lines() if begin <= at < end), None)
-        return f"{code.co_filename}:{line or code.co_firstlineno}"
+    def location(self) -> str: ...
 
 
 class AnyTask(Troubled, Protocol):
@@ -65,7 +36,7 @@ class AnyTask(Troubled, Protocol):
 
     Attributes
     ----------
-    construct : Site
+    construct : Construct
         What has generated it.
     frame : Region
         The region that has generated it.
@@ -83,7 +54,6 @@ class AnyTask(Troubled, Protocol):
         Where it stands.
     """
 
-    construct: Site
     frame: Region
     inherited: Inherited
     is_final: bool
@@ -92,6 +62,9 @@ class AnyTask(Troubled, Protocol):
     place: Any
     run: Any
     state_: TaskState
+
+    @property
+    def construct(self) -> Construct: ...
 
     @property
     def name(self) -> str:

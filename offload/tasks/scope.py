@@ -8,10 +8,14 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
+from offload.tasks.parker import Parker
 from offload.tasks.region import Inherited, Region
 from offload.tasks.stack import in_blocks, owned
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from offload.tasks.protocols import AnyRuntime
     from offload.tasks.region import AnyTask
 
 current_scope: ContextVar[Scope | None] = ContextVar("offload_scope", default=None)
@@ -22,31 +26,6 @@ _COMPLETERS = {"offload-completer", "offload-requests"}
 """The names of the threads that find out what has passed on the streams, and which requests of MPI are complete.
 
 Nothing on them may wait."""
-
-
-class Parker:
-    """Lets one thread sleep until somebody has something for it."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def park(self, timeout_s: float = -1) -> bool:
-        """Block until `unpark`, which may have come before; return false at a timeout."""
-        return self._lock.acquire(timeout=timeout_s)
-
-    def unpark(self, _: object = None) -> None:
-        """Wake the thread, or keep it from the next sleep; may be the callback of a task."""
-        if not self._lock.locked():
-            return  # awake already
-        try:
-            self._lock.release()
-        except RecursionError:
-            raise  # which is a RuntimeError as well
-        except RuntimeError:
-            return  # awake already
 
 
 class Scope:
@@ -68,7 +47,7 @@ class Scope:
 
     __slots__ = ("depth", "in_body", "is_completer", "parker", "region", "runtime", "task", "thread", "user_lane")
 
-    def __init__(self, runtime: Any, region: Region | None, task: AnyTask | None = None) -> None:
+    def __init__(self, runtime: AnyRuntime, region: Region | None, task: AnyTask | None = None) -> None:
         self.runtime = runtime
         self.thread = threading.get_ident()
         self.is_completer = threading.current_thread().name in _COMPLETERS
@@ -78,6 +57,10 @@ class Scope:
         self.user_lane: Any = None
         self.in_body = False
         self.depth = 0
+
+    def beside(self, region: Region | None, task: AnyTask | None) -> Self:
+        """Return what the thread is doing in another region or task, of the same runtime."""
+        return type(self)(self.runtime, region, task)
 
     def frame(self, what: object) -> Region:
         """Return the region that ``what`` is encountered in; make it if the running body has none yet."""

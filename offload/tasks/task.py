@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from concurrent.futures import CancelledError, Future
 
     from offload.tasks.depend import Mutex
+    from offload.tasks.parker import Parker
     from offload.tasks.protocols import Runner
-    from offload.tasks.region import Group, Inherited, Region, Site
-    from offload.tasks.scope import Parker, Scope
+    from offload.tasks.region import Group, Inherited, Region
+    from offload.tasks.scope import Scope
+    from offload.tasks.site import Site
     from offload.tasks.troubles import Trouble, Troubled
 
 _serial = count(1)

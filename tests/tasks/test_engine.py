@@ -11,8 +11,10 @@ from offload.tasks.depend import DependType
 from offload.tasks.engine import Engine
 from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Emptied, Until
-from offload.tasks.region import Inherited, Region, Site, TaskSet
-from offload.tasks.scope import Parker, Scope
+from offload.tasks.parker import Parker
+from offload.tasks.region import Inherited, Region, TaskSet
+from offload.tasks.scope import Scope
+from offload.tasks.site import Site
 from offload.tasks.task import Task
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from offload.tasks.engine import Engine
 from offload.tasks.goals import _FEW, Emptied, Goal, TaskEnd, Until
-from offload.tasks.region import Inherited, Region, Site, TaskSet
+from offload.tasks.region import Inherited, Region, TaskSet
 from offload.tasks.scope import Scope
+from offload.tasks.site import Site
 from offload.tasks.task import Task
 
 STATES = st.lists(st.sampled_from(["waiting", "launched", "finished"]), max_size=_FEW + 3)

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from offload.events.event import Event
 from offload.tasks.received import Values
 from offload.tasks.recipe import ClauseRecipe, Recipe, nothing
-from offload.tasks.region import Inherited, Region, Site
+from offload.tasks.region import Inherited, Region
+from offload.tasks.site import Site
 from offload.tasks.task import Task
 
 SITE = Site("task", "f", "program.py:1", None)

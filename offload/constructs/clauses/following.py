@@ -31,7 +31,7 @@ from offload.runtime.current import here
 from offload.tasks.callbacks import run_callbacks
 from offload.tasks.depend import Followed
 from offload.tasks.recipe import nothing
-from offload.tasks.region import Site
+from offload.tasks.site import Site
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble
@@ -39,8 +39,8 @@ from offload.tasks.troubles import Trouble
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offload.runtime.current import Scope
     from offload.tasks.depend import Tracker
-    from offload.tasks.scope import Scope
 
 
 class FollowedItem(Followed):

@@ -17,8 +17,8 @@ from offload.tasks.states import TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
+    from offload.runtime.current import Scope
     from offload.tasks.graph import Node
-    from offload.tasks.scope import Scope
     from offload.tasks.task import Task
 
 

@@ -12,8 +12,8 @@ from offload.tasks.aio.loops import Home, LoopThread, abandon_closed, homes_of_t
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from offload.tasks.engine import Engine
     from offload.tasks.goals import Goal
+    from offload.tasks.protocols import Pool
     from offload.tasks.region import AnyTask
     from offload.tasks.scope import Scope
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Coroutines:
     """What an engine knows of coroutines: its own loop, and who waits while there are some."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Pool[Any]) -> None:
         self._engine = engine
         self._blocked: list[Blocked] = []  # threads
         self._awaiting: set[Blocked] = set()  # coroutines
@@ -29,7 +29,7 @@ class Coroutines:
         self._own: list[LoopThread] = []
 
     @staticmethod
-    def of(engine: Engine) -> Coroutines:
+    def of(engine: Pool[Any]) -> Coroutines:
         """Return those of an engine, which has none until its first coroutine."""
         with engine.lock:
             found: Coroutines | None = engine.coroutines

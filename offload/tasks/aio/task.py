@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
     from offload.tasks.aio.loops import Home
     from offload.tasks.protocols import Runner
-    from offload.tasks.region import Region, Site
+    from offload.tasks.region import Region
+    from offload.tasks.site import Site
 
 
 class CoroutineTask(Task):
@@ -121,7 +122,7 @@ class CoroutineTask(Task):
                 self._complete(self._lost())
                 return
         runtime.engine.activity += 1
-        self._scope = Scope(runtime, None, self)
+        self._scope = runtime.scope().beside(None, self)
         current_scope.set(self._scope)
         self.state_ = TaskState.RUNNING
         coroutine = self._drive()

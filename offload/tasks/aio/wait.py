@@ -13,7 +13,8 @@ from offload.tasks.stories import tell
 
 if TYPE_CHECKING:
     from offload.tasks.goals import Goal
-    from offload.tasks.protocols import Crew, Handle
+    from offload.tasks.handle import Handle
+    from offload.tasks.protocols import Crew
     from offload.tasks.scope import Scope
 
 
