@@ -7,20 +7,15 @@ and one ``Testsome`` asks for all of them (0.4 µs for one, 19 for 1,024; `Test`
 holds the lock of the list; the events of what has completed are told outside of it. A request that is named goes into
 a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
 
-The thread naps between polls in which nothing happens, for 2 % of the time since something last moved, between 20 µs
-and 2 ms: one open request costs a few percent of a core (naps, above all), none costs nothing. It must not nap while
-data moves: some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds.
-So a poll that has taken more than twice the shortest one of a list as long has moved data, and the next one follows at
-once; the first poll after a nap is slow by itself, with cold caches, and is not judged. A thread that waits for tasks
-looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
+Between polls in which nothing happens the thread naps, as `offload.events.pace` has it; while nothing is open it sleeps.
+A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
 
 ``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
 object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
 requests do not become null, and are asked one by one.
 
-Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), naps
-of a fixed length (20 µs: 36 % of a core; 2 ms: late by as much), MPI's continuations (in no wheel yet), a blocking
-``Waitsome`` (it spins in C, and a new request does not end it).
+Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), MPI's
+continuations (in no wheel yet), a blocking ``Waitsome`` (it spins in C, and a new request does not end it).
 
 MPI 4.1, 3.7.3 "Communication Completion", 3.7.5 "Multiple Completions", 11.6 "MPI and Threads".
 """
@@ -40,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mpi4py import MPI
 
 from offload.errors import CleanupWarning, EventError, TransportError, UsageError
+from offload.events.pace import Pace
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts.shields import Shield
 
@@ -48,22 +44,8 @@ if TYPE_CHECKING:
 
     from offload.events.wakeup import Wakeup
 
-_SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
-_NAP_SHARE = 0.02
-"""Of the time since something last moved."""
-
-_SLOW = 2
-"""A poll has moved data that takes more than so many times as long as the shortest one of a list as long."""
-
-_MOVING_POLLS = 10
-"""So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
-
 _TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
-
-_LENGTHS = 1_000
-"""Of how many lengths of the list the shortest poll is remembered."""
-
 
 class Attentive(Protocol):
     """The engine of a runtime, whose waiting threads look for what they wait for."""
@@ -161,7 +143,7 @@ class Progress:
         self._lock = threading.Lock()  # the rest
         self._wakeup: Wakeup = SemaphoreWakeup() if sys.platform == "linux" else LockWakeup()
         self._thread: threading.Thread | None = None
-        self._moved_s = 0.0
+        self._pace = Pace()
         self._took_s = 0.0  # what MPI had of the last poll, without what others had the GIL or the core for
         self._is_over = False
 
@@ -287,10 +269,8 @@ class Progress:
     # -- looking -------------------------------------------------------------------------------------
     def _work(self, *, spins: bool) -> None:
         """Poll and nap, until the end."""
-        wakeup = self._wakeup
+        wakeup, pace = self._wakeup, self._pace
         wakeup.sharpen()
-        shortest_s: dict[int, float] = {}
-        n_slow, is_rested = 0, False
         while not self._is_over:
             if not self._known:
                 wakeup.wait(None)
@@ -302,23 +282,10 @@ class Progress:
                 took_s, n_open = self._took_s, len(self._open) + len(self._single)
             self._tell(over)
             del over
-            if self._moved_s >= began_s:  # something new, or something complete
-                n_slow, is_rested = 0, False
-                continue
-            was_rested, is_rested = is_rested, False
-            if was_rested or spins:
-                continue
-            if len(shortest_s) > _LENGTHS:
-                shortest_s.clear()
-            usual_s = shortest_s[n_open] = min(took_s, shortest_s.get(n_open, took_s))
-            if took_s > _SLOW * usual_s:
-                n_slow += 1
-                if n_slow >= _MOVING_POLLS:
-                    self._moved_s = now_s
-                continue
-            n_slow = 0
-            wakeup.wait(min(max(_SHORTEST_NAP_S, _NAP_SHARE * (now_s - self._moved_s)), _LONGEST_NAP_S))
-            is_rested = True
+            if pace.moved_s >= began_s:  # something new, or something complete
+                pace.begin()
+            elif not spins and (nap_s := pace.nap_s(took_s, n_open, now_s, thread_time())):
+                wakeup.wait(nap_s)
 
     def _poll(self) -> list[Awaited]:
         """Ask for what is complete, under the lock; return what is over, to be told."""
@@ -334,7 +301,7 @@ class Progress:
             found += self._test_some()
         if not found:
             return []
-        self._moved_s = perf_counter()
+        self._pace.moved_s = perf_counter()
         for one, _ in found:
             self._forget(one)
         return [one.of for one, is_last in found if is_last]
@@ -347,7 +314,7 @@ class Progress:
                 self._requests.append(one.request)
             else:
                 self._single.append(one)
-        self._moved_s = perf_counter()
+        self._pace.moved_s = perf_counter()
 
     def _test_some(self) -> list[tuple[_Open, bool]]:
         statuses: list[MPI.Status] = []
