@@ -7,8 +7,8 @@ and one ``Testsome`` asks for all of them (0.4 µs for one, 19 for 1,024; `Test`
 holds the lock of the list; the events of what has completed are told outside of it. A request that is named goes into
 a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
 
-Between polls in which nothing happens the thread naps, as `offload.events.pace` has it; while nothing is open it sleeps.
-A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
+Between polls in which nothing happens the thread naps, as `offload.events.pace` says; while nothing is open it sleeps. A
+thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
 
 ``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
 object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent

@@ -12,7 +12,6 @@ from offload.errors import TransportError, UsageError
 from offload.events.event import Event
 from offload.events.requests import Requests
 from offload.events.transport import check_mpi, transport_error
-from offload.mpi.methods import Kind
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
 from offload.mpi.staging import Transfer
@@ -227,7 +226,7 @@ class Call:
         promise, self._promise = self._promise, None
         self._transfer = None
         if promise is not None:
-            if self._operation.kind in _BRING:
+            if self._operation.brings:
                 promise.value = self.value
             promise.passed(error)
 
@@ -248,10 +247,6 @@ def _checked(requests: Any, operation: Operation) -> Any:
     if not all(isinstance(one, (MPI.Request, Arrival)) for one in several):
         raise UsageError(f"{operation} returned {requests!r:.60}, no request; give a method that begins an operation")
     return requests
-
-
-_BRING = {None, Kind.RECEIVE, Kind.SEND_AND_RECEIVE}
-"""The kinds of operations that bring something, beside what is in their buffers."""
 
 
 def issue(due: Sequence[Turn]) -> None:
