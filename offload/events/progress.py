@@ -7,8 +7,8 @@ and one ``Testsome`` asks for all of them (0.4 µs for one, 19 for 1,024; `Test`
 holds the lock of the list; the events of what has completed are told outside of it. A request that is named goes into
 a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
 
-Between polls in which nothing happens the thread naps, as `offload.events.pace` says; while nothing is open it sleeps. A
-thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
+Between polls in which nothing happens the thread naps, as `offload.events.pace` says; while nothing is open it sleeps.
+A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
 
 ``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
 object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
+
 
 class Attentive(Protocol):
     """The engine of a runtime, whose waiting threads look for what they wait for."""
@@ -166,8 +167,6 @@ class Progress:
             if self._thread is None:
                 self._begin()
             self._claim(opened)
-            if of.engine is not None and opened:
-                self._attend(of.engine)
         is_complete = False
         left = []
         for one in opened:  # null and inactive requests never come out of `Testsome`, and many a request is complete
@@ -177,6 +176,10 @@ class Progress:
             else:
                 self._forget(one)
                 is_complete = is_last
+        if not left:
+            of.engine = None  # nobody need look
+        elif of.engine is not None:
+            self._attend(of.engine)
         self._tell([of] if is_complete else [])
         if left:
             self._new.extend(left)
@@ -220,7 +223,7 @@ class Progress:
         """Take requests that are nobody's; under the lock."""
         claimed: list[_Open] = []
         for one in opened:
-            if one.request == MPI.REQUEST_NULL:
+            if not one.request:  # null
                 continue
             if self._known.setdefault(id(one.request), one) is not one:
                 for other in claimed:
@@ -236,9 +239,18 @@ class Progress:
             del self._known[id(one.request)]
 
     def _attend(self, engine: Attentive) -> None:
-        self._attentive[engine] += 1
-        if self._attentive[engine] == 1:
-            engine.attend_to(self.look)
+        """Have threads look that wait for tasks of an engine, as long as it has open requests."""
+        with self._lock:
+            self._attentive[engine] += 1
+            if self._attentive[engine] == 1:
+                engine.attend_to(self.look)
+
+    def _forgo(self, engine: Attentive) -> None:
+        with self._lock:
+            self._attentive[engine] -= 1
+            if not self._attentive[engine]:
+                del self._attentive[engine]
+                engine.forgo(self.look)
 
     def _begin(self) -> None:
         """Start the thread; it ends before MPI does."""
@@ -250,20 +262,16 @@ class Progress:
         MPI.COMM_SELF.Set_attr(at_end, None)  # MPI_Finalize deletes it before all else (MPI 4.1, 11.2.4)
 
     def _tell(self, over: Iterable[Awaited], error_of: Callable[[Awaited], BaseException] | None = None) -> None:
-        while True:
+        while self.after:
             try:
                 after = self.after.popleft()
-            except IndexError:  # another thread may have been quicker
+            except IndexError:  # another thread was quicker
                 break
             after()
         for of in over:
             engine, of.engine = of.engine, None
             if engine is not None:
-                with self._lock:
-                    self._attentive[engine] -= 1
-                    if not self._attentive[engine]:
-                        del self._attentive[engine]
-                        engine.forgo(self.look)
+                self._forgo(engine)
             of.tell(error_of(of) if error_of is not None else None)
 
     # -- looking -------------------------------------------------------------------------------------
