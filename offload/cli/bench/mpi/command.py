@@ -139,5 +139,11 @@ def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
             shows.print(f"{name}: {why}")
 
 
-SECTIONS: dict[str, Callable[[Job], Section]] = {}
+def _halo(job: Job) -> Section:
+    from offload.cli.bench.mpi import halo  # imports mpi4py
+
+    return halo.measure(job)
+
+
+SECTIONS: dict[str, Callable[[Job], Section]] = {"halo": _halo}
 """What measures each section, on all ranks in step. Each opens the runtime that it needs."""
