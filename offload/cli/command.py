@@ -136,6 +136,7 @@ def _joined(argv: Sequence[str]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     from offload.cli.bench import acc, present, rect, tasks
     from offload.cli.bench.gpu import command as gpu
+    from offload.cli.bench.mpi import command as mpi
     from offload.cli.demo import fft3d
 
     parser = argparse.ArgumentParser(
@@ -176,6 +177,9 @@ def _parser() -> argparse.ArgumentParser:
     one = benches.add_parser("gpu", help="what a CUDA device reaches, beside CuPy by hand", allow_abbrev=False)
     gpu.add_arguments(one)
     one.set_defaults(run=gpu.run, parser=one)
+    one = benches.add_parser("mpi", help="what requests of MPI cost as events, and hide", allow_abbrev=False)
+    mpi.add_arguments(one)
+    one.set_defaults(run=mpi.run, parser=one)
 
     info = commands.add_parser(
         "info", help="show devices and settings", description="Show the devices and settings of a runtime made here."

@@ -1,0 +1,172 @@
+"""``offload bench mpi``: the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import offload as omp
+from offload.cli.bench.gpu import showing
+from offload.cli.output import console, write
+from offload.errors import ClauseError, OffloadError, UnsupportedError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from offload.cli.bench.gpu.measuring import Section
+    from offload.cli.bench.mpi.job import Job
+
+_REPEAT = 7
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Measure on the ranks of a job, mpiexec -n P offload bench mpi, of one rank without mpiexec. Results are "
+        "checked before they are timed; the times are those of the slowest rank, and the first one prints them. It "
+        "reports: the exit status is 0 also where targets are missed."
+    )
+    parser.add_argument(
+        "--section",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        choices=list(SECTIONS),
+        help=f"of {', '.join(SECTIONS)} (default: all)",
+    )
+    parser.add_argument(
+        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
+    )
+    parser.add_argument("--quick", action="store_true", help="measure as little as shows that it works")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object, with every sample")
+    form.add_argument("--markdown", action="store_true", help="print the tables as the documentation has them")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark.
+
+    Raises
+    ------
+    ClauseError
+        A number below 1. The first rank raises it, the others return 2.
+    UnsupportedError
+        There is no mpi4py.
+    """
+    try:
+        from mpi4py import MPI
+
+        from offload.cli.bench.mpi.job import Job
+    except ImportError as error:
+        raise UnsupportedError(f"bench mpi: {error}; pip install 'offload[mpi]'") from error
+    comm = MPI.COMM_WORLD
+    try:
+        _check(args)
+    except OffloadError:
+        if comm.rank == 0:
+            raise
+        return 2
+    try:
+        figures = _measure(args, Job(comm, args.repeat, args.quick))
+    except BaseException:
+        if comm.size == 1:
+            raise
+        traceback.print_exc()  # the other ranks wait for this one
+        sys.stderr.flush()
+        comm.Abort(1)
+        raise
+    if comm.rank == 0:
+        _show(args, figures)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.repeat < 1:
+        raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+
+
+def _measure(args: argparse.Namespace, job: Job) -> dict[str, Any]:
+    sections: dict[str, Any] = {}
+    times_s: dict[str, float] = {}
+    found: list[Any] = []
+    machine = _machine(job)
+    for name, measure in SECTIONS.items():
+        if not args.section or name in args.section:
+            began_s = time.perf_counter()
+            section = measure(job)
+            times_s[name] = round(time.perf_counter() - began_s, 1)
+            found += section.targets
+            sections[name] = {"tables": {key: asdict(one) for key, one in section.tables.items()}}
+            sections[name]["skipped"] = section.skipped
+    return {"machine": machine, "repeat": args.repeat, "seconds": times_s, "sections": sections, "targets": found}
+
+
+def _machine(job: Job) -> dict[str, str]:
+    """Describe the job, the software and the processors, by names that make a sentence."""
+    import mpi4py
+    from mpi4py import MPI
+
+    library = MPI.Get_library_version().splitlines()[0].strip("\0 ,").split(",")[0]
+    return {
+        "ranks": str(job.comm.size),
+        "hosts": str(len(set(job.comm.allgather(platform.node())))),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "library": " ".join(library.split()),
+        "mpi4py": mpi4py.__version__,
+        "Python": platform.python_version(),
+        "offload": omp.__version__,
+    }
+
+
+def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
+    if args.json:
+        write(json.dumps(figures) + "\n")
+    elif args.markdown:
+        write(showing.markdown(figures))
+    else:
+        shows = console()
+        for table in showing.tables(figures):
+            shows.print(table)
+        for name, why in showing.skipped(figures):
+            shows.print(f"{name}: {why}")
+
+
+def _latency(job: Job) -> Section:
+    from offload.cli.bench.mpi import latency
+
+    return latency.measure(job)
+
+
+def _bandwidth(job: Job) -> Section:
+    from offload.cli.bench.mpi import bandwidth
+
+    return bandwidth.measure(job)
+
+
+def _calls(job: Job) -> Section:
+    from offload.cli.bench.mpi import calls
+
+    return calls.measure(job)
+
+
+def _halo(job: Job) -> Section:
+    from offload.cli.bench.mpi import halo  # imports mpi4py
+
+    return halo.measure(job)
+
+
+SECTIONS: dict[str, Callable[[Job], Section]] = {
+    "latency": _latency,
+    "bandwidth": _bandwidth,
+    "calls": _calls,
+    "halo": _halo,
+}
+"""What measures each section, on all ranks in step. Each opens the runtime that it needs."""
