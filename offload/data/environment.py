@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from offload.data.entries import Entry
     from offload.data.items import MapItem
-    from offload.data.plans import Entered
+    from offload.data.plans import CountedEnter, Entered
     from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
 
@@ -65,12 +65,7 @@ class DataEnvironment(Storage):
         with self.lock:
             known = self.table.reenter(items, counter)
             if known is not None:
-                try:
-                    lane.wait_for(self.ledger.before(known.parts()))
-                except BaseException:
-                    self.table.undo(known)
-                    raise
-                return known
+                return self._follow(known, lane)
             plan = self.table.enter(items, counter)
             steps = entry_steps(plan, self.ledger)
             self._commit(steps, lane, staged)
@@ -85,9 +80,15 @@ class DataEnvironment(Storage):
         The plan's ``point`` means nothing.
         """
         with self.lock:
-            own = None if self.table.has(items[0].section) else self.table.own(items, counter)
-            if own is not None:
-                self._commit_own(own, lane)
+            own = None
+            if self.table.has(items[0].section):
+                known = self.table.reenter(items, counter)
+                if known is not None:
+                    return self._follow(known, lane)
+            else:
+                own = self.table.own(items, counter)
+                if own is not None:
+                    self._commit_own(own, lane)
         if own is None:
             return self.enter(items, lane, staged, counter)
         copied = []
@@ -103,6 +104,15 @@ class DataEnvironment(Storage):
         if copied:
             self.ledger.end_own(lane, copied, are_staged=bool(staged))
         return own
+
+    def _follow(self, known: CountedEnter, lane: Lane) -> CountedEnter:
+        """Have a lane follow who writes what an entry has found present, under the lock; return the entry."""
+        try:
+            lane.wait_for(self.ledger.before(known.parts()))
+        except BaseException:
+            self.table.undo(known)
+            raise
+        return known
 
     def _commit_own(self, own: OwnEnter, lane: Lane) -> None:
         """Make the entries of a region, under the lock; where allocations or waits fail nothing has changed."""

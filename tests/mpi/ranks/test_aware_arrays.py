@@ -63,10 +63,10 @@ def test_what_is_given(aware, field):
     """A contiguous array goes as it is, a column by a packed copy; both have what the regions before wrote."""
     assert mpi.is_gpu_aware(), os.environ.get("OFFLOAD_MPI_GPU")
     omp.target(nowait=True, depend=[out(field)])(lambda field: field.fill(3))(field)
-    mpi.isend(field[0], 0, 1, comm=aware)
+    mpi.isend(field[0], 0, 1, comm=aware).result()  # the stand-in's receive blocks
     mpi.irecv(field[1], 0, 1, comm=aware)
     omp.target(nowait=True, depend=[omp.inout(field)])(lambda field: cupy.multiply(field, 2, field))(field)
-    mpi.isend(field[:, 2], 0, 2, comm=aware)
+    mpi.isend(field[:, 2], 0, 2, comm=aware).result()
     mpi.irecv(field[:, 3], 0, 2, comm=aware)
     omp.target(nowait=True, depend=[omp.inout(field)])(lambda field: field[:, 4].fill(9))(field)
     found = np.zeros((6, 8))
