@@ -21,9 +21,6 @@ counted downwards, hits a window as wide as both runs together: a bounded linear
 searched depth first, largest stride first, pruned by what the remaining axes can still add and by their
 greatest common divisor. For sections of one array at most two values an axis survive the pruning. The
 problem is NP-hard in general, so the search is bounded, and a pair that it gives up on overlaps.
-
-Rejected: comparing bounds only (tiles of one matrix would all conflict), and sets of cache lines or pages
-(not exact).
 """
 
 from __future__ import annotations

@@ -15,10 +15,6 @@ may be the device: staged copies of pageable memory are launched when their stre
 moved, a region that was put off for want of memory when another one ends. The stream of the block is marked and held by
 the encountering thread alone, since what a handle such as CUDA's per-thread default stream stands for depends on the
 thread.
-
-Rejected: to hold the stream by a host function or by a value in memory until a host task is complete, which would let
-the thread go on; a host function of one stream holds up those of all others, and a wait for a value that never
-comes cannot be told from a stream that is at work.
 """
 
 from __future__ import annotations

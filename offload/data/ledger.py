@@ -27,9 +27,7 @@ A region that makes all of its entries marks no place behind its copies to them 
 A write of a whole entry takes all earlier writes out of the list: it has followed them. Otherwise accesses that are
 over are dropped when the list has grown long.
 
-Model: the event lists of CUDASTF, of which each instance of data has two. Rejected: to follow the users of storage that
-is only used again, since dependences order those, and to record the place of any open access when somebody asks for it
-(the event would come after kernels that were launched since, which a reader need not follow).
+Model: the event lists of CUDASTF, of which each instance of data has two.
 """
 
 from __future__ import annotations

@@ -19,9 +19,6 @@ one holds the rows of the *section*, lowest address first, without gaps: for a s
 item in C order; a transposed item stays transposed, a repeated one is stored once. `correspond` says where a view lies.
 An item is in a packed entry if it has a place there, which its own axes decide: a section may have merged them.
 
-Rejected: the item's own shape as the packed order (an item seen again under another shape would not fit, stride 0 would
-multiply storage), and treating a strided item as its bounding range (a copy back would overwrite the gaps).
-
 OpenMP 5.2, 5.8.3 "map Clause": one increment and one decrement an entry and construct, ``present`` items first, copies
 before removal. 13.9 "target update Construct": counts do not change, absent items are ignored.
 """

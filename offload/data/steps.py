@@ -19,9 +19,6 @@ Their answer is `Steps`. A data environment carries out those of every construct
 Others may end the mapping of what an exit leaves present as soon as the lock is free, and the end of a region is never
 put off: so the exit marks its place under the lock, behind its copies of that. A copy of what it removes concerns only
 those who map the same host storage anew. The ledger puts them off while that is open.
-
-Rejected: one list of instructions, objects of a class each. Their order is the same for each construct, and need not be
-said in each list; the interpreter would ask each for its class, and the end of the lock would be one more of them.
 """
 
 from __future__ import annotations

@@ -16,15 +16,12 @@ same place for as many replays. So a program whose mappings move at each replay 
 stay has its graph again, and none takes more than about twice the time that it would with foresight.
 
 *From then on* a replay is one task, which launches the graph. It follows on its stream the last writes of the storage
-that it uses, and is a user and writer of that for those who come later, as the tasks would be. Likewise it follows, and
+that it uses, and is a user and writer of that for those who come later, as the tasks would be. It also follows, and
 is followed by, copies back to host memory that the region maps itself. It belongs to its region as any task does, so
 that waits, failures and cancellations are the same.
 
 *What cannot be captured* is carried out on streams as before, and `Capture.why_not` says why. A capture that fails has
 enqueued nothing: bodies that ran have left no work.
-
-Rejected: capture while recording (the region would not have run, and its waits would have had nothing to wait for);
-updating the nodes of a graph whose addresses changed (the nodes of a body are unknown).
 """
 
 from __future__ import annotations

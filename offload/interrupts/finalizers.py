@@ -18,10 +18,6 @@ in the program, is like any other code.
 `is_at_work` is only the cheap question. A callback of a task is the program's code too, a signal handler is no
 finalizer, and what one has raised may have left a shield up; so the frames on the stack decide. A block cannot be put
 off, nor what waits or answers: those are refused there.
-
-Rejected: locks that a thread may take twice (the table is half changed then); to carry out at the end of a collection
-what came in it (that is inside of the same allocation); a thread for finalizers, for the reason for which workers leave
-them alone.
 """
 
 from __future__ import annotations

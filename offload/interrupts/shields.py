@@ -19,9 +19,6 @@ that finds nothing of the library on the stack puts that right.
 
 A handler that the program has installed is left alone. Python's own is back after every shield, since others look for
 it (`asyncio.run`, notebooks); a shield costs 0.8 µs.
-
-Rejected: a handler for as long as a runtime is open, for that reason; signals blocked in the meantime, since another
-thread takes them then; a shield around each generation of a plain task, which repairs instead (`Engine.mend`).
 """
 
 from __future__ import annotations

@@ -23,12 +23,6 @@ sequence of launches. Queues that share a stream are in more order than was aske
 operation is complete is asked of its task. Only of a stream that the program has been given is it asked whether
 all that is on it is done.
 
-Rejected: one frame for all queues of a device (taskwait and taskgroup would not know the operations); completion by
-stream (with streams shared, ``async_test(1)`` would tell of queue 9, and a wait of 9 for 1 would wait for itself).
-
-Rejected: marks as locations for all (two dependences an operation, of fresh locations that the tracker has to find and
-to forget: a third of what it took to generate one).
-
 OpenACC 3.3, 2.16 "Asynchronous Behavior".
 """
 

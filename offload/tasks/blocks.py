@@ -18,10 +18,6 @@ of the code that advances the generator, and the group and the default device of
 *The body of a task* begins anew: neither search goes further out than that.
 
 A block that ends takes itself away wherever it stands, and restores nothing: others may have begun or ended since.
-
-Rejected: context variables for generators (they have none of their own); a stack of blocks for each thread (it is no
-stack); weak references to frames (there are none); a generator's block that is a part of the block around whoever
-advances it (a group for each pair of them; so that one does not wait for what the generator generates).
 """
 
 from __future__ import annotations

@@ -29,10 +29,6 @@ kept by nobody; a clause with such a key is used once.
 
 The tracker keeps *handles* of tasks, whatever the caller passes, and never looks into them: the engine passes
 weak references, so that a finished task which nobody else holds is gone; a recorder passes its nodes.
-
-Rejected: comparing base addresses only, as C runtimes do (a view and its base would race); a scan of the siblings
-for each task (300 µs at a thousand tiles); a clause that remembers its cells (saves the look-up of a key, 50 ns, where
-a clause is used again, and costs as much where it is not).
 """
 
 from __future__ import annotations

@@ -19,9 +19,6 @@ others a moment if none is ready. It never waits for a certain one, which might 
 
 *Undeferred tasks* have an owner, the thread that encountered them: when ready they wake it.
 
-Rejected: a lock and a condition for each task (2 µs); a heap of ready tasks (priorities are a hint, and
-few use them); running successors by recursion (a chain of 10,000 tasks is normal).
-
 All this leans on the GIL, so that a free-threaded build is refused at import until tests cover it.
 """
 

@@ -17,10 +17,6 @@ Arrays that are made one after the other lie so too, and programs name them in t
 dense section is also the room behind it: what comes next and lies there meets nothing, and is only put into a *run*. A
 run ends with the first section that lies elsewhere. Then its sections are put among the others: these stand sorted in
 pieces of some hundred, since to insert into one list of ten thousand moves half of it.
-
-Rejected: sorting by address alone (each of 10,000 columns would be tested against all others); an interval tree over
-addresses (the columns of a matrix all lie in one interval); a grid of pages (not exact, and many for a large array); a
-hash of granules as large as the sections (as fast, and a search for something large looks at many).
 """
 
 from __future__ import annotations

@@ -16,9 +16,6 @@ there names means the reduction that the array belongs to.
 
 *Graphs.* A node that is run again, when the group is long over, has no end of a group to wait for: it adds what it has
 to the list item when it is complete.
-
-Rejected: a private array for each worker (a task that waits, or is detached, has its own while others run on the same
-thread); one for each task (memory); combining as tasks complete (a group that fails would leave a part).
 """
 
 from __future__ import annotations

@@ -19,11 +19,6 @@ functions that return, so a gate that is open would hold whoever runs the node. 
 never fails in Dask's eyes: what depends on a failed node is skipped, what does not runs on, as in the engine, since an
 open gate may be fulfilled by a node that has not run yet. When everything that was started is complete, descendants
 included, the first failure is raised as it was.
-
-Rejected: futures completed by the event, as Dask's loop asks for (it then blocks in a queue, where the thread can run
-nothing); stopping at the first failure (gates would stay open); under `distributed`, many slots and a small executor
-(the user's cluster is as it is), `client.submit` of each node when its predecessors are complete (210 µs a node, and
-Dask sees no edges), a second key for a gate, fulfilled from outside (a key without a task is lost to the scheduler).
 """
 
 from __future__ import annotations

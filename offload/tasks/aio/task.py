@@ -21,9 +21,6 @@ is closed otherwise is noticed by the next hand-over, and by whoever waits.
 *Deadlocks.* A thread that blocks while its loop has to run a body that the wait depends on would never wake. Each wait
 looks, where there are coroutines at all: from the loop's bodies along successors, mutexes and the waits of other
 tasks, whether it gets to what is waited for (`Blocked`).
-
-Rejected: bodies driven by the engine itself, ``send`` by ``send`` (asyncio's futures want its tasks); waiting for loops
-by a thread each; ``asyncio.run_coroutine_threadsafe`` (a second future a task, and no hook before the body begins).
 """
 
 from __future__ import annotations
