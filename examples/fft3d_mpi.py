@@ -12,7 +12,7 @@ be transformed where it is whole, and no rank has all three of them. So one rout
         for (int j = 0; j < n_runs; j++)                    // ranks whose blocks have one size, in one copy
             cudaMemcpy3DAsync(&blocks_out[i][j], out[b]);
         cudaStreamSynchronize(out[b]);                      // the host waits, whatever else there is to do
-        MPI_Ialltoallv(block[b], counts[i], starts[i], type, slab, counts_in[i], starts_in[i], type, comm, &exchanged[b]);
+        MPI_Ialltoallv(block[b], n_out[i], start_out[i], type, slab, n_in[i], start_in[i], type, comm, &exchanged[b]);
     }
 
 Below an exchange is a task like any other: it reads its send block, it is complete with its request, and what reads the
@@ -130,9 +130,9 @@ def runs(ends, without=None):
 class Exchange:
     """Axis ``a``, which is cut among ranks, becomes whole, and ``b`` is cut; in pieces ``along`` one of the three axes.
 
-    In pieces along ``a`` blocks land where they belong in the target, whose elements are farthest apart along ``a``: so
-    each block is in one place. Backwards that is in pieces along ``b``: blocks depart from where they are in the source.
-    In pieces along the third axis they go from buffer to buffer.
+    In pieces along ``a`` blocks land where they belong: in the target elements are farthest apart along ``a``, so each
+    block is in one place. Backwards, in pieces along ``b``, they depart from where they are in the source. In pieces
+    along the third axis they go from one block to another.
     """
 
     def __init__(self, comm, a, b, along, shape, n_pieces):
