@@ -241,8 +241,7 @@ class Plan:
         return tuple(found)
 
     def _add_up(self):
-        ways = [step.way for step in self.steps if step.way]
-        messages = [(way.comm.rank, *way.blocks(number)) for way in ways for number in range(self.n_pieces)]
+        messages = [(way.comm.rank, *way.blocks(number)) for way in self.exchanges for number in range(self.n_pieces)]
         self.n_local = max(map(math.prod, self.shapes))
         self.n_buffer = max(
             math.prod(shape) for index in range(len(self.steps)) for shape in self.visits(index) if shape
@@ -251,6 +250,15 @@ class Plan:
         self.n_received = max([int(received.sum()) for _, _, (received, _) in messages])
         self.n_exchanged = sum(int(sent.sum() - sent[rank]) for rank, (sent, _), _ in messages)
         self.n_rings = max(bool(step.first) + bool(step.then) for step in self.steps)
+
+    @property
+    def exchanges(self):
+        return [step.way for step in self.steps if step.way]
+
+    def pieces_of(self, index):
+        """Return how many pieces a pass has."""
+        way = self.steps[index].way
+        return way.n_pieces if way else len(self.boxes(index))
 
     def boxes(self, index):
         """Return the pieces of a pass without an exchange."""
@@ -414,7 +422,7 @@ class Job:
         self.flats = [omp.empty_pinned(plan.n_local, dtype) for _ in range(2)]
         self.sends = [omp.empty_pinned(max(1, plan.n_sent), dtype) for _ in range(n_blocks)]
         self.receives = [omp.empty_pinned(max(1, plan.n_received), dtype) for _ in range(n_blocks)]
-        self.buffers, self.passes = [], []
+        self.buffers, self.passes, self.rings = [], [], []
         try:
             for _ in range(in_flight * plan.n_rings):
                 self.buffers.append(omp.target_alloc(plan.n_buffer, dtype))
@@ -426,6 +434,7 @@ class Job:
 
     def free(self):
         self.passes.clear()
+        self.rings.clear()
         while self.buffers:
             omp.target_free(self.buffers.pop())
 
@@ -449,7 +458,8 @@ class Job:
     def _places(self, buffers, shape, axes):
         outermost = Z if X in axes else axes[0] if axes else None  # what the library takes: lines next to each other
         shaped = [laid_out(flat, shape, outermost) for flat in buffers if axes]
-        return [Place(buffer, self.library(buffer, axes, inverse=self.plan.inverse)) for buffer in shaped]
+        self.rings.append([Place(buffer, self.library(buffer, axes, inverse=self.plan.inverse)) for buffer in shaped])
+        return self.rings[-1]
 
 
 def communicators(comm, grid=None):

@@ -33,7 +33,6 @@ def test_planes_are_never_longer(network, pieces):
     """Whatever the network, the pass that pencils take more is not made up for by what they hide."""
     times = predict(Machine(1e-9, 1e-9, network * 1e-9), 1e9, pieces, 8)
     assert times.planes_s <= times.pencils_s
-    assert times.planes_s < times.bulk_planes_s or pieces == 1
 
 
 def test_one_rank_sends_nothing():
