@@ -70,7 +70,7 @@ def test_demo(tmp_path, n_ranks, options):
 
 def test_table():
     """Without --json there is one table, which rank 0 prints; beyond some elements sums are compared."""
-    program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.GATHERED_ELEMENTS = 10"
+    program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.GATHERED_ELEMENTS = 10\n"
     status, printed = demo(2, "--shape", "8,9,10", "--verify", "--repeat", 1, program=program)
     assert status == 0, printed
     assert printed.count("bulk-synchronous / asynchronous") == 1
@@ -132,13 +132,13 @@ for options, _ in {REFUSED!r}:
 
 
 ONE_CANNOT_READ = """
-from offload.cli.demo import fft3d
-opened = fft3d.open_field
+from offload.cli.demo import field
+opened = field.open_field
 def open_field(path):
     if rank == 1:
         raise OSError(13, "Permission denied", path)
     return opened(path)
-fft3d.open_field = open_field
+field.open_field = open_field
 """
 ONE_HAS_ANOTHER = """
 if rank == 1:
