@@ -11,6 +11,7 @@ import offload as omp
 from offload.cli.demo.examples import load_example
 
 example = load_example("fft3d_mpi")
+parts = load_example("fft3d_parts")
 SHAPES = [(16, 16, 16), (30, 30, 30), (64, 64, 64), (7, 13, 5), (11, 4, 9)]
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 
@@ -121,9 +122,9 @@ def test_every_rank_calls_as_often(comm):
 
 def test_few_copies(comm):
     """Blocks of ranks whose parts are equal take one copy, however many they are."""
-    assert example.runs(example.bounds(1000, 10)) == [[0, 10]]
-    assert example.runs(example.bounds(1004, 10)) == [[0, 4], [4, 10]]
-    assert example.runs(example.bounds(1004, 10), 2) == [[0, 2], [3, 4], [4, 10]]
+    assert parts.runs(parts.bounds(1000, 10)) == [[0, 10]]
+    assert parts.runs(parts.bounds(1004, 10)) == [[0, 4], [4, 10]]
+    assert parts.runs(parts.bounds(1004, 10), 2) == [[0, 2], [3, 4], [4, 10]]
 
 
 def test_a_library_that_fails(comm):
