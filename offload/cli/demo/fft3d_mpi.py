@@ -148,6 +148,8 @@ def _end_all(comm: MPI.Comm, error: BaseException, part: str) -> None:
     leaf = next((leaf for leaf in leaves if not isinstance(leaf, (TransportError, DependError))), leaves[0])
     if isinstance(leaf, KeyboardInterrupt):
         text, status = "interrupted", 130
+    elif isinstance(leaf, SystemExit):
+        text, status = "terminated", leaf.code if isinstance(leaf.code, int) else 1
     elif isinstance(leaf, (OffloadError, OSError)):
         text, status = f"error: rank {comm.rank}: {leaf}", 2
     else:
@@ -334,12 +336,13 @@ class _Job:
     def _peer(self) -> Any:
         """Return mpi4py-fft's transform of a field of that shape: in memory, on the CPU."""
         from mpi4py_fft import PFFT, newDistArray  # type: ignore[import-not-found]  # optional
+        from mpi4py_fft.pencil import Subcomm  # type: ignore[import-not-found]  # same
 
-        grid = {} if self.args.grid else {"slab": True}
-        fft = PFFT(self.comm, self.source.shape, dtype=self.dtype, **grid)
-        field = newDistArray(fft, forward_output=self.args.inverse)
+        fft = PFFT(Subcomm(self.comm, [*self.grid, 1]), self.source.shape, dtype=self.dtype)
+        inverse = self.args.inverse
+        field = newDistArray(fft, inverse)
         field[...] = 1
-        return lambda: fft.backward(field) if self.args.inverse else fft.forward(field)
+        return lambda: (fft.backward if inverse else fft.forward)(field, normalize=inverse)
 
 
 class _Part:
