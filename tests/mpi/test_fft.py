@@ -77,6 +77,28 @@ def test_table():
     assert "8 sums a rank" in printed
 
 
+def test_options_that_mean_nothing():
+    """The usage is printed by one rank."""
+    status, printed = demo(3, "--plane", 3)
+    assert status == 2
+    assert printed.count("usage: ") == printed.count("unrecognized arguments: --plane") == 1
+
+
+def test_without_mpi4py():
+    """Without it there is a message that names the extra."""
+    status, printed = run(1, "-c", WITHOUT)
+    assert status == 2
+    assert printed.startswith("offload: error: --mpi needs mpi4py: pip install 'offload[mpi]'")
+
+
+WITHOUT = """
+import sys
+sys.modules["mpi4py"] = None
+from offload.cli.command import main
+sys.exit(main(["demo", "fft3d", "--mpi"]))
+"""
+
+
 @pytest.mark.parametrize("elements", [10, 10_000])
 def test_a_rank_that_is_wrong(tmp_path, elements):
     """What one rank has wrong makes the status 1 on all, and is not written."""

@@ -24,7 +24,7 @@ from offload.cli.demo.pieces import advise, cut
 from offload.cli.demo.reference import N_SUMS, library, reference
 from offload.cli.demo.report import Report, table
 from offload.cli.output import console, write
-from offload.errors import ClauseError, DeviceMemoryError
+from offload.errors import ClauseError, DeviceMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
     import argparse
@@ -80,8 +80,10 @@ def run(args: argparse.Namespace) -> int:
         The options, the input or the output cannot be used. Nothing has been changed.
     """
     if args.mpi:
-        from offload.cli.demo import fft3d_mpi
-
+        try:
+            from offload.cli.demo import fft3d_mpi
+        except (ImportError, RuntimeError) as error:  # the second where there is no library of MPI
+            raise UnsupportedError(f"--mpi needs mpi4py: pip install 'offload[mpi]' ({error})") from error
         return fft3d_mpi.run(args)
     check(args)
     source = source_of(args)
