@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +16,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import offload as omp
 from offload.cli.demo.examples import load_benchmark, load_example
+from offload.cli.demo.field import LARGE_NBYTES, SHAPE, check, load, source_of
 from offload.cli.demo.link import host_slab, measure_link
-from offload.cli.demo.npy import open_field, reserve_output, result_dtype, unwritable
+from offload.cli.demo.npy import reserve_output, result_dtype
 from offload.cli.demo.options import open_runtime, size_option
 from offload.cli.demo.pieces import advise, cut
 from offload.cli.demo.reference import N_SUMS, library, reference
 from offload.cli.demo.report import Report, table
 from offload.cli.output import console, write
-from offload.errors import ClauseError, DeviceMemoryError
+from offload.errors import ClauseError, DeviceMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
     import argparse
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-SHAPE = (64, 512, 512)
-_LOAD_NBYTES = 64 << 20
-_LARGE_NBYTES = 256 << 20
 _REPEATS_OF_PEER = 7
 
 
@@ -53,8 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="OUT.npy", help="the transform: complex64, or complex128 for 64-bit input")
     add("--shape", metavar="NZ,NY,NX", help=f"of the generated field (default: {','.join(map(str, SHAPE))})")
     pieces = parser.add_mutually_exclusive_group().add_argument
-    pieces("--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x")
-    pieces("--planes", metavar="K", type=int, help="transform groups of K planes (default: up to 32 MB)")
+    pieces(
+        "--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x; --mpi: K pieces a rank"
+    )
+    pieces("--planes", metavar="K", type=int, help="groups of K planes (default: up to 32 MB); --mpi: K pieces a rank")
     add("--buffers", metavar="B", type=int, default=3, help="device buffers in turn (default: 3)")
     add("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M, G, T (of 1024)")
     add("--devices", metavar="SPEC", help="cuda, cuda:1, sim (default: CUDA, else sim)")
@@ -65,8 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare with scipy.fft or NumPy, and direct sums; exit 1 if it differs",
     )
     add("--repeat", metavar="N", type=int, help="runs of each form (default: 3, large fields 1)")
+    add("--mpi", action="store_true", help="over the ranks of an MPI job, each with a part of the field")
+    add("--grid", metavar="R,C", help="with --mpi: R x C ranks, each with a pencil of the field (default: slabs)")
+    add("--inverse", action="store_true", help="with --mpi: the inverse transform, divided by the number of elements")
     add("--json", action="store_true", help="print one JSON object and nothing else")
-    add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout)")
+    add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout); --mpi: mpi4py-fft")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,8 +79,14 @@ def run(args: argparse.Namespace) -> int:
     ClauseError, DeviceError
         The options, the input or the output cannot be used. Nothing has been changed.
     """
-    _check(args)
-    source = _source(args)
+    if args.mpi:
+        try:
+            from offload.cli.demo import fft3d_mpi
+        except (ImportError, RuntimeError) as error:  # the second where there is no library of MPI
+            raise UnsupportedError(f"--mpi needs mpi4py: pip install 'offload[mpi]' ({error})") from error
+        return fft3d_mpi.run(args)
+    check(args)
+    source = source_of(args)
     env = dict(os.environ)
     limit_nbytes = size_option("--device-memory", args.device_memory)
     if limit_nbytes:
@@ -107,76 +115,6 @@ def run(args: argparse.Namespace) -> int:
             output.save(job.slab)
         _show(args, report, job.graph)
     return 0
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Check what does not need the device, before anything is done."""
-    for name, low in (("buffers", 1), ("repeat", 1)):
-        value = getattr(args, name)
-        if value is not None and value < low:
-            raise ClauseError(f"--{name} {value}: take a number of at least {low}")
-    if args.graph == "-" and args.json:
-        raise ClauseError("--graph - and --json both want the standard output; give --graph a file name")
-    if args.graph and args.graph != "-":
-        path = Path(args.graph)
-        if path.suffix.lower() not in (".svg", ".dot"):
-            raise ClauseError(f"--graph {args.graph}: pictures are .svg or .dot, or - for the terminal")
-        if (why := unwritable(Path(os.path.realpath(path)))) is not None:
-            raise ClauseError(f"--graph {args.graph} {why}")
-
-
-# -- the field -------------------------------------------------------------------------------------
-
-
-class _TaylorGreen:
-    """The z-component of velocity of a Taylor-Green vortex over one period: ``cos(x) cos(y) sin(z)``, float32."""
-
-    dtype = np.dtype(np.float32)
-    ndim = 3
-
-    def __init__(self, shape: tuple[int, int, int]) -> None:
-        self.shape = shape
-        self.size = shape[0] * shape[1] * shape[2]
-        self._factors: tuple[Array, Array] | None = None  # made when it is sure that a field of this shape has room
-
-    def __getitem__(self, box: tuple[slice, ...]) -> Array:
-        if self._factors is None:
-            z, y, x = (2 * np.pi * np.arange(length) / length for length in self.shape)
-            plane = np.outer(np.cos(y).astype(np.float32), np.cos(x).astype(np.float32))
-            self._factors = np.sin(z).astype(np.float32), plane
-        return self._factors[0][box[0], None, None] * self._factors[1][box[1:]]
-
-
-def _source(args: argparse.Namespace) -> Any:
-    """Return the field, which is not in memory yet: an array in a file, or what makes one."""
-    shape = _shape(args.shape) if args.shape else None
-    if args.input is None:
-        return _TaylorGreen(shape or SHAPE)
-    found = open_field(args.input)
-    if shape is not None and shape != found.shape:
-        raise ClauseError(f"--shape {args.shape}: {args.input} has the shape {found.shape}; leave --shape out")
-    return found
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    try:
-        nz, ny, nx = (int(part) for part in text.split(","))
-    except ValueError:
-        nz = ny = nx = 0
-    if min(nz, ny, nx) < 1:
-        raise ClauseError(f"--shape {text}: write three numbers of at least 1, as in --shape 64,512,512")
-    return nz, ny, nx
-
-
-def load(slab: Array, source: Any) -> None:
-    """Convert the field into the slab, in chunks that lie together in the file."""
-    flags = getattr(source, "flags", None)
-    axis = 2 if flags is not None and flags.f_contiguous and not flags.c_contiguous else 0
-    length = slab.shape[axis]
-    step = max(1, _LOAD_NBYTES * length // slab.nbytes)
-    for low in range(0, length, step):
-        box = (slice(None),) * axis + (slice(low, low + step),) + (slice(None),) * (2 - axis)
-        slab[box] = source[box]
 
 
 # -- the job ---------------------------------------------------------------------------------------
@@ -263,7 +201,7 @@ class _Job:
             streams = peer.Streams(passes[0].buffers)
             forms["peer"] = lambda _: peer.fft3d(self.slab, passes, streams)
         forms["async"] = lambda each: example.fft3d(self.slab, passes, each=each)  # last: its result is the output
-        repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= _LARGE_NBYTES else 3)
+        repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= LARGE_NBYTES else 3)
         expected = reference(self.source, self.slab.shape, load) if args.verify else None
         load(self.slab, self.source)  # before any run: what memory happens to hold makes NumPy warn
         is_finite = expected is None or all(np.isfinite(plane).all() for plane in self.slab)
