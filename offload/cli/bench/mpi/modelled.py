@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-Between ranks of one machine an exchange is a copy by the cores that compute, so that there is nothing to hide it behind.
-Both models add time to work that is done all the same, so that results can be checked in the very runs that are timed.
+Between ranks of one machine an exchange is a copy by the cores that compute, so that there is nothing to hide it
+behind. Both models add time to work that is done all the same, so that results can be checked in the very runs that are timed.
 
 A `Link` is busy ``bytes / rate`` for each exchange, one after the other in the order in which they are issued. What
 overlaps with it gets a generalised request, which is complete when the link and the exchange are through: a thread of
@@ -20,7 +20,7 @@ import threading
 import time
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mpi4py import MPI
 
@@ -49,7 +49,7 @@ class Link:
         self._started: SimpleQueue[Exchange | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="offload-modelled-link", daemon=True)
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
