@@ -56,23 +56,24 @@ import offload as omp
 from offload import in_, inout, out
 
 try:
-    from scipy.fft import fftn
+    from scipy.fft import fftn, ifftn
 except ImportError:
-    from numpy.fft import fftn
+    from numpy.fft import fftn, ifftn
 
 
-def pipeline(slab, boxes, buffers, transforms, *, nowait=True, each=None):
-    """Take every box of the slab through a buffer. ``each(task)`` is called as soon as one is back."""
+def pipeline(slab, boxes, buffers, transforms, *, into=None, nowait=True, each=None):
+    """Take every box of the slab through a buffer, and back. ``each(task)`` is called as soon as one is there."""
     for number, box in enumerate(boxes):
         slot = number % len(buffers)
         piece, whole, transform = slab[box], buffers[slot], transforms[slot]
+        result = piece if into is None else into[box]
         buffer = whole[tuple(map(slice, piece.shape))]  # the last pieces may be smaller than the buffer
 
         if nowait:
             done = omp.Event()
             omp.target_memcpy_rect_async(buffer, piece, depend=[out(whole)])
             library_call.options(depend=[inout(whole)], detach=done, name=f"fft {number}")(transform, buffer, done)
-            back = omp.target_memcpy_rect_async(piece, buffer, depend=[in_(whole)])
+            back = omp.target_memcpy_rect_async(result, buffer, depend=[in_(whole)])
             if each:
                 back.add_done_callback(each)
         else:
@@ -80,7 +81,7 @@ def pipeline(slab, boxes, buffers, transforms, *, nowait=True, each=None):
             omp.target_memcpy_rect(buffer, piece)
             transform(buffer, stream)
             stream.synchronize()
-            omp.target_memcpy_rect(piece, buffer)
+            omp.target_memcpy_rect(result, buffer)
             if each:
                 each(None)
 
@@ -102,24 +103,28 @@ def fft3d(slab, passes, *, nowait=True, each=None):
 class CuFFT:
     """A cuFFT plan for one buffer, with a work area of its own, so that plans run side by side."""
 
-    def __init__(self, buffer, axes):
+    def __init__(self, buffer, axes, *, inverse=False):
         from cupy.cuda import cufft
 
-        nz, ny, nx = buffer.shape
+        lengths = tuple(buffer.shape[axis] for axis in axes)
         kind = cufft.CUFFT_C2C if buffer.dtype == "complex64" else cufft.CUFFT_Z2Z
-        if axes == (0,):  # lines along z, next to each other: elements ny * nx apart
-            lines = ny * nx
-            layout = ((nz,), (nz,), lines, 1, (nz,), lines, 1, kind, lines)
-        else:  # nz planes, one after the other
-            layout = ((ny, nx), (ny, nx), 1, ny * nx, (ny, nx), 1, ny * nx, kind, nz)
+        count = buffer.size // math.prod(lengths)
+        if buffer.strides[axes[-1]] == buffer.itemsize:  # lines or planes, one after the other
+            between, apart = 1, math.prod(lengths)
+        else:  # lines next to each other
+            between, apart = count, 1
+        layout = (lengths, lengths, between, apart, lengths, between, apart, kind, count)
         with buffer.device:
             self.plan = cufft.PlanNd(*layout, "C", len(axes) - 1, None)
         self.work_nbytes = self.plan.work_area.mem.size
-        self.forward = cufft.CUFFT_FORWARD
+        self.direction = cufft.CUFFT_INVERSE if inverse else cufft.CUFFT_FORWARD
+        self.scale = 1 / math.prod(lengths) if inverse else None
 
     def __call__(self, buffer, stream):
         with buffer.device, stream:  # all of the buffer, whatever the piece in it: the rest does not go back
-            self.plan.fft(buffer, buffer, self.forward)
+            self.plan.fft(buffer, buffer, self.direction)
+            if self.scale:
+                buffer *= buffer.dtype.type(self.scale)
 
 
 class SimulatedFFT:
@@ -127,14 +132,20 @@ class SimulatedFFT:
 
     work_nbytes = 0
 
-    def __init__(self, buffer, axes):
+    def __init__(self, buffer, axes, *, inverse=False):
         self.axes = axes
+        self.transform = ifftn if inverse else fftn
 
     def __call__(self, buffer, stream):
         stream.launch(self.run, buffer.unwrap())
 
     def run(self, array):
-        array[...] = fftn(array, axes=self.axes)
+        array[...] = self.transform(array, axes=self.axes)
+
+
+def library():
+    """Return what makes the plans for the default device."""
+    return CuFFT if omp.device(omp.get_default_device()).kind == "cuda" else SimulatedFFT
 
 
 class Pass(NamedTuple):
@@ -156,8 +167,7 @@ def passes_over(slab, buffers, *, planes, rows=1, pencils=1):
 def one_pass(slab, boxes, buffers, axes):
     shape = tuple(map(max, zip(*(slab[box].shape for box in boxes), strict=True)))
     shaped = [flat[: math.prod(shape)].reshape(shape) for flat in buffers]
-    library = CuFFT if omp.device(omp.get_default_device()).kind == "cuda" else SimulatedFFT
-    return Pass(boxes, shaped, [library(buffer, axes) for buffer in shaped])
+    return Pass(boxes, shaped, [library()(buffer, axes) for buffer in shaped])
 
 
 def cuts(length, count):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,11 @@ def _load(name: str, *places: Path) -> ModuleType:
             spec = importlib.util.spec_from_file_location(name, path)
             if spec is not None and spec.loader is not None:
                 module = importlib.util.module_from_spec(spec)
-                spec.loader.exec_module(module)
+                sys.path.insert(0, str(path.parent))  # a program finds those beside it, as when it is run
+                try:
+                    spec.loader.exec_module(module)
+                finally:
+                    sys.path.remove(str(path.parent))
                 return module
     raise UnsupportedError(
         f"{name}.py is not here: looked for {' and '.join(map(str, places))}; use a clone of the project"

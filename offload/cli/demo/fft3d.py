@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SHAPE = (64, 512, 512)
 _LOAD_NBYTES = 64 << 20
-_LARGE_NBYTES = 256 << 20
+LARGE_NBYTES = 256 << 20
 _REPEATS_OF_PEER = 7
 
 
@@ -53,8 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="OUT.npy", help="the transform: complex64, or complex128 for 64-bit input")
     add("--shape", metavar="NZ,NY,NX", help=f"of the generated field (default: {','.join(map(str, SHAPE))})")
     pieces = parser.add_mutually_exclusive_group().add_argument
-    pieces("--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x")
-    pieces("--planes", metavar="K", type=int, help="transform groups of K planes (default: up to 32 MB)")
+    pieces(
+        "--pencils", metavar="K", type=int, help="cut the pass along z into K pencils along x; --mpi: K pieces a rank"
+    )
+    pieces("--planes", metavar="K", type=int, help="groups of K planes (default: up to 32 MB); --mpi: K pieces a rank")
     add("--buffers", metavar="B", type=int, default=3, help="device buffers in turn (default: 3)")
     add("--device-memory", metavar="BYTES", help="limit the device's memory; takes K, M, G, T (of 1024)")
     add("--devices", metavar="SPEC", help="cuda, cuda:1, sim (default: CUDA, else sim)")
@@ -65,8 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare with scipy.fft or NumPy, and direct sums; exit 1 if it differs",
     )
     add("--repeat", metavar="N", type=int, help="runs of each form (default: 3, large fields 1)")
+    add("--mpi", action="store_true", help="over the ranks of an MPI job, each with a part of the field")
+    add("--grid", metavar="R,C", help="with --mpi: R x C ranks, each with a pencil of the field (default: slabs)")
+    add("--inverse", action="store_true", help="with --mpi: the inverse transform, divided by the number of elements")
     add("--json", action="store_true", help="print one JSON object and nothing else")
-    add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout)")
+    add("--peer", action="store_true", help="also time CUDA streams by hand (in a checkout); --mpi: mpi4py-fft")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,8 +82,12 @@ def run(args: argparse.Namespace) -> int:
     ClauseError, DeviceError
         The options, the input or the output cannot be used. Nothing has been changed.
     """
-    _check(args)
-    source = _source(args)
+    if args.mpi:
+        from offload.cli.demo import fft3d_mpi
+
+        return fft3d_mpi.run(args)
+    check(args)
+    source = source_of(args)
     env = dict(os.environ)
     limit_nbytes = size_option("--device-memory", args.device_memory)
     if limit_nbytes:
@@ -109,12 +118,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
+def check(args: argparse.Namespace) -> None:
     """Check what does not need the device, before anything is done."""
     for name, low in (("buffers", 1), ("repeat", 1)):
         value = getattr(args, name)
         if value is not None and value < low:
             raise ClauseError(f"--{name} {value}: take a number of at least {low}")
+    if not args.mpi and (args.grid or args.inverse):
+        raise ClauseError(f"{'--grid' if args.grid else '--inverse'} is for the transform over ranks: add --mpi")
     if args.graph == "-" and args.json:
         raise ClauseError("--graph - and --json both want the standard output; give --graph a file name")
     if args.graph and args.graph != "-":
@@ -147,7 +158,7 @@ class _TaylorGreen:
         return self._factors[0][box[0], None, None] * self._factors[1][box[1:]]
 
 
-def _source(args: argparse.Namespace) -> Any:
+def source_of(args: argparse.Namespace) -> Any:
     """Return the field, which is not in memory yet: an array in a file, or what makes one."""
     shape = _shape(args.shape) if args.shape else None
     if args.input is None:
@@ -263,7 +274,7 @@ class _Job:
             streams = peer.Streams(passes[0].buffers)
             forms["peer"] = lambda _: peer.fft3d(self.slab, passes, streams)
         forms["async"] = lambda each: example.fft3d(self.slab, passes, each=each)  # last: its result is the output
-        repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= _LARGE_NBYTES else 3)
+        repeats = args.repeat or (_REPEATS_OF_PEER if peer else 1 if self.slab.nbytes >= LARGE_NBYTES else 3)
         expected = reference(self.source, self.slab.shape, load) if args.verify else None
         load(self.slab, self.source)  # before any run: what memory happens to hold makes NumPy warn
         is_finite = expected is None or all(np.isfinite(plane).all() for plane in self.slab)

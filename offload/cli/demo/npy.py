@@ -131,12 +131,38 @@ class Output:
         ClauseError
             The system refuses, for one since the disk is full; the former file is as it was.
         """
-        try:
+        with self._telling():
             npy.write_array(self._file, array, allow_pickle=False)
+            self._publish()
+
+    def begin(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[str, int]:
+        """Write what stands before the elements; return which file they are to be written to, and where they begin.
+
+        Raises as `save`.
+        """
+        with self._telling():
+            header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            npy.write_array_header_1_0(self._file, header)
+            offset = self._file.tell()
+            self._file.truncate(offset + math.prod(shape) * dtype.itemsize)
             self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._part.replace(self._path)
+            return str(self._part), offset
+
+    def publish(self) -> None:
+        """Put the file in its place, once all elements are written. Raises as `save`."""
+        with self._telling():
+            self._publish()
+
+    def _publish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._part.replace(self._path)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._file.close()  # what is in its buffer does not fit either
@@ -144,6 +170,24 @@ class Output:
                 f"{self._where} cannot be written: {error.strerror or error} in {str(self._path.parent)!r}; "
                 "name a file elsewhere"
             ) from error
+
+
+def write_box(path: str, offset: int, shape: tuple[int, int, int], box: tuple[slice, ...], array: Array) -> None:
+    """Write a rank's box of an array into the file that `Output.begin` has made, where others write theirs.
+
+    By writes, not by a map: those of machines that share a file system do not overwrite what is beside them.
+    """
+    z, y, x = box
+    item = array.itemsize
+    with Path(path).open("r+b", buffering=0) as file:
+        for plane, values in zip(range(z.start, z.stop), array, strict=True):
+            rows = [values] if x.stop - x.start == shape[2] else values
+            for row, run in enumerate(rows, y.start):
+                file.seek(offset + ((plane * shape[1] + row) * shape[2] + x.start) * item)
+                left = memoryview(np.ascontiguousarray(run)).cast("B")
+                while left:
+                    left = left[file.write(left) :]
+        os.fsync(file.fileno())
 
 
 def unwritable(target: Path) -> str | None:

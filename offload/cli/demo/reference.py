@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -85,12 +86,20 @@ def direct_sums(field: Array, count: int = N_SUMS) -> tuple[Array, Array]:
     Costs ``count`` multiplications and additions for each element of the field.
     """
     places = np.random.default_rng(0).integers(0, field.shape, (count, 3))
+    return places, sums_at(places, field, (0, 0, 0), field.shape)
+
+
+def sums_at(
+    places: Array, part: Array, start: tuple[int, ...], shape: tuple[int, ...], *, inverse: bool = False
+) -> Array:
+    """Return what the part of a field that begins at ``start`` adds to its transform at some places, in complex128."""
+    sign = 1 if inverse else -1
     # The product modulo the length first, so that the angles keep all digits.
     z, y, x = (
-        np.exp(-2j * np.pi / length * (np.outer(np.arange(length), places[:, axis]) % length))
-        for axis, length in enumerate(field.shape)
+        np.exp(sign * 2j * np.pi / n * (np.outer(np.arange(low, low + many), places[:, axis]) % n))
+        for axis, (low, many, n) in enumerate(zip(start, part.shape, shape, strict=True))
     )
-    sums = np.zeros(count, np.complex128)
-    for plane, factors in zip(field, z, strict=True):
+    sums = np.zeros(len(places), np.complex128)
+    for plane, factors in zip(part, z, strict=True):
         sums += factors * ((plane @ x) * y).sum(axis=0)
-    return places, sums
+    return sums / math.prod(shape) if inverse else sums
