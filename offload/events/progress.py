@@ -7,20 +7,15 @@ and one ``Testsome`` asks for all of them (0.4 µs for one, 19 for 1,024; `Test`
 holds the lock of the list; the events of what has completed are told outside of it. A request that is named goes into
 a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
 
-The thread naps between polls in which nothing happens, for 2 % of the time since something last moved, between 20 µs
-and 2 ms: one open request costs a few percent of a core (naps, above all), none costs nothing. It must not nap while
-data moves: some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds.
-So a poll that has taken more than twice the shortest one of a list as long has moved data, and the next one follows at
-once; the first poll after a nap is slow by itself, with cold caches, and is not judged. A thread that waits for tasks
-looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
+Between polls in which nothing happens the thread naps, as `offload.events.pace` says; while nothing is open it sleeps.
+A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
 
 ``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
 object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
 requests do not become null, and are asked one by one.
 
-Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), naps
-of a fixed length (20 µs: 36 % of a core; 2 ms: late by as much), MPI's continuations (in no wheel yet), a blocking
-``Waitsome`` (it spins in C, and a new request does not end it).
+Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), MPI's
+continuations (in no wheel yet), a blocking ``Waitsome`` (it spins in C, and a new request does not end it).
 
 MPI 4.1, 3.7.3 "Communication Completion", 3.7.5 "Multiple Completions", 11.6 "MPI and Threads".
 """
@@ -40,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mpi4py import MPI
 
 from offload.errors import CleanupWarning, EventError, TransportError, UsageError
+from offload.events.pace import Pace
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts.shields import Shield
 
@@ -48,21 +44,8 @@ if TYPE_CHECKING:
 
     from offload.events.wakeup import Wakeup
 
-_SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
-_NAP_SHARE = 0.02
-"""Of the time since something last moved."""
-
-_SLOW = 2
-"""A poll has moved data that takes more than so many times as long as the shortest one of a list as long."""
-
-_MOVING_POLLS = 10
-"""So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
-
 _TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
-
-_LENGTHS = 1_000
-"""Of how many lengths of the list the shortest poll is remembered."""
 
 
 class Attentive(Protocol):
@@ -161,7 +144,7 @@ class Progress:
         self._lock = threading.Lock()  # the rest
         self._wakeup: Wakeup = SemaphoreWakeup() if sys.platform == "linux" else LockWakeup()
         self._thread: threading.Thread | None = None
-        self._moved_s = 0.0
+        self._pace = Pace()
         self._took_s = 0.0  # what MPI had of the last poll, without what others had the GIL or the core for
         self._is_over = False
 
@@ -184,8 +167,6 @@ class Progress:
             if self._thread is None:
                 self._begin()
             self._claim(opened)
-            if of.engine is not None and opened:
-                self._attend(of.engine)
         is_complete = False
         left = []
         for one in opened:  # null and inactive requests never come out of `Testsome`, and many a request is complete
@@ -195,6 +176,10 @@ class Progress:
             else:
                 self._forget(one)
                 is_complete = is_last
+        if not left:
+            of.engine = None  # nobody need look
+        elif of.engine is not None:
+            self._attend(of.engine)
         self._tell([of] if is_complete else [])
         if left:
             self._new.extend(left)
@@ -238,7 +223,7 @@ class Progress:
         """Take requests that are nobody's; under the lock."""
         claimed: list[_Open] = []
         for one in opened:
-            if one.request == MPI.REQUEST_NULL:
+            if not one.request:  # null
                 continue
             if self._known.setdefault(id(one.request), one) is not one:
                 for other in claimed:
@@ -254,9 +239,18 @@ class Progress:
             del self._known[id(one.request)]
 
     def _attend(self, engine: Attentive) -> None:
-        self._attentive[engine] += 1
-        if self._attentive[engine] == 1:
-            engine.attend_to(self.look)
+        """Have threads look that wait for tasks of an engine, as long as it has open requests."""
+        with self._lock:
+            self._attentive[engine] += 1
+            if self._attentive[engine] == 1:
+                engine.attend_to(self.look)
+
+    def _forgo(self, engine: Attentive) -> None:
+        with self._lock:
+            self._attentive[engine] -= 1
+            if not self._attentive[engine]:
+                del self._attentive[engine]
+                engine.forgo(self.look)
 
     def _begin(self) -> None:
         """Start the thread; it ends before MPI does."""
@@ -268,29 +262,23 @@ class Progress:
         MPI.COMM_SELF.Set_attr(at_end, None)  # MPI_Finalize deletes it before all else (MPI 4.1, 11.2.4)
 
     def _tell(self, over: Iterable[Awaited], error_of: Callable[[Awaited], BaseException] | None = None) -> None:
-        while True:
+        while self.after:
             try:
                 after = self.after.popleft()
-            except IndexError:  # another thread may have been quicker
+            except IndexError:  # another thread was quicker
                 break
             after()
         for of in over:
             engine, of.engine = of.engine, None
             if engine is not None:
-                with self._lock:
-                    self._attentive[engine] -= 1
-                    if not self._attentive[engine]:
-                        del self._attentive[engine]
-                        engine.forgo(self.look)
+                self._forgo(engine)
             of.tell(error_of(of) if error_of is not None else None)
 
     # -- looking -------------------------------------------------------------------------------------
     def _work(self, *, spins: bool) -> None:
         """Poll and nap, until the end."""
-        wakeup = self._wakeup
+        wakeup, pace = self._wakeup, self._pace
         wakeup.sharpen()
-        shortest_s: dict[int, float] = {}
-        n_slow, is_rested = 0, False
         while not self._is_over:
             if not self._known:
                 wakeup.wait(None)
@@ -302,23 +290,10 @@ class Progress:
                 took_s, n_open = self._took_s, len(self._open) + len(self._single)
             self._tell(over)
             del over
-            if self._moved_s >= began_s:  # something new, or something complete
-                n_slow, is_rested = 0, False
-                continue
-            was_rested, is_rested = is_rested, False
-            if was_rested or spins:
-                continue
-            if len(shortest_s) > _LENGTHS:
-                shortest_s.clear()
-            usual_s = shortest_s[n_open] = min(took_s, shortest_s.get(n_open, took_s))
-            if took_s > _SLOW * usual_s:
-                n_slow += 1
-                if n_slow >= _MOVING_POLLS:
-                    self._moved_s = now_s
-                continue
-            n_slow = 0
-            wakeup.wait(min(max(_SHORTEST_NAP_S, _NAP_SHARE * (now_s - self._moved_s)), _LONGEST_NAP_S))
-            is_rested = True
+            if pace.moved_s >= began_s:  # something new, or something complete
+                pace.begin()
+            elif not spins and (nap_s := pace.nap_s(took_s, n_open, now_s, thread_time())):
+                wakeup.wait(nap_s)
 
     def _poll(self) -> list[Awaited]:
         """Ask for what is complete, under the lock; return what is over, to be told."""
@@ -334,7 +309,7 @@ class Progress:
             found += self._test_some()
         if not found:
             return []
-        self._moved_s = perf_counter()
+        self._pace.moved_s = perf_counter()
         for one, _ in found:
             self._forget(one)
         return [one.of for one, is_last in found if is_last]
@@ -347,7 +322,7 @@ class Progress:
                 self._requests.append(one.request)
             else:
                 self._single.append(one)
-        self._moved_s = perf_counter()
+        self._pace.moved_s = perf_counter()
 
     def _test_some(self) -> list[tuple[_Open, bool]]:
         statuses: list[MPI.Status] = []

@@ -26,8 +26,8 @@ class Requests:
     source : mpi4py.MPI.Request, or a list or tuple of those
     engine : Attentive or None
         That of the event's task.
-    name : str
-        What errors and stories call the operation.
+    name : object
+        What errors and stories call the operation: its ``str`` when they do.
 
     Raises
     ------
@@ -37,7 +37,7 @@ class Requests:
 
     __slots__ = ("_error", "_is_several", "_n_left", "_name", "_promise", "_since_s", "_values", "engine", "requests")
 
-    def __init__(self, source: Any, engine: Attentive | None = None, name: str = "") -> None:
+    def __init__(self, source: Any, engine: Attentive | None = None, name: object = "") -> None:
         check_mpi("fulfill_on(…)")
         self._is_several = isinstance(source, (list, tuple))
         self.requests: Sequence[MPI.Request] = tuple(source) if self._is_several else (source,)
@@ -93,4 +93,4 @@ class Requests:
             promise.passed(error)
 
     def _called(self, at: int) -> str:
-        return f"{at + 1} of {len(self._values)} {self._name}" if self._is_several else self._name
+        return f"{at + 1} of {len(self._values)} {self._name}" if self._is_several else str(self._name)

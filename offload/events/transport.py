@@ -17,6 +17,8 @@ _LEVELS = {
 """The thread levels that do not do."""
 
 _is_forked = False
+_is_ready = False
+"""Whether MPI was found to be as needed, in this process: then all that can change is that it ends."""
 
 
 def check_mpi(what: str) -> None:
@@ -24,6 +26,9 @@ def check_mpi(what: str) -> None:
 
     MPI 4.1, 11.6.2 "Clarifications"; ``what`` begins the message.
     """
+    global _is_ready  # noqa: PLW0603  # the process's one state
+    if _is_ready and not MPI.Is_finalized():
+        return
     if _is_forked:
         raise UsageError(f"{what}: MPI is the parent's, from which this process was forked; start ranks with mpiexec")
     if MPI.Is_finalized():
@@ -37,6 +42,7 @@ def check_mpi(what: str) -> None:
             'threads here; set mpi4py.rc.thread_level = "multiple" before `from mpi4py import MPI`, or wait for the '
             "request yourself and then call event.fulfill()"
         )
+    _is_ready = True
 
 
 def transport_error(error: MPI.Exception, operation: str) -> TransportError:
@@ -56,8 +62,8 @@ def _error_names() -> dict[int, str]:
 
 
 def _after_fork() -> None:
-    global _is_forked  # noqa: PLW0603  # the process's one state
-    _is_forked = True
+    global _is_forked, _is_ready  # as above
+    _is_forked, _is_ready = True, False
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -12,7 +13,6 @@ from offload.errors import TransportError, UsageError
 from offload.events.event import Event
 from offload.events.requests import Requests
 from offload.events.transport import check_mpi, transport_error
-from offload.mpi.methods import Kind
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
 from offload.mpi.staging import Transfer
@@ -60,7 +60,7 @@ class CallRecipe(Recipe):
         recorder = frame.recorder
         if recorder is None or recorder.executes:
             call.take_turn()
-            task.add_done_callback(call.leave_out)
+            task.callbacks = [call.leave_out]
         self._mark(task)
         return task
 
@@ -186,12 +186,12 @@ class Call:
                 check_mpi(operation.name)  # it may have ended meanwhile
                 arrays = self._transfer.arrays if self._transfer is not None else {}
                 begun = _checked(operation.call(self._matched, arrays), operation)
-                requests = Requests(begun, self._engine, str(operation))
+                requests = Requests(begun, self._engine, operation)
             except BaseException as failure:  # noqa: BLE001  # the task's
                 error = transport_error(failure, str(operation)) if isinstance(failure, MPI.Exception) else failure
                 due = order.leave_out(self._turn, self._left_out()) if order is not None else []
             else:
-                due = order.passed(self._turn) if order is not None and not operation.matches_later else []
+                due = self._passed() if not operation.matches_later else []
                 try:
                     requests.subscribe(self)  # type: ignore[arg-type]  # as the promise that it stands for
                 except BaseException as failure:  # noqa: BLE001  # a request given before, or nobody looks after it
@@ -203,8 +203,15 @@ class Call:
         return due
 
     def _matched(self) -> None:
-        if self._order is not None:
-            issue(self._order.passed(self._turn))
+        issue(self._passed())
+
+    def _passed(self) -> Sequence[Turn]:
+        """Note that the call is issued, and can be left out no more; return the turns that are due then."""
+        task = self._task() if self._task is not None else None
+        if task is not None and task.callbacks:
+            with suppress(ValueError):
+                task.callbacks.remove(self.leave_out)  # a task without callbacks goes on with what it makes ready
+        return self._order.passed(self._turn) if self._order is not None else []
 
     @property
     def _engine(self) -> Any:
@@ -227,7 +234,7 @@ class Call:
         promise, self._promise = self._promise, None
         self._transfer = None
         if promise is not None:
-            if self._operation.kind in _BRING:
+            if self._operation.brings:
                 promise.value = self.value
             promise.passed(error)
 
@@ -248,10 +255,6 @@ def _checked(requests: Any, operation: Operation) -> Any:
     if not all(isinstance(one, (MPI.Request, Arrival)) for one in several):
         raise UsageError(f"{operation} returned {requests!r:.60}, no request; give a method that begins an operation")
     return requests
-
-
-_BRING = {None, Kind.RECEIVE, Kind.SEND_AND_RECEIVE}
-"""The kinds of operations that bring something, beside what is in their buffers."""
 
 
 def issue(due: Sequence[Turn]) -> None:

@@ -13,7 +13,7 @@ from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.copying import place_of
 from offload.errors import ClauseError, UsageError
 from offload.mpi.calls import CallRecipe
-from offload.mpi.methods import METHODS, Access, Kind
+from offload.mpi.methods import Access
 from offload.mpi.operations import ObjectReceive, Operation, Start
 from offload.mpi.staging import Staging
 from offload.runtime.current import for_finalizers, here
@@ -21,10 +21,12 @@ from offload.runtime.generate import encounter
 from offload.runtime.sites import call_site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.runtime.runtime import Runtime
     from offload.tasks.task import Task
+
+    Buffers = Sequence[tuple[str, Any, Access]]
 
 
 @for_finalizers
@@ -163,15 +165,17 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     """Generate the task of an operation."""
     directive = f"MPI {operation.name}"
     operation.check()
-    if operation.kind in {Kind.SEND, Kind.SEND_AND_RECEIVE} and "dest" not in operation.named:
+    known = operation.known
+    if known is not None and known.sends and "dest" not in operation.named:
         raise ClauseError(f"{directive}: dest is missing; give the rank to send to")
     scope = here()
     frame = scope.frame(directive)
-    dependences = derived(operation) if depend is None else check_depend_now(directive, depend)
+    buffers = _buffers(operation) if known is not None else None
+    dependences = _derived(operation, buffers) if depend is None else check_depend_now(directive, depend)
     label, rank = check_name(name), min(check_priority(priority), scope.runtime.engine.max_priority)
     if frame.inherited.is_final:
         raise ClauseError(f"{directive} in a final task, whose tasks are run at once; generate it elsewhere")
-    operation.staging = _staging(scope.runtime, operation, directive)
+    operation.staging = _staging(scope.runtime, operation, buffers, directive)
     recipe = CallRecipe(call_site(directive, scope.runtime), operation, label, rank)
     return encounter(scope, frame, recipe, dependences, deferred=True)
 
@@ -180,33 +184,42 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
 _CLAUSES = {Access.READ: in_, Access.WRITE: out, Access.UPDATE: inout}
 
 
-def derived(operation: Operation) -> Sequence[Dependence]:
+def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependence]:
     """Return the dependences of an operation on its buffers.
 
     Raises
     ------
     ClauseError
-        The method's buffers are not known, or one is no array.
+        They are not known.
     """
-    if operation.kind is None:
+    if buffers is None:
         raise ClauseError(
             f"mpi.call: which buffers {operation.name} reads and writes is not known; give depend=, as in "
             "depend=[in_(a), out(b)]"
         )
-    return [_CLAUSES[access](array) for _, array, access in _buffers(operation) if array.size]
+    return [_CLAUSES[access](array) for _, array, access in buffers if array.size]
 
 
-def _buffers(operation: Operation) -> Iterator[tuple[str, Any, Access]]:
-    """Give each array of the operation, its parameter, and what is done with it."""
-    named = operation.named
-    for parameter, access in METHODS[operation.name].buffers():
-        array = _array_of(named.get(parameter), f"MPI {operation.name}: {parameter}", parameter)
+def _buffers(operation: Operation) -> Buffers:
+    """Return each array of a known operation, its parameter, and what is done with it.
+
+    Raises
+    ------
+    ClauseError
+        One is no array.
+    """
+    named, found = operation.named, []
+    for parameter, access in operation.known.buffers if operation.known is not None else ():
+        array = named.get(parameter)
+        if type(array) is not np.ndarray:
+            array = _array_of(array, f"MPI {operation.name}: {parameter}", parameter)
         if array is not None:
             is_updated = access is Access.WRITE and named.get("sendbuf") is MPI.IN_PLACE
-            yield parameter, array, Access.UPDATE if is_updated else access
+            found.append((parameter, array, Access.UPDATE if is_updated else access))
+    return found
 
 
-def _staging(runtime: Runtime, operation: Operation, directive: str) -> Staging | None:
+def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, directive: str) -> Staging | None:
     """Return what there is to do for the device arrays of an operation; None where there are none.
 
     Raises
@@ -214,18 +227,14 @@ def _staging(runtime: Runtime, operation: Operation, directive: str) -> Staging 
     ClauseError
         They are on several devices, or not on one of this runtime; or it is not known what the method does with them.
     """
-    if operation.kind is None:
+    if buffers is None:
         if any(map(is_device_array, (*operation.args, *operation.kwargs.values()))):
             raise ClauseError(
                 f"{directive}: what it does with a device array is not known; give an array of the host, or call a "
                 "method of a communicator of which it is"
             )
         return None
-    found = [
-        (parameter, array, access)
-        for parameter, array, access in _buffers(operation)
-        if not isinstance(array, np.ndarray)
-    ]
+    found = [buffer for buffer in buffers if not isinstance(buffer[1], np.ndarray)]
     if not found:
         return None
     places = {place_of(runtime, array, f"{directive}: {parameter}") for parameter, array, _ in found}

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class Kind(Enum):
@@ -35,26 +35,36 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of a communicator: its kind and its parameters, in order."""
+    """A method of a communicator.
 
-    kind: Kind
+    Attributes
+    ----------
+    parameters : tuple of str
+        In order.
+    buffers : tuple
+        Each parameter that is a buffer, and what is done with it.
+    sends, receives : bool
+        Whether it has a message to a rank, or from one.
+    """
+
     parameters: tuple[str, ...]
+    buffers: tuple[tuple[str, Access], ...]
+    sends: bool
+    receives: bool
+
+    @classmethod
+    def of(cls, kind: Kind, parameters: Sequence[str]) -> Method:
+        """Return a method of a kind, with parameters in order."""
+        accesses = {**_ACCESSES, "buf": _OF_ONE_BUFFER[kind]}
+        buffers = tuple((parameter, accesses[parameter]) for parameter in parameters if parameter in accesses)
+        return cls(tuple(parameters), buffers, "dest" in parameters, "source" in parameters)
 
     def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by the names of their parameters."""
         return {**dict(zip(self.parameters, args, strict=False)), **kwargs}
 
-    def buffers(self) -> Iterator[tuple[str, Access]]:
-        """Give each parameter that is a buffer, and what is done with it."""
-        for parameter in self.parameters:
-            if parameter in {"sendbuf", "obj"}:
-                yield parameter, Access.READ
-            elif parameter == "recvbuf":
-                yield parameter, Access.WRITE
-            elif parameter == "buf":
-                yield parameter, _OF_ONE_BUFFER[self.kind]
 
-
+_ACCESSES = {"sendbuf": Access.READ, "obj": Access.READ, "recvbuf": Access.WRITE}
 _OF_ONE_BUFFER = {
     Kind.SEND: Access.READ,
     Kind.RECEIVE: Access.WRITE,
@@ -67,7 +77,7 @@ def _table(lines: str) -> dict[str, Method]:
     methods = {}
     for line in lines.strip().splitlines():
         name, kind, *parameters = line.replace("|", " ").split()
-        methods[name] = Method(Kind[kind], tuple(parameters))
+        methods[name] = Method.of(Kind[kind], parameters)
     return methods
 
 

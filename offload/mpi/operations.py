@@ -11,7 +11,7 @@ from mpi4py import MPI
 from offload.errors import UsageError
 from offload.events.progress import is_collective, progress
 from offload.events.transport import check_mpi
-from offload.mpi.methods import METHODS, Kind
+from offload.mpi.methods import METHODS
 from offload.mpi.order import Order
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from offload.mpi.order import Turn
     from offload.mpi.staging import Staging
+
+_COLLECTIVE = "collective operations"
+"""What they are in order with, on one communicator."""
 
 
 class Operation:
@@ -28,15 +31,15 @@ class Operation:
     ----------
     comm : mpi4py.MPI.Comm or None
         Whose method it is.
-    kind : Kind or None
-        None where the method is not in the table.
+    known : Method or None
+        What is known of the method; None where it is not in the table.
     named : dict
         The arguments by their parameters, where it is.
     staging : Staging or None
         What there is to do for device arrays among them.
     """
 
-    __slots__ = ("_method", "args", "comm", "kind", "kwargs", "name", "named", "staging")
+    __slots__ = ("_method", "args", "comm", "known", "kwargs", "name", "named", "staging")
 
     matches_later = False
     """Whether others that are in order with it have to wait until it has found its message."""
@@ -51,17 +54,16 @@ class Operation:
         self.name: str = getattr(method, "__name__", repr(method))
         owner = getattr(method, "__self__", None)
         self.comm: MPI.Comm | None = owner if isinstance(owner, MPI.Comm) else None
-        known = METHODS.get(self.name) if self.comm is not None else None
-        self.kind = known.kind if known is not None else None
+        self.known = known = METHODS.get(self.name) if self.comm is not None else None
         self.named = known.named(args, kwargs) if known is not None else {}
         self.staging: Staging | None = None
 
     def __str__(self) -> str:
         """Return it as errors and stories name it: ``Irecv from 1, tag 7, on MPI_COMM_WORLD``."""
-        named, words = self.named, []
+        named, known, words = self.named, self.known, []
         if "dest" in named:
             words += [f"to {named['dest']}", f"tag {_send_tag(named)}"]
-        if self._receives:
+        if known is not None and known.receives:
             source, tag = _envelope(named)
             words.append("from any rank" if source == MPI.ANY_SOURCE else f"from {source}")
             words.append("any tag" if tag == MPI.ANY_TAG else f"tag {tag}")
@@ -90,19 +92,20 @@ class Operation:
         """Take the turn of a call; return the order that it is in, None where it is in none."""
         if self.comm is None:
             return None
-        order, named = order_of(self.comm), self.named
+        order, named, known = order_of(self.comm), self.named, self.known
         keys: list[Hashable] = [(named["dest"], _send_tag(named))] if "dest" in named else []
-        if self._receives:
+        if known is not None and known.receives:
             envelope = _envelope(named)
             is_wildcard = envelope[0] == MPI.ANY_SOURCE or envelope[1] == MPI.ANY_TAG
             order.enter(turn, keys, receives=envelope, is_wildcard=is_wildcard)
         else:
-            order.enter(turn, keys or [Kind.COLLECTIVE])
+            order.enter(turn, keys or [_COLLECTIVE])
         return order
 
     @property
-    def _receives(self) -> bool:
-        return self.kind in {Kind.RECEIVE, Kind.SEND_AND_RECEIVE}
+    def brings(self) -> bool:
+        """Whether it brings something, beside what is in its buffers."""
+        return self.known is None or self.known.receives
 
 
 def _with_array(buffer: Any, array: Any) -> Any:
@@ -140,7 +143,7 @@ class Start(Operation):
         several = [requests] if isinstance(requests, MPI.Prequest) else requests
         if not any(map(is_collective, several)):
             return None
-        _starts.enter(turn, [Kind.COLLECTIVE])
+        _starts.enter(turn, [_COLLECTIVE])
         return _starts
 
 

@@ -139,11 +139,34 @@ def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
             shows.print(f"{name}: {why}")
 
 
+def _latency(job: Job) -> Section:
+    from offload.cli.bench.mpi import latency
+
+    return latency.measure(job)
+
+
+def _bandwidth(job: Job) -> Section:
+    from offload.cli.bench.mpi import bandwidth
+
+    return bandwidth.measure(job)
+
+
+def _calls(job: Job) -> Section:
+    from offload.cli.bench.mpi import calls
+
+    return calls.measure(job)
+
+
 def _halo(job: Job) -> Section:
     from offload.cli.bench.mpi import halo  # imports mpi4py
 
     return halo.measure(job)
 
 
-SECTIONS: dict[str, Callable[[Job], Section]] = {"halo": _halo}
+SECTIONS: dict[str, Callable[[Job], Section]] = {
+    "latency": _latency,
+    "bandwidth": _bandwidth,
+    "calls": _calls,
+    "halo": _halo,
+}
 """What measures each section, on all ranks in step. Each opens the runtime that it needs."""

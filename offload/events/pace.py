@@ -1,0 +1,99 @@
+"""When what is open is looked at again: at once while something moves, else after a nap.
+
+Theory of operation
+-------------------
+Whoever naps is late, and whoever does not takes a core from others. So a nap is 2 % of the time since something last
+moved, and what is late is late by that much of its wait. A nap costs processor time by itself: the timer, the way into
+the thread and back, and two polls with cold caches, 10 to 80 µs on one machine from one minute to the next. So naps
+grow until they are 64 times as long as one costs, and 2 ms at least: whatever is open takes less than 2 % of a core, on
+every machine. The first naps, of 20 µs, are beyond that: they are over in milliseconds.
+
+Some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds. A poll that
+has taken more than twice the shortest one of a list as long has moved data, and the next one follows at once. The first
+poll after a nap is slow by itself, and is not judged; the one right after it is.
+
+Times are given by the caller, so that the rule knows no clock.
+
+Rejected: naps of a fixed length (20 µs: 36 % of a core; 2 ms: late by as much, and 1 to 4 % of a core); naps that go on
+growing (a transfer of several steps is late at each of them); another way to nap (``time.sleep``, a lock, a semaphore,
+``poll`` and the C library's ``nanosleep`` cost the same, within 3 µs of 15 to 60: it is the system's part of it).
+"""
+
+from __future__ import annotations
+
+_SHORTEST_NAP_S = 20e-6
+_NAP_SHARE = 0.02
+"""Of the time since something last moved."""
+
+_LONG_NAP_S = 2e-3
+_NAP_OVER_COST = 64
+"""The longest nap is the longer one of these: 2 ms, or so many times what a nap costs."""
+
+_COST_WEIGHT = 1 / 16
+"""Of the latest nap's cost in what is known of it."""
+
+_SLOW = 2
+"""A poll has moved data that takes more than so many times as long as the shortest one of a list as long."""
+
+_MOVING_POLLS = 10
+"""So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
+
+_LENGTHS = 1_000
+"""Of how many lengths of the list the shortest poll is remembered."""
+
+
+class Pace:
+    """Says after each poll whether the next one follows at once.
+
+    Attributes
+    ----------
+    moved_s : float
+        When something last moved, by the clock of the caller: it was new, or has completed, or data has moved.
+    nap_cost_s : float
+        Processor time of a nap, with the polls after it.
+    """
+
+    __slots__ = ("_cpu_s", "_is_rested", "_n_slow", "_shortest_s", "moved_s", "nap_cost_s")
+
+    def __init__(self) -> None:
+        self.moved_s = 0.0
+        self.nap_cost_s = 0.0
+        self._shortest_s: dict[int, float] = {}
+        self._n_slow = 0
+        self._is_rested = False
+        self._cpu_s: float | None = None  # of the thread, when it last began a nap
+
+    def begin(self) -> None:
+        """Note that something new is open, or something complete: the next poll follows at once."""
+        self._n_slow, self._is_rested, self._cpu_s = 0, False, None
+
+    def nap_s(self, took_s: float, n_open: int, now_s: float, cpu_s: float) -> float:
+        """Return how long to nap after a poll by which nothing has completed; 0: poll again.
+
+        Parameters
+        ----------
+        took_s : float
+            Processor time of the poll.
+        n_open : int
+            How many were asked for.
+        now_s : float
+            The time, by the clock of `moved_s`.
+        cpu_s : float
+            The processor time of the thread so far.
+        """
+        if self._is_rested:
+            self._is_rested = False
+            return 0.0
+        if len(self._shortest_s) > _LENGTHS:
+            self._shortest_s.clear()
+        usual_s = self._shortest_s[n_open] = min(took_s, self._shortest_s.get(n_open, took_s))
+        if took_s > _SLOW * usual_s:
+            self._n_slow += 1
+            if self._n_slow >= _MOVING_POLLS:
+                self.moved_s = now_s
+            return 0.0
+        if self._cpu_s is not None and not self._n_slow:  # a nap, the poll after it, and this one
+            self.nap_cost_s += (cpu_s - self._cpu_s - self.nap_cost_s) * _COST_WEIGHT
+        self._n_slow, self._is_rested, self._cpu_s = 0, True, cpu_s
+        longest_s = max(_LONG_NAP_S, _NAP_OVER_COST * self.nap_cost_s)
+        return max(_SHORTEST_NAP_S, min(_NAP_SHARE * (now_s - self.moved_s), longest_s))

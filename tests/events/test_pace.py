@@ -1,0 +1,141 @@
+"""The rule of when requests are looked at again, under a clock that is part of the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from offload.events.pace import Pace
+
+POLL_S = 1e-6
+
+
+class Scripted:
+    """A thread that polls as the rule says, on a machine where polls and naps cost what the test says."""
+
+    def __init__(self, nap_cost_s=20e-6):
+        self.pace = Pace()
+        self.nap_cost_s = nap_cost_s
+        self.now_s = self.cpu_s = 0.0
+        self.naps = []  # when each began, and how long it is
+
+    def poll(self, took_s=POLL_S, n_open=1):
+        """Poll once, and nap if the rule says so; return the nap."""
+        self._spend(took_s)
+        nap_s = self.pace.nap_s(took_s, n_open, self.now_s, self.cpu_s)
+        if nap_s:
+            self.naps.append((self.now_s, nap_s))
+            self.now_s += nap_s
+            self._spend(self.nap_cost_s)
+        return nap_s
+
+    def poll_until(self, end_s):
+        """Poll until a time at which nothing has moved yet."""
+        while self.now_s < end_s:
+            self.poll()
+
+    def _spend(self, time_s):
+        self.now_s += time_s
+        self.cpu_s += time_s
+
+
+@pytest.mark.parametrize("nap_cost_s", [2e-6, 20e-6, 80e-6, 150e-6])
+def test_what_is_open_for_long_takes_little(nap_cost_s):
+    """Whether a nap costs 2 or 150 µs, a request that is open for 10 s takes at most 2 % of a core."""
+    thread = Scripted(nap_cost_s)
+    thread.poll_until(10)
+    assert thread.cpu_s <= 0.02 * 10
+
+
+@pytest.mark.parametrize("nap_cost_s", [2e-6, 20e-6, 80e-6, 300e-6])
+def test_a_nap_is_a_small_part_of_the_wait(nap_cost_s):
+    """A nap is 20 µs, or at most 2 % of the time since something moved."""
+    thread = Scripted(nap_cost_s)
+    thread.poll_until(1)
+    assert thread.naps[0][1] == pytest.approx(20e-6)
+    assert all(nap_s <= max(20e-6, 0.0200001 * began_s) for began_s, nap_s in thread.naps)
+
+
+def test_where_naps_are_cheap_they_end_at_two_milliseconds():
+    """Where a nap costs 20 µs the longest one is 2 ms, where it costs 80 µs it is 64 times that."""
+    cheap, dear = Scripted(20e-6), Scripted(80e-6)
+    for thread in (cheap, dear):
+        thread.poll_until(3)
+    assert max(nap_s for _, nap_s in cheap.naps) == 2e-3
+    assert max(nap_s for _, nap_s in dear.naps) == pytest.approx(64 * (80e-6 + 2 * POLL_S), rel=0.01)
+
+
+def test_a_machine_that_becomes_quicker():
+    """What a nap costs is learnt anew: within a second the naps fit the machine as it is now."""
+    thread = Scripted(200e-6)
+    thread.poll_until(2)
+    assert thread.naps[-1][1] > 10e-3
+    thread.nap_cost_s = 10e-6
+    thread.poll_until(3)
+    assert thread.naps[-1][1] == 2e-3
+
+
+def test_one_that_takes_long_once():
+    """One nap after which something has come in between does not make the next ones long."""
+    thread = Scripted(20e-6)
+    thread.poll_until(2)
+    thread.nap_cost_s = 300e-6
+    thread.poll()
+    thread.nap_cost_s = 20e-6
+    thread.poll_until(2.1)
+    assert max(nap_s for _, nap_s in thread.naps) <= 3e-3
+
+
+def test_no_nap_while_data_moves():
+    """Polls that take twice as long as the shortest one follow each other at once."""
+    thread = Scripted()
+    thread.poll_until(1e-3)
+    while thread.poll():  # whose nap is over: the next one is not judged
+        pass
+    began = len(thread.naps)
+    assert not any(thread.poll(took_s=3 * POLL_S) for _ in range(1_000))
+    assert len(thread.naps) == began
+
+
+def test_after_data_has_moved_naps_are_short():
+    """Where polls have moved data the time without movement begins anew, and with it the naps."""
+    thread = Scripted()
+    thread.poll_until(1)
+    for _ in range(20):
+        thread.poll(took_s=3 * POLL_S)
+    naps = [thread.poll() for _ in range(3)]
+    assert max(naps) == pytest.approx(20e-6)
+
+
+def test_a_few_slow_polls_are_no_movement():
+    """On a core that was idle some polls are slow by themselves: the naps stay as long as they were."""
+    thread = Scripted()
+    thread.poll_until(1)
+    for _ in range(5):
+        thread.poll(took_s=3 * POLL_S)
+    assert max(thread.poll() for _ in range(3)) == 2e-3
+
+
+def test_the_first_poll_after_a_nap_is_not_judged():
+    """However long it takes, it is followed by another one, which is."""
+    thread = Scripted()
+    assert thread.poll() > 0
+    assert thread.poll(took_s=50 * POLL_S) == 0
+    assert thread.poll() > 0
+
+
+def test_lists_of_each_length_have_a_shortest_poll_of_their_own():
+    """A longer list takes longer to ask for, and that is no movement."""
+    thread = Scripted()
+    thread.poll_until(1e-3)
+    while thread.poll():
+        pass
+    assert thread.poll(took_s=20 * POLL_S, n_open=1_000) > 0
+
+
+def test_something_new_is_polled_for_at_once():
+    """What is new or has completed ends the story: the next poll is judged, and naps are as after a movement."""
+    thread = Scripted()
+    thread.poll_until(1)
+    thread.pace.moved_s = thread.now_s
+    thread.pace.begin()
+    assert thread.poll() == pytest.approx(20e-6)
