@@ -77,6 +77,8 @@ def _line(cells: Sequence[str]) -> str:
 def _cell(samples: Sequence[float] | None) -> str:
     if not samples:
         return ""
+    if len(samples) == 1:
+        return _short(samples[0])
     return f"{_short(median(samples))} ({_short(min(samples))} to {_short(max(samples))})"
 
 

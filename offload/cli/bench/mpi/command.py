@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import offload as omp
@@ -43,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="P",
+        type=int,
+        help="say what the transform over ranks would take on P of them, from constants measured here; without "
+        "--section that alone",
     )
     parser.add_argument("--quick", action="store_true", help="measure as little as shows that it works")
     form = parser.add_mutually_exclusive_group()
@@ -90,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.repeat < 1:
         raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+    if args.model is not None and args.model < 2:
+        raise ClauseError(f"--model {args.model}: take a number of ranks, at least 2")
 
 
 def _measure(args: argparse.Namespace, job: Job) -> dict[str, Any]:
@@ -97,14 +107,17 @@ def _measure(args: argparse.Namespace, job: Job) -> dict[str, Any]:
     times_s: dict[str, float] = {}
     found: list[Any] = []
     machine = _machine(job)
-    for name, measure in SECTIONS.items():
-        if not args.section or name in args.section:
-            began_s = time.perf_counter()
-            section = measure(job)
-            times_s[name] = round(time.perf_counter() - began_s, 1)
-            found += section.targets
-            sections[name] = {"tables": {key: asdict(one) for key, one in section.tables.items()}}
-            sections[name]["skipped"] = section.skipped
+    names = args.section or ([] if args.model else list(SECTIONS))
+    measured = {name: measure for name, measure in SECTIONS.items() if name in names}
+    if args.model:
+        measured["model"] = partial(_model, n_ranks=args.model)
+    for name, measure in measured.items():
+        began_s = time.perf_counter()
+        section = measure(job)
+        times_s[name] = round(time.perf_counter() - began_s, 1)
+        found += section.targets
+        sections[name] = {"tables": {key: asdict(one) for key, one in section.tables.items()}}
+        sections[name]["skipped"] = section.skipped
     return {"machine": machine, "repeat": args.repeat, "seconds": times_s, "sections": sections, "targets": found}
 
 
@@ -139,6 +152,12 @@ def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
             shows.print(f"{name}: {why}")
 
 
+def _model(job: Job, n_ranks: int) -> Section:
+    from offload.cli.bench.mpi import model
+
+    return model.measure(job, n_ranks)
+
+
 def _latency(job: Job) -> Section:
     from offload.cli.bench.mpi import latency
 
@@ -163,10 +182,17 @@ def _halo(job: Job) -> Section:
     return halo.measure(job)
 
 
+def _overlap(job: Job) -> Section:
+    from offload.cli.bench.mpi import overlap
+
+    return overlap.measure(job)
+
+
 SECTIONS: dict[str, Callable[[Job], Section]] = {
     "latency": _latency,
     "bandwidth": _bandwidth,
     "calls": _calls,
+    "overlap": _overlap,
     "halo": _halo,
 }
 """What measures each section, on all ranks in step. Each opens the runtime that it needs."""

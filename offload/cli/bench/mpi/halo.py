@@ -45,7 +45,7 @@ def measure(job: Job) -> Section:
             BULK: partial(bulk, program, link, nbytes),
             ASYNCHRONOUS: program.iterate,
         }
-        plates = _plates(program, job, rows, columns)
+        plates = _plates(job, rows, columns)
         _check(job, program, forms, plates, steps)
         computing_s = median(job.slowest_s(partial(_compute, program, *plates, steps)) for _ in range(5)) / steps
         graph = _graph(program, plates, comm)
@@ -94,7 +94,7 @@ def _start(link: Link, nbytes: int, requests: list[MPI.Prequest], **clauses: Any
     return mpi.call(link.start, begin, nbytes, **clauses)
 
 
-def _plates(program: ModuleType, job: Job, rows: int, columns: int) -> tuple[Any, Any]:
+def _plates(job: Job, rows: int, columns: int) -> tuple[Any, Any]:
     """Return this rank's part of a plate that is hot at its upper edge, and what is written first."""
     a = np.zeros((rows + 2, columns + 2))
     if job.comm.rank == 0:

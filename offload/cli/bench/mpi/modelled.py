@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-Between ranks of one machine an exchange is a copy by the cores that compute, so that there is nothing to hide it behind.
-Both models add time to work that is done all the same, so that results can be checked in the very runs that are timed.
+Between ranks of one machine an exchange is a copy by the cores that compute, so that there is nothing to hide it
+behind. Both models add time to work that is done all the same, so that what is timed gives results to be checked.
 
 A `Link` is busy ``bytes / rate`` for each exchange, one after the other in the order in which they are issued. What
 overlaps with it gets a generalised request, which is complete when the link and the exchange are through: a thread of
@@ -20,7 +20,7 @@ import threading
 import time
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mpi4py import MPI
 
@@ -49,7 +49,7 @@ class Link:
         self._started: SimpleQueue[Exchange | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="offload-modelled-link", daemon=True)
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -101,6 +101,28 @@ class Link:
             del exchange, requests, request
 
 
+class OverLink(MPI.Intracomm):  # type: ignore[misc]  # mpi4py may be missing where types are checked
+    """A communicator whose exchanges go over a link: those that the transform over ranks makes."""
+
+    link: Link
+
+    def Ialltoallv(self, sendbuf: Any, recvbuf: Any) -> MPI.Request:  # noqa: N802  # MPI's name
+        """Begin an exchange; complete with it and the link."""
+        return self.link.start(lambda: super(OverLink, self).Ialltoallv(sendbuf, recvbuf), _nbytes(sendbuf))
+
+    def Alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802  # MPI's name
+        """Exchange, and wait for the link."""
+        with self.link.busy(_nbytes(sendbuf)):
+            super().Alltoallv(sendbuf, recvbuf)
+
+
+def over_link(comm: MPI.Intracomm, link: Link) -> OverLink:
+    """Return a communicator, the same one, that goes over a link."""
+    over = OverLink(comm)
+    over.link = link
+    return over
+
+
 class Engine:
     """The one engine of a modelled device: calls hold it one after the other.
 
@@ -127,6 +149,12 @@ def sleep_until(end_s: float) -> None:
     left_s = end_s - time.perf_counter()
     if left_s > 0:
         time.sleep(left_s)
+
+
+def _nbytes(buffer: Any) -> int:
+    """Return the bytes of ``[array, (counts, displacements)]``."""
+    array, (counts, _) = buffer
+    return int(sum(counts)) * int(array.itemsize)
 
 
 def _raise_first(failures: Sequence[BaseException]) -> None:
