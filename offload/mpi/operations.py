@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from offload.errors import UsageError
-from offload.events.progress import is_collective, progress
+from offload.events.open_request import is_collective
+from offload.events.progress import progress
 from offload.events.transport import check_mpi
 from offload.mpi.methods import METHODS, Kind
 from offload.mpi.order import Order
