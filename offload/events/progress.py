@@ -60,7 +60,7 @@ _SLOW = 2
 _MOVING_POLLS = 10
 """So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
 
-_OUTLIVES_RANKS = os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in {"0", "false"}
+_OUTLIVES_RANKS = os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in {"0", "false"}  # noqa: SIM112  # Open MPI's
 """Whether ``mpiexec --with-ft ulfm`` of Open MPI has started this process."""
 
 _TESTED_TOGETHER = set() if _OUTLIVES_RANKS else {MPI.Request, MPI.Grequest}
@@ -92,6 +92,11 @@ class Progress:
     @property
     def n_open(self) -> int:
         return len(self._known)
+
+    def check_free(self, request: MPI.Request, what: str) -> None:
+        """Raise `EventError` if a request is open for an event; ``what`` begins the message."""
+        if id(request) in self._known:
+            raise _not_free(request, what)
 
     def add(self, of: Awaited) -> None:
         """Look after the requests of an event; tell it at once if all are complete.
@@ -167,10 +172,7 @@ class Progress:
             if self._known.setdefault(id(one.request), one) is not one:
                 for other in claimed:
                     del self._known[id(other.request)]
-                raise EventError(
-                    f"fulfill_on(…): {one.request!r:.60} is open for an event already; a request fulfils one event, "
-                    "which several tasks may name in `depend`"
-                )
+                raise _not_free(one.request, "fulfill_on(…)")
             claimed.append(one)
 
     def _forget(self, one: OpenRequest) -> None:
@@ -324,6 +326,13 @@ class Progress:
         self._requests[at] = self._requests[-1]
         self._open.pop()
         self._requests.pop()
+
+
+def _not_free(request: MPI.Request, what: str) -> EventError:
+    return EventError(
+        f"{what}: {request!r:.60} is open for an event already; a request fulfils one event, which several tasks may "
+        "name in `depend`"
+    )
 
 
 def _has_come(one: OpenRequest, found: list[tuple[OpenRequest, bool]]) -> bool:

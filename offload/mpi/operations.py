@@ -149,10 +149,11 @@ _starts = Order()
 
 
 def _start(requests: MPI.Prequest | Sequence[MPI.Prequest]) -> Any:
-    if isinstance(requests, MPI.Prequest):
-        requests.Start()
-        return requests
-    MPI.Prequest.Startall(list(requests))
+    """Start persistent requests, none of which is open; libraries find that out by halves, or not at all."""
+    several = [requests] if isinstance(requests, MPI.Prequest) else list(requests)
+    for one in several:
+        progress.check_free(one, "Start")
+    MPI.Prequest.Startall(several)
     return requests
 
 

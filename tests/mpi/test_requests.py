@@ -137,7 +137,7 @@ threading.Timer(0.3, comm.Send, (np.ones(1), (comm.rank - 1) % comm.size)).start
     ],
 )
 def test_kinds_that_nobody_waits_for(make):
-    """Whatever the kind, the process ends, and says that an event waits; a send to oneself may be MPI's to complain of."""
+    """Whatever the kind, the process ends, and says that an event waits; MPI may complain of a send besides."""
     program = (
         COMMUNICATOR
         + f"""

@@ -67,14 +67,6 @@ def test_a_send_of_what_is_read_only(runtime, comm, left, right):
         mpi.isend(sent, right, 1, comm=comm).result()
 
 
-@pytest.mark.parametrize("count", [2, 10])
-def test_counts_and_buffers_that_do_not_fit(runtime, comm, count):
-    """A count that is more than the buffer has is refused by mpi4py, and is the failure as it is."""
-    call = mpi.irecv([np.zeros(1), count, MPI.DOUBLE], comm.rank, 1, comm=comm)
-    with pytest.raises(ValueError, match="buffer"):
-        call.result()
-
-
 @pytest.mark.parametrize("receive", [mpi.irecv, mpi.recv_object])
 def test_a_receive_from_a_rank_that_does_not_exist(runtime, comm, receive):
     """It fails with the error's class, as a send does, and what is in order with it ends as well."""
@@ -112,8 +104,8 @@ def test_a_persistent_request_that_is_started_twice(runtime, comm, left, right):
     until(lambda: progress.n_open == 1)
     with pytest.raises(omp.EventError, match="open for an event already"):
         mpi.start(request).result()
-    with pytest.raises(omp.EventError):
-        mpi.start([request, request]).result()
+    with pytest.raises(omp.ClauseError, match="twice"):
+        mpi.start([request, request])
     comm.Barrier()
     comm.Send(np.ones(1), right, 1)
     first.result()
