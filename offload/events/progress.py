@@ -12,7 +12,8 @@ A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner
 
 ``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
 object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
-requests do not become null, and are asked one by one.
+requests do not become null, and are asked one by one. So is every request where Open MPI goes on after
+the failure of a rank (``--with-ft ulfm``): its ``Testsome`` frees requests then of which it tells no status.
 
 Rejected: spinning (it takes the cores from the ranks that one waits for; ``OFFLOAD_MPI_POLL=spin`` asks for it), MPI's
 continuations (in no wheel yet), a blocking ``Waitsome`` (it spins in C, and a new request does not end it).
@@ -22,7 +23,6 @@ MPI 4.1, 3.7.3 "Communication Completion", 3.7.5 "Multiple Completions", 11.6 "M
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -30,114 +30,38 @@ import warnings
 from collections import Counter, deque
 from functools import partial
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
 from offload.errors import CleanupWarning, EventError, TransportError, UsageError
+from offload.events.open_request import OpenRequest
 from offload.events.pace import Pace
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts.shields import Shield
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from offload.events.open_request import Attentive, Awaited
     from offload.events.wakeup import Wakeup
 
-_TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
+_OUTLIVES_RANKS = os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in {"0", "false"}  # noqa: SIM112  # Open MPI's
+"""Whether ``mpiexec --with-ft ulfm`` of Open MPI has started this process."""
+
+_TESTED_TOGETHER = set() if _OUTLIVES_RANKS else {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
-
-
-class Attentive(Protocol):
-    """The engine of a runtime, whose waiting threads look for what they wait for."""
-
-    def attend_to(self, look: Callable[[], object]) -> None:
-        """Have threads that wait call ``look`` from now on."""
-
-    def forgo(self, look: Callable[[], object]) -> None:
-        """Have them call it no more."""
-
-
-class Awaited(Protocol):
-    """Requests that are looked after together; `offload.events.requests.Requests` has the documentation."""
-
-    requests: Sequence[Any]
-    engine: Attentive | None
-
-    def note(self, at: int, value: Any, status: MPI.Status, error: BaseException | None = None) -> bool: ...
-
-    def tell(self, error: BaseException | None = None) -> None: ...
-
-
-class _Open:
-    """An open request: the ``at``-th of those that fulfil an event.
-
-    Attributes
-    ----------
-    pickled : object or None
-        Where mpi4py receives a pickled object, which it forgets where another request fails.
-    is_collective : bool
-        Whether it is no message, and its status says nothing.
-    """
-
-    __slots__ = ("at", "is_collective", "of", "pickled", "request")
-
-    def __init__(self, of: Awaited, at: int, request: MPI.Request) -> None:
-        self.of = of
-        self.at = at
-        self.request = request
-        kept = {type(one).__name__: one for one in gc.get_referents(request)}  # what mpi4py keeps with it
-        self.pickled = kept.get("_p_req_buf")
-        self.is_collective = _are_collective(kept)
-
-    def test(self) -> bool | None:
-        """Ask for this one alone; return None if it is open, else what `Requests.note` does."""
-        status = MPI.Status()
-        try:
-            is_complete, value = self.request.test(status)
-        except BaseException as error:  # noqa: BLE001  # of MPI, or of the class of an object that has come
-            return self.of.note(self.at, None, status, error)
-        return self.note(value, status) if is_complete else None
-
-    def note(self, value: Any, status: MPI.Status) -> bool:
-        """Note what it has brought; return what `Requests.note` does."""
-        if value is None and not self.is_collective and status.Get_source() != MPI.ANY_SOURCE:  # MPICH's of a send
-            value = status
-        return self.of.note(self.at, value, status)
-
-    def note_failed(self, status: MPI.Status) -> bool:
-        """Note that it is complete by a poll that has raised."""
-        code = status.Get_error()
-        if code != MPI.SUCCESS:
-            return self.of.note(self.at, None, status, MPI.Exception(code))
-        value = None
-        if self.pickled is not None and not status.Is_cancelled():
-            (buffer,) = gc.get_referents(self.pickled)
-            try:
-                value = MPI.pickle.loads(memoryview(buffer)[: status.Get_count()])
-            except BaseException as error:  # noqa: BLE001  # of the object's class
-                return self.of.note(self.at, None, status, error)
-        return self.note(value, status)
-
-
-def is_collective(request: MPI.Request) -> bool:
-    """Tell whether a request is that of a collective operation, by what mpi4py keeps with it."""
-    return _are_collective({type(one).__name__ for one in gc.get_referents(request)})
-
-
-def _are_collective(kept: Iterable[str]) -> bool:
-    return all(name == "NoneType" or name.startswith("_p_msg_cc") for name in kept)
 
 
 class Progress:
     """The open requests of the process, and the thread that looks for their completion."""
 
     def __init__(self) -> None:
-        self._new: deque[_Open] = deque()
-        self._single: list[_Open] = []  # the persistent ones, and those that are requests of our own
-        self._open: list[_Open] = []
+        self._new: deque[OpenRequest] = deque()
+        self._single: list[OpenRequest] = []  # the persistent ones, and those that are requests of our own
+        self._open: list[OpenRequest] = []
         self._requests: list[MPI.Request] = []  # of those, for `Testsome`
-        self._known: dict[int, _Open] = {}  # by the identity of the request
+        self._known: dict[int, OpenRequest] = {}  # by the identity of the request
         self.after: deque[Callable[[], None]] = deque()  # what requests want to be called outside of a poll
         self._attentive: Counter[Attentive] = Counter()
         self._polling = threading.Lock()  # the lists of what is open
@@ -152,6 +76,11 @@ class Progress:
     def n_open(self) -> int:
         return len(self._known)
 
+    def check_free(self, request: MPI.Request, what: str) -> None:
+        """Raise `EventError` if a request is open for an event; ``what`` begins the message."""
+        if id(request) in self._known:
+            raise _not_free(request, what)
+
     def add(self, of: Awaited) -> None:
         """Look after the requests of an event; tell it at once if all are complete.
 
@@ -160,7 +89,7 @@ class Progress:
         EventError, UsageError
             As `Requests.subscribe`; or the process ends.
         """
-        opened = [_Open(of, at, request) for at, request in enumerate(of.requests)]
+        opened = [OpenRequest(of, at, request) for at, request in enumerate(of.requests)]
         with self._lock:
             if self._is_over:
                 raise UsageError("fulfill_on(…): requests of MPI are looked after no more; the process ends")
@@ -219,22 +148,19 @@ class Progress:
             )
 
     # -- books ---------------------------------------------------------------------------------------
-    def _claim(self, opened: Iterable[_Open]) -> None:
+    def _claim(self, opened: Iterable[OpenRequest]) -> None:
         """Take requests that are nobody's; under the lock."""
-        claimed: list[_Open] = []
+        claimed: list[OpenRequest] = []
         for one in opened:
             if not one.request:  # null
                 continue
             if self._known.setdefault(id(one.request), one) is not one:
                 for other in claimed:
                     del self._known[id(other.request)]
-                raise EventError(
-                    f"fulfill_on(…): {one.request!r:.60} is open for an event already; a request fulfils one event, "
-                    "which several tasks may name in `depend`"
-                )
+                raise _not_free(one.request, "fulfill_on(…)")
             claimed.append(one)
 
-    def _forget(self, one: _Open) -> None:
+    def _forget(self, one: OpenRequest) -> None:
         if self._known.get(id(one.request)) is one:  # not that of another event, to which a null request belonged
             del self._known[id(one.request)]
 
@@ -299,7 +225,7 @@ class Progress:
         """Ask for what is complete, under the lock; return what is over, to be told."""
         if self._new:
             self._take_in()
-        found: list[tuple[_Open, bool]] = []
+        found: list[tuple[OpenRequest, bool]] = []
         self._took_s = 0.0
         if self._single:
             began_s = thread_time()
@@ -324,17 +250,17 @@ class Progress:
                 self._single.append(one)
         self._pace.moved_s = perf_counter()
 
-    def _test_some(self) -> list[tuple[_Open, bool]]:
+    def _test_some(self) -> list[tuple[OpenRequest, bool]]:
         statuses: list[MPI.Status] = []
         began_s = thread_time()
         try:
             complete, values = MPI.Request.testsome(self._requests, statuses)
         except BaseException:  # noqa: BLE001  # of MPI, or of the class of an object that has come
-            return self._sort_out(iter(statuses))
+            return self._sort_out(statuses)
         finally:
             self._took_s += thread_time() - began_s
         if complete is None or values is None:  # null, all of them: somebody else has waited for them
-            return self._sort_out(iter(()))
+            return self._sort_out(None)
         if not complete:
             return []
         found = [
@@ -345,13 +271,23 @@ class Progress:
             self._drop(at)
         return found
 
-    def _sort_out(self, statuses: Iterator[MPI.Status]) -> list[tuple[_Open, bool]]:
-        """Find out which requests have completed in a poll that has raised, and ask each of the others."""
-        found: list[tuple[_Open, bool]] = []
+    def _sort_out(self, statuses: Sequence[MPI.Status] | None) -> list[tuple[OpenRequest, bool]]:
+        """Find out which requests have completed in a poll that has raised, and ask each of the others.
+
+        There are no statuses where somebody else has waited for all of them.
+        """
+        n_null = sum(one.request == MPI.REQUEST_NULL for one in self._open)
+        are_told = statuses is not None and len(statuses) == n_null
+        of_null = iter(statuses or ())
+        found: list[tuple[OpenRequest, bool]] = []
         gone = []
         for at, one in enumerate(self._open):
-            status = next(statuses, None) if one.request == MPI.REQUEST_NULL else None
-            is_last = one.note_failed(status) if status is not None else one.test()
+            if statuses is None or one.request != MPI.REQUEST_NULL:
+                is_last = one.test()
+            elif are_told:
+                is_last = one.note_failed(next(of_null))
+            else:
+                is_last = one.note_lost()
             if is_last is not None:
                 found.append((one, is_last))
                 gone.append(at)
@@ -367,7 +303,14 @@ class Progress:
         self._requests.pop()
 
 
-def _has_come(one: _Open, found: list[tuple[_Open, bool]]) -> bool:
+def _not_free(request: MPI.Request, what: str) -> EventError:
+    return EventError(
+        f"{what}: {request!r:.60} is open for an event already; a request fulfils one event, which several tasks may "
+        "name in `depend`"
+    )
+
+
+def _has_come(one: OpenRequest, found: list[tuple[OpenRequest, bool]]) -> bool:
     is_last = one.test()
     if is_last is None:
         return False

@@ -14,7 +14,7 @@ from offload.events.transport import check_mpi, transport_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from offload.events.progress import Attentive
+    from offload.events.open_request import Attentive
     from offload.events.promises import Promise
 
 

@@ -45,13 +45,41 @@ def check_mpi(what: str) -> None:
     _is_ready = True
 
 
+_OF_FAILED_RANKS = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED} - {MPI.ERR_UNKNOWN}
+"""The classes of errors that follow the failure of a rank; mpi4py says unknown for what a library does not have."""
+
+
 def transport_error(error: MPI.Exception, operation: str) -> TransportError:
     """Return the error of an operation of MPI that has failed."""
     kind = error.Get_error_class()
     name = _error_names().get(kind, f"MPI error class {kind}")
-    found = TransportError(f"{operation} failed: {name}, {error.Get_error_string()}", kind, name, operation)
+    text = f"{operation} failed: {name}, {error.Get_error_string().removeprefix(f'{name}: ')}"
+    failed = _failed_ranks() if kind in _OF_FAILED_RANKS else []
+    if failed:
+        text += f"; failed ranks of MPI_COMM_WORLD: {', '.join(map(str, failed))}"
+    found = TransportError(text, kind, name, operation)
     found.__cause__ = error
     return found
+
+
+def is_pending(error: MPI.Exception) -> bool:
+    """Tell whether a receive from any rank is open still after the failure of one."""
+    kind = error.Get_error_class()
+    return kind == MPI.ERR_PROC_FAILED_PENDING and kind in _OF_FAILED_RANKS
+
+
+def _failed_ranks() -> list[int]:
+    """Return the ranks of `MPI.COMM_WORLD` that this process knows to have failed."""
+    failed = world = MPI.GROUP_NULL
+    try:
+        failed, world = MPI.COMM_WORLD.Get_failed(), MPI.COMM_WORLD.Get_group()
+        return sorted(failed.Translate_ranks(None, world))
+    except (MPI.Exception, NotImplementedError):
+        return []
+    finally:
+        for group in (failed, world):
+            if group != MPI.GROUP_NULL and group != MPI.GROUP_EMPTY:  # noqa: PLR1714  # groups are not hashable
+                group.Free()
 
 
 @cache

@@ -97,7 +97,7 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
     Raises
     ------
     ClauseError
-        There is none, or something else among them.
+        There is none, or something else among them, or one twice.
 
     Notes
     -----
@@ -111,6 +111,8 @@ def start(requests: Any, depend: Any = (), name: str | None = None, priority: in
     odd = next((one for one in several if not isinstance(one, MPI.Prequest)), None)
     if not several or odd is not None:
         raise ClauseError(f"mpi.start: {requests!r:.60}: give persistent requests, as comm.Send_init(…) makes them")
+    if len(set(map(id, several))) < len(several):
+        raise ClauseError(f"mpi.start: {requests!r:.60} names a request twice; name each once")
     return generate(Start(requests), depend, name, priority)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from offload.errors import UsageError
-from offload.events.progress import is_collective, progress
+from offload.events.open_request import is_collective
+from offload.events.progress import progress
 from offload.events.transport import check_mpi
 from offload.mpi.methods import METHODS
 from offload.mpi.order import Order
@@ -151,10 +152,11 @@ _starts = Order()
 
 
 def _start(requests: MPI.Prequest | Sequence[MPI.Prequest]) -> Any:
-    if isinstance(requests, MPI.Prequest):
-        requests.Start()
-        return requests
-    MPI.Prequest.Startall(list(requests))
+    """Start persistent requests, none of which is open; libraries find that out by halves, or not at all."""
+    several = [requests] if isinstance(requests, MPI.Prequest) else list(requests)
+    for one in several:
+        progress.check_free(one, "Start")
+    MPI.Prequest.Startall(several)
     return requests
 
 

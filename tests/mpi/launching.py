@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shlex
@@ -9,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -39,11 +42,13 @@ def why_not():
 needs_mpi = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
-def start(n_ranks, *args, env=None, **options):
-    """Start ``python *args`` on so many ranks, in a process group of their own."""
-    command = [*mpiexec(), "-n", str(n_ranks), sys.executable, *args]
-    environment = {**os.environ, "OFFLOAD_TESTS_RANKS": str(n_ranks), **(env or {})}
-    return subprocess.Popen(
+def start(n_ranks, *args, env=None, command=None, **options):
+    """Start ``python *args`` on so many ranks, in a process group of their own, by `mpiexec` or another ``command``."""
+    command = [*(command or mpiexec()), "-n", str(n_ranks), sys.executable, *args]
+    mark = f"OFFLOAD_TESTS_JOB={uuid.uuid4()}"
+    name, _, value = mark.partition("=")
+    environment = {**os.environ, "OFFLOAD_TESTS_RANKS": str(n_ranks), name: value, **(env or {})}
+    job = subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -53,21 +58,52 @@ def start(n_ranks, *args, env=None, **options):
         start_new_session=True,
         **options,
     )
+    job.mark = mark.encode()
+    return job
+
+
+def processes_of(job):
+    """Return the processes of a job that are alive, by the mark in their environment; where there is no /proc, none."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environment = path.read_bytes()
+        except OSError:  # it has ended meanwhile, or is not ours
+            continue
+        if job.mark in environment.split(b"\0"):
+            found.append(int(path.parent.name))
+    return found
+
+
+def kill(job):
+    """Kill what there is of a job; return what was alive."""
+    left = processes_of(job)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+    return left
 
 
 def finish(job, limit_s=LIMIT_S):
-    """Wait for a job and return what it has printed; one that hangs is killed whole, and fails the test."""
+    """Wait for a job and return what it has printed; one that hangs or leaves ranks behind is killed, and fails."""
     try:
         printed, _ = job.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
+        kill(job)
         printed, _ = job.communicate()
         pytest.fail(f"the ranks were not through after {limit_s} s:\n{printed}", pytrace=False)
+    end_s = time.monotonic() + 5
+    while processes_of(job):
+        if time.monotonic() > end_s:
+            pytest.fail(f"the launcher has ended, and left {kill(job)} behind:\n{printed}", pytrace=False)
+        time.sleep(0.01)
     return printed
 
 
 def run(n_ranks, *args, limit_s=LIMIT_S, env=None, **options):
-    """Run ``python *args`` on so many ranks; return the exit status and what was printed."""
+    """Run ``python *args`` as `start` does; return the exit status and what was printed."""
     job = start(n_ranks, *args, env=env, **options)
     printed = finish(job, limit_s)
     return job.returncode, printed

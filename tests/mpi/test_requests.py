@@ -49,15 +49,18 @@ def test_a_thread_level_that_does_not_do(level):
     """The error names the level that there is, and what to write."""
     program = f"import mpi4py\nmpi4py.rc.thread_level = {level!r}" + COMMUNICATOR
     program += """
-try:
-    omp.Event().fulfill_on(comm.Ibarrier())
-except omp.UsageError as error:
-    print(error)
+from offload import mpi
+for refused in (lambda: omp.Event().fulfill_on(comm.Ibarrier()), mpi.ibarrier, lambda: mpi.recv_object(0)):
+    try:
+        refused()
+    except omp.UsageError as error:
+        print(error)
 """
-    status, (told,) = outcome(program)
-    assert status == 0
-    assert f"MPI_THREAD_{level.upper()}" in told
-    assert 'mpi4py.rc.thread_level = "multiple"' in told
+    status, told = outcome(program)
+    assert (status, len(told)) == (0, 3), told
+    for text in told:
+        assert f"MPI_THREAD_{level.upper()}" in text
+        assert 'mpi4py.rc.thread_level = "multiple"' in text
 
 
 def test_mpi_that_is_not_initialised():
@@ -66,17 +69,26 @@ def test_mpi_that_is_not_initialised():
 import mpi4py
 mpi4py.rc.initialize = mpi4py.rc.finalize = False
 from mpi4py import MPI
+from offload import mpi
 for prepare in (int, MPI.Init_thread, MPI.Finalize):
     prepare()
-    try:
-        omp.Event().fulfill_on(MPI.REQUEST_NULL)
-        print("fine")
-    except omp.UsageError as error:
-        print(str(error)[:40])
+    for use in (lambda: omp.Event().fulfill_on(MPI.REQUEST_NULL), lambda: mpi.ibarrier().result()):
+        try:
+            use()
+            print("fine")
+        except omp.UsageError as error:
+            print(str(error).split(";")[0])
 """
     assert outcome(program) == (
         0,
-        ["fine", "fulfill_on(…): MPI is finalised; do this", "fulfill_on(…): MPI is not initialised; c"],
+        [
+            "MPI Ibarrier: MPI is finalised",
+            "MPI Ibarrier: MPI is not initialised",
+            "fine",
+            "fine",
+            "fulfill_on(…): MPI is finalised",
+            "fulfill_on(…): MPI is not initialised",
+        ],
     )
 
 
@@ -112,6 +124,31 @@ threading.Timer(0.3, comm.Send, (np.ones(1), (comm.rank - 1) % comm.size)).start
 """
     )
     assert outcome(program, n_ranks) == (0, ["received 1.0"] * n_ranks)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "comm.irecv(source=0, tag=3)",
+        "comm.Recv_init(np.zeros(1), 0, 3)",
+        "MPI.Grequest.Start(None, None, None)",
+        "[comm.Irecv(np.zeros(1), 0, 3), MPI.REQUEST_NULL]",
+        "comm.Issend(np.zeros(1), 0, 3)",
+    ],
+)
+def test_kinds_that_nobody_waits_for(make):
+    """Whatever the kind, the process ends, and says that an event waits; MPI may complain of a send besides."""
+    program = (
+        COMMUNICATOR
+        + f"""
+event, request = omp.Event(), {make}
+if isinstance(request, MPI.Prequest):
+    request.Start()
+event.fulfill_on(request)
+"""
+    )
+    _, printed = outcome(program)
+    assert "CleanupWarning: 1 events wait for requests of MPI" in "\n".join(printed)
 
 
 @pytest.mark.parametrize("ends", ["pass", "MPI.Finalize()"])

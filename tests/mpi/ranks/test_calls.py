@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import in_, mpi, out
-from tests.mpi.ranks.test_requests import until
+from tests.mpi.ranks.test_requests import tells_of_truncation, until
 
 
 class BoomError(Exception):
@@ -297,6 +297,7 @@ def test_a_rank_that_does_not_exist(runtime, comm):
     assert isinstance(caught.value.__cause__, MPI.Exception)
 
 
+@tells_of_truncation
 def test_a_message_that_is_too_long(runtime, comm, left, right):
     """The error names the operation, and what depends on the receive does not run."""
     received = np.zeros(1)

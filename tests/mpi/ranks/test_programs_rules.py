@@ -19,11 +19,13 @@ from offload import in_, inout, mpi, out
 
 N_BUFFERS, N_STEPS = 4, 14
 N_PROGRAMS = int(os.environ.get("OFFLOAD_TESTS_PROGRAMS", "60"))
+FIRST = int(os.environ.get("OFFLOAD_TESTS_FIRST", "0"))
 
 
 def draw(rng, size):
     """Return the steps of a program: what happens, between which ranks, with which buffers."""
     kinds = ["add", "add", "message", "message", "wildcard", "object", "allreduce", "bcast", "alltoall", "shift"]
+    kinds += ["staged", "staged"]
     steps = []
     for number in range(N_STEPS):
         first, second = rng.sample(range(N_BUFFERS), 2)
@@ -46,7 +48,7 @@ def in_order(steps, size):
                 state[:, first] = state[source, first]
             case "alltoall":
                 state[:, second] = state[:, first].swapaxes(0, 1).copy()
-            case "shift":
+            case "shift" | "staged":
                 state[:, second] = np.roll(state[:, first], 1, axis=0)
         state %= 1009
     return state
@@ -63,6 +65,7 @@ class Program:
         self.comm, self.rng, self.seed = comm, rng, seed
         self.buffers = start(comm.rank, comm.size)
         self.held = []
+        self.on_device = [omp.target_alloc(self.buffers[0].shape, float) for _ in range(2)]
 
     def task(self, body, *args, depend):
         """Generate a task, some of which begin late."""
@@ -105,6 +108,13 @@ class Program:
             case "shift":
                 right, left = (rank + 1) % comm.size, (rank - 1) % comm.size
                 mpi.call(comm.Isendrecv, a, right, 7, b, left, 7)  # one tag, for the sake of the wildcards
+            case "staged":
+                right, left = (rank + 1) % comm.size, (rank - 1) % comm.size
+                sent, received = self.on_device
+                omp.target_memcpy_async(sent, a, depend=[in_(a), out(sent)])
+                mpi.irecv(received, left, 7, comm=comm)
+                mpi.isend(sent, right, 7, comm=comm)
+                omp.target_memcpy_async(b, received, depend=[in_(received), out(b)])
         if kind in {"add", "allreduce"}:
             self.reduce(a if kind == "add" else b)
 
@@ -120,7 +130,7 @@ class Program:
 def test_programs(comm, n_workers):
     """Whatever the order in which tasks become ready, results are those of the steps in order."""
     with omp.Runtime("sim:1", num_threads=n_workers, check=True):
-        for seed in range(n_workers, N_PROGRAMS * 2, 2):
+        for seed in range(FIRST + n_workers, FIRST + N_PROGRAMS * 2, 2):
             steps = draw(random.Random(seed), comm.size)
             program = Program(comm, seed, random.Random(seed * 7 + comm.rank))
             for step in steps:
@@ -129,5 +139,7 @@ def test_programs(comm, n_workers):
             releasing.start()
             omp.taskwait()
             releasing.join()
+            for array in program.on_device:
+                omp.target_free(array)
             expected = in_order(steps, comm.size)[comm.rank]
             assert (program.buffers == expected).all(), (seed, steps)

@@ -32,6 +32,12 @@ def until(is_so):
         time.sleep(0.001)
 
 
+tells_of_truncation = pytest.mark.skipif(
+    MPI.COMM_WORLD.size == 1 and "Open MPI" in MPI.Get_library_version(),
+    reason="Open MPI cuts off a message to oneself that is too long, and says nothing",
+)
+
+
 # -- kinds of requests ---------------------------------------------------------------------------------
 class Kind:
     """A kind of request: ``make`` gives one that is open until ``arrive`` has been called on all ranks."""
@@ -282,6 +288,7 @@ def test_naps(runtime, comm, left, right):
 
 
 # -- what goes wrong -------------------------------------------------------------------------------------
+@tells_of_truncation
 def test_a_message_that_is_too_long(runtime, comm, left, right):
     """It fails its task, what depends on that does not run, and what else is open is not touched."""
     buffer, other, ran = np.zeros(1), np.zeros(4), []
@@ -316,6 +323,7 @@ def test_a_message_that_is_too_long(runtime, comm, left, right):
     MPI.Request.Waitall(sends)
 
 
+@tells_of_truncation
 @pytest.mark.parametrize("is_persistent", [False, True])
 def test_several_fail(runtime, comm, left, right, is_persistent):
     """The first failure of a list is raised, the others are told with it, and all have ended."""

@@ -1,0 +1,113 @@
+"""One request of MPI that is open: what is asked of it, and what it has brought.
+
+MPI 4.1, 3.7.3 "Communication Completion", 3.8.4 "Cancel".
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mpi4py import MPI
+
+from offload.errors import TransportError
+from offload.events.transport import is_pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+class Attentive(Protocol):
+    """The engine of a runtime, whose waiting threads look for what they wait for."""
+
+    def attend_to(self, look: Callable[[], object]) -> None:
+        """Have threads that wait call ``look`` from now on."""
+
+    def forgo(self, look: Callable[[], object]) -> None:
+        """Have them call it no more."""
+
+
+class Awaited(Protocol):
+    """Requests that are looked after together; `offload.events.requests.Requests` has the documentation."""
+
+    requests: Sequence[Any]
+    engine: Attentive | None
+
+    def note(self, at: int, value: Any, status: MPI.Status, error: BaseException | None = None) -> bool: ...
+
+    def tell(self, error: BaseException | None = None) -> None: ...
+
+
+class OpenRequest:
+    """An open request: the ``at``-th of those that fulfil an event.
+
+    Attributes
+    ----------
+    pickled : object or None
+        Where mpi4py receives a pickled object, which it forgets where another request fails.
+    is_collective : bool
+        Whether it is no message, and its status says nothing.
+    """
+
+    __slots__ = ("at", "is_collective", "of", "pickled", "request")
+
+    def __init__(self, of: Awaited, at: int, request: MPI.Request) -> None:
+        self.of = of
+        self.at = at
+        self.request = request
+        kept = {type(one).__name__: one for one in gc.get_referents(request)}  # what mpi4py keeps with it
+        self.pickled = kept.get("_p_req_buf")
+        self.is_collective = _are_collective(kept)
+
+    def test(self) -> bool | None:
+        """Ask for this one alone; return None if it is open, else what `Requests.note` does."""
+        status = MPI.Status()
+        try:
+            is_complete, value = self.request.test(status)
+        except BaseException as error:  # noqa: BLE001  # of MPI, or of the class of an object that has come
+            if isinstance(error, MPI.Exception) and is_pending(error):
+                self._withdraw()
+            return self.of.note(self.at, None, status, error)
+        return self.note(value, status) if is_complete else None
+
+    def _withdraw(self) -> None:
+        """End a receive from any rank that MPI leaves open where a rank has failed: nobody may write to its buffer."""
+        with suppress(MPI.Exception):
+            self.request.Cancel()
+            if not isinstance(self.request, MPI.Prequest):
+                self.request.Free()
+
+    def note(self, value: Any, status: MPI.Status) -> bool:
+        """Note what it has brought; return what `Requests.note` does."""
+        if value is None and not self.is_collective and status.Get_source() != MPI.ANY_SOURCE:  # MPICH's of a send
+            value = status
+        return self.of.note(self.at, value, status)
+
+    def note_failed(self, status: MPI.Status) -> bool:
+        """Note that it is complete by a poll that has raised."""
+        code = status.Get_error()
+        if code != MPI.SUCCESS:
+            return self.of.note(self.at, None, status, MPI.Exception(code))
+        value = None
+        if self.pickled is not None and not status.Is_cancelled():
+            (buffer,) = gc.get_referents(self.pickled)
+            try:
+                value = MPI.pickle.loads(memoryview(buffer)[: status.Get_count()])
+            except BaseException as error:  # noqa: BLE001  # of the object's class
+                return self.of.note(self.at, None, status, error)
+        return self.note(value, status)
+
+    def note_lost(self) -> bool:
+        """Note that it is complete, and that nobody knows how."""
+        lost = TransportError(f"{self.of}: it is complete, but MPI does not tell whether it has failed")
+        return self.of.note(self.at, None, MPI.Status(), lost)
+
+
+def is_collective(request: MPI.Request) -> bool:
+    """Tell whether a request is that of a collective operation, by what mpi4py keeps with it."""
+    return _are_collective({type(one).__name__ for one in gc.get_referents(request)})
+
+
+def _are_collective(kept: Iterable[str]) -> bool:
+    return all(name == "NoneType" or name.startswith("_p_msg_cc") for name in kept)
