@@ -102,7 +102,7 @@ class Progress:
                 self._begin()
             self._claim(opened)
         is_complete = False
-        left: list[_Open] = []
+        left: list[OpenRequest] = []
         for one in opened:  # null and inactive requests never come out of `Testsome`, and many a request is complete
             is_last = one.test()
             if is_last is None:
