@@ -10,7 +10,9 @@ every machine. The first naps, of 20 µs, are beyond that: they are over in mill
 
 Some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds. A poll that
 has taken more than twice the shortest one of a list as long has moved data, and the next one follows at once. The first
-poll after a nap is slow by itself, and is not judged; the one right after it is.
+poll after a nap is slow by itself, and is not judged; the one right after it is. Where every poll of a list has moved
+data, as in the first transfer of a program, the shortest one says nothing, and all would pass for idle (the transfer
+took 50 times as long): so what an idle poll takes is measured before, on requests that nobody completes.
 
 Times are given by the caller, so that the rule knows no clock.
 
@@ -20,6 +22,8 @@ growing (a transfer of several steps is late at each of them); another way to na
 """
 
 from __future__ import annotations
+
+from math import inf
 
 _SHORTEST_NAP_S = 20e-6
 _NAP_SHARE = 0.02
@@ -45,6 +49,11 @@ _LENGTHS = 1_000
 class Pace:
     """Says after each poll whether the next one follows at once.
 
+    Parameters
+    ----------
+    idle_s, idle_each_s : float
+        Processor time of a poll by which nothing moves, at most, and what each request adds to it.
+
     Attributes
     ----------
     moved_s : float
@@ -53,9 +62,11 @@ class Pace:
         Processor time of a nap, with the polls after it.
     """
 
-    __slots__ = ("_cpu_s", "_is_rested", "_n_slow", "_shortest_s", "moved_s", "nap_cost_s")
+    __slots__ = ("_cpu_s", "_idle_each_s", "_idle_s", "_is_rested", "_n_slow", "_shortest_s", "moved_s", "nap_cost_s")
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float = inf, idle_each_s: float = 0.0) -> None:
+        self._idle_s = idle_s
+        self._idle_each_s = idle_each_s
         self.moved_s = 0.0
         self.nap_cost_s = 0.0
         self._shortest_s: dict[int, float] = {}
@@ -86,7 +97,11 @@ class Pace:
             return 0.0
         if len(self._shortest_s) > _LENGTHS:
             self._shortest_s.clear()
-        usual_s = self._shortest_s[n_open] = min(took_s, self._shortest_s.get(n_open, took_s))
+        usual_s = self._shortest_s.get(n_open)
+        if usual_s is None:
+            usual_s = self._idle_s + n_open * self._idle_each_s
+        usual_s = min(usual_s, took_s)
+        self._shortest_s[n_open] = usual_s
         if took_s > _SLOW * usual_s:
             self._n_slow += 1
             if self._n_slow >= _MOVING_POLLS:

@@ -29,6 +29,7 @@ import threading
 import warnings
 from collections import Counter, deque
 from functools import partial
+from math import inf
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
 
 _TESTED_TOGETHER = {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
+
+
+_MANY = 32
+"""Requests that are asked for to know what it takes."""
 
 
 class Attentive(Protocol):
@@ -168,7 +173,7 @@ class Progress:
                 self._begin()
             self._claim(opened)
         is_complete = False
-        left = []
+        left: list[_Open] = []
         for one in opened:  # null and inactive requests never come out of `Testsome`, and many a request is complete
             is_last = one.test()
             if is_last is None:
@@ -277,8 +282,10 @@ class Progress:
     # -- looking -------------------------------------------------------------------------------------
     def _work(self, *, spins: bool) -> None:
         """Poll and nap, until the end."""
-        wakeup, pace = self._wakeup, self._pace
+        wakeup = self._wakeup
         wakeup.sharpen()
+        with self._polling:
+            pace = self._pace = Pace(*(_idle_poll or _idle_poll_s()))
         while not self._is_over:
             if not self._known:
                 wakeup.wait(None)
@@ -304,7 +311,7 @@ class Progress:
         if self._single:
             began_s = thread_time()
             self._single = [one for one in self._single if not _has_come(one, found)]
-            self._took_s = thread_time() - began_s
+            self._took_s = thread_time() - began_s - _clock_s
         if self._requests:
             found += self._test_some()
         if not found:
@@ -332,7 +339,7 @@ class Progress:
         except BaseException:  # noqa: BLE001  # of MPI, or of the class of an object that has come
             return self._sort_out(iter(statuses))
         finally:
-            self._took_s += thread_time() - began_s
+            self._took_s += thread_time() - began_s - _clock_s
         if complete is None or values is None:  # null, all of them: somebody else has waited for them
             return self._sort_out(iter(()))
         if not complete:
@@ -373,6 +380,32 @@ def _has_come(one: _Open, found: list[tuple[_Open, bool]]) -> bool:
         return False
     found.append((one, is_last))
     return True
+
+
+def _idle_poll_s() -> tuple[float, float]:
+    """Return the processor time of a poll that moves nothing, and what each request adds to it.
+
+    Generalised requests are asked for, which nobody completes meanwhile.
+    """
+    requests = [MPI.Grequest.Start() for _ in range(_MANY)]
+    shortest_s = [inf, inf]
+    for _ in range(_MANY):
+        for at, asked in enumerate((requests[:1], requests)):
+            began_s = thread_time()
+            MPI.Request.testsome(asked, [])
+            shortest_s[at] = min(shortest_s[at], thread_time() - began_s - _clock_s)
+    for request in requests:
+        request.Complete()
+        request.Wait()
+    each_s = max(0.0, (shortest_s[1] - shortest_s[0]) / (_MANY - 1))
+    return shortest_s[0] - each_s, each_s
+
+
+_clock_s = min(-(thread_time() - thread_time()) for _ in range(10))
+"""What it takes to read the clock of a thread, which is as long as to ask for a request."""
+
+_idle_poll = _idle_poll_s() if MPI.Is_initialized() and not MPI.Is_finalized() else None
+"""Measured before the first request is open, if that is possible: any poll moves the data of all requests."""
 
 
 progress = Progress()

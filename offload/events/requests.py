@@ -63,8 +63,9 @@ class Requests:
         """
         self._since_s = perf_counter()
         self._promise = promise
-        progress.add(self)
-        if not self.requests:
+        if self.requests:
+            progress.add(self)
+        else:
             self.tell()
 
     def note(self, at: int, value: Any, status: MPI.Status, error: BaseException | None = None) -> bool:

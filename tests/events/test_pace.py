@@ -12,8 +12,8 @@ POLL_S = 1e-6
 class Scripted:
     """A thread that polls as the rule says, on a machine where polls and naps cost what the test says."""
 
-    def __init__(self, nap_cost_s=20e-6):
-        self.pace = Pace()
+    def __init__(self, nap_cost_s=20e-6, idle_s=POLL_S):
+        self.pace = Pace(idle_s)
         self.nap_cost_s = nap_cost_s
         self.now_s = self.cpu_s = 0.0
         self.naps = []  # when each began, and how long it is
@@ -96,6 +96,16 @@ def test_no_nap_while_data_moves():
     assert len(thread.naps) == began
 
 
+def test_no_nap_in_a_first_transfer():
+    """Where every poll so far has moved data it is known all the same what an idle one takes."""
+    thread = Scripted()
+    assert not any(thread.poll(took_s=3 * POLL_S) for _ in range(1_000))
+    thread = Scripted(idle_s=5 * POLL_S)  # too much: what is seen is less
+    assert thread.poll() > 0
+    thread.poll()
+    assert not any(thread.poll(took_s=3 * POLL_S) for _ in range(1_000))
+
+
 def test_after_data_has_moved_naps_are_short():
     """Where polls have moved data the time without movement begins anew, and with it the naps."""
     thread = Scripted()
@@ -126,9 +136,7 @@ def test_the_first_poll_after_a_nap_is_not_judged():
 def test_lists_of_each_length_have_a_shortest_poll_of_their_own():
     """A longer list takes longer to ask for, and that is no movement."""
     thread = Scripted()
-    thread.poll_until(1e-3)
-    while thread.poll():
-        pass
+    thread.pace = Pace(POLL_S, POLL_S / 50)
     assert thread.poll(took_s=20 * POLL_S, n_open=1_000) > 0
 
 
