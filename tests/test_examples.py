@@ -14,7 +14,8 @@ import offload as omp
 from offload import acc
 from offload.cli.demo.examples import load_example
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8")]  # others are a part of one
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
 
 

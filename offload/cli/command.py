@@ -16,6 +16,7 @@ from rich.table import Table
 
 import offload as omp
 from offload.cli.output import any_text, console, drop_unwritable, flush, write
+from offload.cli.ranks import printed_once
 from offload.errors import OffloadError
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        args = _parse(argv)
+        with printed_once(sys.argv if argv is None else argv):
+            args = _parse(argv)
     except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
         return stop.code if isinstance(stop.code, int) else 2
     with _sigterm_as_exit():

@@ -31,8 +31,8 @@ def test_example(n_ranks, options):
 
 def demo(n_ranks, *options, program=""):
     """Run the demo on ranks, after some lines of a program; return the status and what was printed."""
-    lines = f"import sys\nfrom mpi4py import MPI\nrank = MPI.COMM_WORLD.rank\n{program}\n"
-    lines += "from offload.cli.command import main\nsys.exit(main(sys.argv[1:]))"
+    lines = f"import sys\nfrom mpi4py import MPI\nrank = MPI.COMM_WORLD.rank\n{program}"
+    lines += "" if program.endswith("#\n") else "from offload.cli.command import main\nsys.exit(main(sys.argv[1:]))"
     command = ["demo", "fft3d", "--mpi", "--devices", "sim", *map(str, options)]
     return run(n_ranks, "-W", "error", "-c", lines, *command)
 
@@ -70,11 +70,33 @@ def test_demo(tmp_path, n_ranks, options):
 
 def test_table():
     """Without --json there is one table, which rank 0 prints; beyond some elements sums are compared."""
-    program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.GATHERED_ELEMENTS = 10"
+    program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.GATHERED_ELEMENTS = 10\n"
     status, printed = demo(2, "--shape", "8,9,10", "--verify", "--repeat", 1, program=program)
     assert status == 0, printed
     assert printed.count("bulk-synchronous / asynchronous") == 1
     assert "8 sums a rank" in printed
+
+
+def test_options_that_mean_nothing():
+    """The usage is printed by one rank."""
+    status, printed = demo(3, "--plane", 3)
+    assert status == 2
+    assert printed.count("usage: ") == printed.count("unrecognized arguments: --plane") == 1
+
+
+def test_without_mpi4py():
+    """Without it there is a message that names the extra."""
+    status, printed = run(1, "-c", WITHOUT)
+    assert status == 2
+    assert printed.startswith("offload: error: --mpi needs mpi4py: pip install 'offload[mpi]'")
+
+
+WITHOUT = """
+import sys
+sys.modules["mpi4py"] = None
+from offload.cli.command import main
+sys.exit(main(["demo", "fft3d", "--mpi"]))
+"""
 
 
 @pytest.mark.parametrize("elements", [10, 10_000])
@@ -99,39 +121,46 @@ fft3d_mpi._Job._ours = wrong
 
 # -- bad input -------------------------------------------------------------------------------------------
 
-SHAPE = ("--shape", "8,8,8")
+SHAPE = ["--shape", "8,8,8"]
+REFUSED = [
+    (["--shape", "3,8,8"], "has 3 planes, too few for 4 parts"),
+    (["--shape", "8,3,8"], "has 3 rows, too few for 4 parts"),
+    (["--shape", "8,8,1", "--grid", "2,2"], "has 1 columns, too few for 2 parts"),
+    ([*SHAPE, "--grid", "2,3"], "--grid 2,3 is for 6 ranks, and there are 4"),
+    ([*SHAPE, "--grid", "2"], "write two numbers"),
+    ([*SHAPE, "--planes", "3"], "--planes 3"),
+    ([*SHAPE, "--output", "/nowhere/out.npy"], "'/nowhere' is no directory"),
+    (["--input", "/nowhere.npy"], "no such file"),
+    ([*SHAPE, "--device-memory", "100"], "the buffers need"),
+    ([*SHAPE, "--graph", "g.svg"], "--graph is for one process"),
+]
 
 
-@pytest.mark.parametrize(
-    ("n_ranks", "options", "says"),
-    [
-        (4, ("--shape", "3,8,8"), "has 3 planes, too few for 4 parts"),
-        (4, ("--shape", "8,3,8"), "has 3 rows, too few for 4 parts"),
-        (4, ("--shape", "8,8,1", "--grid", "2,2"), "has 1 columns, too few for 2 parts"),
-        (3, (*SHAPE, "--grid", "2,2"), "--grid 2,2 is for 4 ranks, and there are 3"),
-        (2, (*SHAPE, "--grid", "2"), "write two numbers"),
-        (2, (*SHAPE, "--planes", "5"), "--planes 5"),
-        (2, (*SHAPE, "--output", "/nowhere/out.npy"), "'/nowhere' is no directory"),
-        (2, ("--input", "/nowhere.npy"), "no such file"),
-        (2, (*SHAPE, "--device-memory", "100"), "the buffers need"),
-    ],
-)
-def test_refused(n_ranks, options, says):
-    """All ranks end, with one message."""
-    status, printed = demo(n_ranks, *options)
-    assert status == 2, printed
-    assert printed.count("offload: error") == 1, printed
-    assert says in printed
+def test_refused():
+    """What cannot be done is told once, by rank 0, and is the status of all ranks, which may go on."""
+    program = f"""
+from offload.cli.command import main
+for options, _ in {REFUSED!r}:
+    status = main([*sys.argv[1:], *options])
+    assert MPI.COMM_WORLD.allgather(status) == [2] * 4, status
+#
+"""
+    status, printed = demo(4, program=program)
+    assert status == 0, printed
+    told = [line for line in printed.splitlines() if line.startswith("offload: ")]
+    assert len(told) == len(REFUSED), printed
+    for line, (_, says) in zip(told, REFUSED, strict=True):
+        assert says in line
 
 
 ONE_CANNOT_READ = """
-from offload.cli.demo import fft3d
-opened = fft3d.open_field
+from offload.cli.demo import field
+opened = field.open_field
 def open_field(path):
     if rank == 1:
         raise OSError(13, "Permission denied", path)
     return opened(path)
-fft3d.open_field = open_field
+field.open_field = open_field
 """
 ONE_HAS_ANOTHER = """
 if rank == 1:

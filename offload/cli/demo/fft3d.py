@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +16,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import offload as omp
 from offload.cli.demo.examples import load_benchmark, load_example
+from offload.cli.demo.field import LARGE_NBYTES, SHAPE, check, load, source_of
 from offload.cli.demo.link import host_slab, measure_link
-from offload.cli.demo.npy import open_field, reserve_output, result_dtype, unwritable
+from offload.cli.demo.npy import reserve_output, result_dtype
 from offload.cli.demo.options import open_runtime, size_option
 from offload.cli.demo.pieces import advise, cut
 from offload.cli.demo.reference import N_SUMS, library, reference
 from offload.cli.demo.report import Report, table
 from offload.cli.output import console, write
-from offload.errors import ClauseError, DeviceMemoryError
+from offload.errors import ClauseError, DeviceMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
     import argparse
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-SHAPE = (64, 512, 512)
-_LOAD_NBYTES = 64 << 20
-LARGE_NBYTES = 256 << 20
 _REPEATS_OF_PEER = 7
 
 
@@ -83,8 +80,10 @@ def run(args: argparse.Namespace) -> int:
         The options, the input or the output cannot be used. Nothing has been changed.
     """
     if args.mpi:
-        from offload.cli.demo import fft3d_mpi
-
+        try:
+            from offload.cli.demo import fft3d_mpi
+        except (ImportError, RuntimeError) as error:  # the second where there is no library of MPI
+            raise UnsupportedError(f"--mpi needs mpi4py: pip install 'offload[mpi]' ({error})") from error
         return fft3d_mpi.run(args)
     check(args)
     source = source_of(args)
@@ -116,78 +115,6 @@ def run(args: argparse.Namespace) -> int:
             output.save(job.slab)
         _show(args, report, job.graph)
     return 0
-
-
-def check(args: argparse.Namespace) -> None:
-    """Check what does not need the device, before anything is done."""
-    for name, low in (("buffers", 1), ("repeat", 1)):
-        value = getattr(args, name)
-        if value is not None and value < low:
-            raise ClauseError(f"--{name} {value}: take a number of at least {low}")
-    if not args.mpi and (args.grid or args.inverse):
-        raise ClauseError(f"{'--grid' if args.grid else '--inverse'} is for the transform over ranks: add --mpi")
-    if args.graph == "-" and args.json:
-        raise ClauseError("--graph - and --json both want the standard output; give --graph a file name")
-    if args.graph and args.graph != "-":
-        path = Path(args.graph)
-        if path.suffix.lower() not in (".svg", ".dot"):
-            raise ClauseError(f"--graph {args.graph}: pictures are .svg or .dot, or - for the terminal")
-        if (why := unwritable(Path(os.path.realpath(path)))) is not None:
-            raise ClauseError(f"--graph {args.graph} {why}")
-
-
-# -- the field -------------------------------------------------------------------------------------
-
-
-class _TaylorGreen:
-    """The z-component of velocity of a Taylor-Green vortex over one period: ``cos(x) cos(y) sin(z)``, float32."""
-
-    dtype = np.dtype(np.float32)
-    ndim = 3
-
-    def __init__(self, shape: tuple[int, int, int]) -> None:
-        self.shape = shape
-        self.size = shape[0] * shape[1] * shape[2]
-        self._factors: tuple[Array, Array] | None = None  # made when it is sure that a field of this shape has room
-
-    def __getitem__(self, box: tuple[slice, ...]) -> Array:
-        if self._factors is None:
-            z, y, x = (2 * np.pi * np.arange(length) / length for length in self.shape)
-            plane = np.outer(np.cos(y).astype(np.float32), np.cos(x).astype(np.float32))
-            self._factors = np.sin(z).astype(np.float32), plane
-        return self._factors[0][box[0], None, None] * self._factors[1][box[1:]]
-
-
-def source_of(args: argparse.Namespace) -> Any:
-    """Return the field, which is not in memory yet: an array in a file, or what makes one."""
-    shape = _shape(args.shape) if args.shape else None
-    if args.input is None:
-        return _TaylorGreen(shape or SHAPE)
-    found = open_field(args.input)
-    if shape is not None and shape != found.shape:
-        raise ClauseError(f"--shape {args.shape}: {args.input} has the shape {found.shape}; leave --shape out")
-    return found
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    try:
-        nz, ny, nx = (int(part) for part in text.split(","))
-    except ValueError:
-        nz = ny = nx = 0
-    if min(nz, ny, nx) < 1:
-        raise ClauseError(f"--shape {text}: write three numbers of at least 1, as in --shape 64,512,512")
-    return nz, ny, nx
-
-
-def load(slab: Array, source: Any) -> None:
-    """Convert the field into the slab, in chunks that lie together in the file."""
-    flags = getattr(source, "flags", None)
-    axis = 2 if flags is not None and flags.f_contiguous and not flags.c_contiguous else 0
-    length = slab.shape[axis]
-    step = max(1, _LOAD_NBYTES * length // slab.nbytes)
-    for low in range(0, length, step):
-        box = (slice(None),) * axis + (slice(low, low + step),) + (slice(None),) * (2 - axis)
-        slab[box] = source[box]
 
 
 # -- the job ---------------------------------------------------------------------------------------

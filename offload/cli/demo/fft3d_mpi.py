@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import time
 import traceback
@@ -21,8 +22,8 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import mpi
-from offload.cli.demo import fft3d as alone
 from offload.cli.demo.examples import load_example
+from offload.cli.demo.field import LARGE_NBYTES, check, load, source_of
 from offload.cli.demo.link import measure_link
 from offload.cli.demo.mpi_report import MPIReport, show
 from offload.cli.demo.npy import reserve_output, result_dtype, write_box
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
     env = dict(os.environ)
     with _agreed(comm):
-        alone.check(args)
+        check(args)
         grid = _grid(args, comm.size)
         if args.graph:
             raise ClauseError("--graph is for one process: leave --mpi out")
@@ -93,19 +94,20 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
         limit_nbytes = size_option("--device-memory", args.device_memory)
         if limit_nbytes:
             env["OFFLOAD_SIM_MEMORY"] = str(limit_nbytes)
-        source = alone.source_of(args)
+        source = source_of(args)
         dtype = result_dtype(source.dtype, "the field")
         _check_ranks(source.shape, grid, args)
     with _agreed(comm):
         fields = comm.allgather((source.shape, str(source.dtype)))
         if fields[0] != fields[comm.rank]:
             raise ClauseError(f"--input {args.input} is {fields[comm.rank]} here and {fields[0]} on rank 0; give one")
-    output, part = None, ("", 0)
+    output = None
+    part, offset = "", 0
     with _agreed(comm):
         if args.output and comm.rank == 0:
             output = stack.enter_context(reserve_output(args.output, source.size * dtype.itemsize))
-            part = output.begin(source.shape, dtype)
-    part = comm.bcast(part)
+            part, offset = output.begin(source.shape, dtype)
+    part, offset = comm.bcast((part, offset))
     with _agreed(comm):
         runtime = stack.enter_context(open_runtime(args.devices, env))
         if not runtime.places:
@@ -117,13 +119,13 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
         report = job.run()
         if report.is_right and args.output:
             with _agreed(comm):
-                write_box(*part, source.shape, job.plan.result, job.result)
+                write_box(part, offset, source.shape, job.plan.result, job.result)
             with _agreed(comm):
                 if output is not None:
                     output.publish()
     except BaseException as error:
         if comm.size > 1 and not isinstance(error, _RefusedError):
-            _end_all(comm, error, part[0])  # before anything waits for the tasks that wait for others
+            _end_all(comm, error, part)  # before anything waits for the tasks that wait for others
         raise
     finally:
         if job is not None:
@@ -135,6 +137,8 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
 
 def _end_all(comm: MPI.Comm, error: BaseException, part: str) -> None:
     """Tell what has ended this rank, and end all: others may wait for it."""
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which the first of them ends the others
     time.sleep(min(0.1 * comm.rank, 2))  # where several fail at once, the first of them tells
     leaves = [error]
     while any(isinstance(leaf, BaseExceptionGroup) for leaf in leaves):
@@ -144,6 +148,8 @@ def _end_all(comm: MPI.Comm, error: BaseException, part: str) -> None:
     leaf = next((leaf for leaf in leaves if not isinstance(leaf, (TransportError, DependError))), leaves[0])
     if isinstance(leaf, KeyboardInterrupt):
         text, status = "interrupted", 130
+    elif isinstance(leaf, SystemExit):
+        text, status = "terminated", leaf.code if isinstance(leaf.code, int) else 1
     elif isinstance(leaf, (OffloadError, OSError)):
         text, status = f"error: rank {comm.rank}: {leaf}", 2
     else:
@@ -155,6 +161,7 @@ def _end_all(comm: MPI.Comm, error: BaseException, part: str) -> None:
         sys.stderr.write(f"offload: {text.rstrip()}\n")
         sys.stderr.flush()
     comm.Abort(status)
+    os._exit(status)  # where that returns, as it may to one of several threads
 
 
 def _grid(args: argparse.Namespace, n_ranks: int) -> tuple[int, int]:
@@ -225,7 +232,7 @@ class _Job:
             self.job = self.example.Job(self.plan, self.dtype, in_flight=args.buffers, bulk=True)
             rate, bound = measure_link(self.device, self.job.flats[0], self.job.buffers)
         with _agreed(comm):
-            alone.load(self.job.source, _Part(self.source, self.plan.mine))
+            load(self.job.source, _Part(self.source, self.plan.mine))
         work = sum(p.transform.work_nbytes for ring in self.job.rings for p in ring)
         report = MPIReport(
             device=self.device.name,
@@ -299,27 +306,27 @@ class _Job:
     def _time(self, report: MPIReport) -> None:
         """Time the forms in turn, each rank's until it is through, and check what they made of the field."""
         args, comm, job = self.args, self.comm, self.job
-        repeats = args.repeat or (1 if self.source.size * self.dtype.itemsize >= alone.LARGE_NBYTES else 3)
-        check = _Check(self) if args.verify else None
-        self.example.fft3d(job)  # the first run loads libraries, connects ranks and touches memory
+        repeats = args.repeat or (1 if self.source.size * self.dtype.itemsize >= LARGE_NBYTES else 3)
+        checked = _Check(self) if args.verify else None
         forms = {"bulk": self._ours(bulk=True), "async": self._ours(bulk=False)}
         if args.peer:
             forms = {"peer": self._peer(), **forms}
-        for turn in range(repeats):
+        for turn in range(-1, repeats):  # the first of either form loads libraries, connects ranks and touches memory
             for name, form in forms.items():
-                job.source[...] = 0
-                alone.load(job.source, _Part(self.source, self.plan.mine))
+                load(job.source, _Part(self.source, self.plan.mine))
                 comm.Barrier()
                 began_s = time.perf_counter()
                 result = form()
                 elapsed_s = time.perf_counter() - began_s
+                if turn < 0:
+                    continue
                 report.times_s.setdefault(name, []).append(comm.allreduce(elapsed_s, MPI.MAX))
                 if name != "peer":
                     self.result = result
-                    if check is not None and turn in {0, repeats - 1}:
-                        report.errors[name] = float(np.max([check.error(result), report.errors.get(name, 0.0)]))
-        if check is not None:
-            report.reference = check.name
+                    if checked is not None and turn in {0, repeats - 1}:
+                        report.errors[name] = float(np.max([checked.error(result), report.errors.get(name, 0.0)]))
+        if checked is not None:
+            report.reference = checked.name
             if not all(map(math.isfinite, report.errors.values())):
                 report.remark = "the field or its transform holds NaN or infinite values, which have nothing to compare"
 
@@ -329,12 +336,13 @@ class _Job:
     def _peer(self) -> Any:
         """Return mpi4py-fft's transform of a field of that shape: in memory, on the CPU."""
         from mpi4py_fft import PFFT, newDistArray  # type: ignore[import-not-found]  # optional
+        from mpi4py_fft.pencil import Subcomm  # type: ignore[import-not-found]  # same
 
-        grid = {} if self.args.grid else {"slab": True}
-        fft = PFFT(self.comm, self.source.shape, dtype=self.dtype, **grid)
-        field = newDistArray(fft, forward_output=self.args.inverse)
+        fft = PFFT(Subcomm(self.comm, [*self.grid, 1]), self.source.shape, dtype=self.dtype)
+        inverse = self.args.inverse
+        field = newDistArray(fft, inverse)
         field[...] = 1
-        return lambda: fft.backward(field) if self.args.inverse else fft.forward(field)
+        return lambda: (fft.backward if inverse else fft.forward)(field, normalize=inverse)
 
 
 class _Part:
@@ -369,11 +377,11 @@ class _Check:
 
     def _transform(self) -> Array:
         whole = np.empty(self._shape, np.complex128)
-        alone.load(whole, self._source)
+        load(whole, self._source)
         if find_spec("scipy"):
             from scipy import fft as library
         else:
-            from numpy import fft as library  # type: ignore[no-redef]
+            from numpy import fft as library
         with np.errstate(all="ignore"):
             found: Array = (library.ifftn if self._inverse else library.fftn)(whole)
         return found

@@ -89,8 +89,7 @@ def table(report: MPIReport) -> Table:
         add(_NAMES[form], duration_label(report.time_s(form)), spread if len(times_s) > 1 else "one run")
     add("speed-up", f"{report.speedup:.2f} {_TIMES}", "bulk-synchronous / asynchronous")
     rows.add_section()
-    aware = "device memory" if report.gpu_aware else "host memory"
-    add("exchanged", size(report.exchanged_nbytes), f"a rank's, sent to others from {aware}")
+    add("exchanged", size(report.exchanged_nbytes), "a rank's, sent to others")
     add("moved each way", size(report.moved_nbytes), f"a rank's part, {report.visits} times")
     add(
         "bound by the link", duration_label(report.bound_s), f"{report.link_bytes_per_s / 1e9:.1f} GB/s, {report.bound}"

@@ -184,7 +184,7 @@ def write_box(path: str, offset: int, shape: tuple[int, int, int], box: tuple[sl
             rows = [values] if x.stop - x.start == shape[2] else values
             for row, run in enumerate(rows, y.start):
                 file.seek(offset + ((plane * shape[1] + row) * shape[2] + x.start) * item)
-                left = memoryview(np.ascontiguousarray(run)).cast("B")
+                left = memoryview(run.tobytes())
                 while left:
                     left = left[file.write(left) :]
         os.fsync(file.fileno())

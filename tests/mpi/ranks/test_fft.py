@@ -11,6 +11,7 @@ import offload as omp
 from offload.cli.demo.examples import load_example
 
 example = load_example("fft3d_mpi")
+parts = load_example("fft3d_parts")
 SHAPES = [(16, 16, 16), (30, 30, 30), (64, 64, 64), (7, 13, 5), (11, 4, 9)]
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 
@@ -35,12 +36,12 @@ def fields():
     return give
 
 
-def check(comm, plan, dtype, field, expected, *, in_flight=3, forms=(True, False)):
-    """Transform a field in both forms and compare this rank's part."""
+def check(comm, plan, dtype, field, expected, *, in_flight, both):
+    """Transform a field in tasks, or in both forms, and compare this rank's part."""
     job = example.Job(plan, dtype, in_flight=in_flight, bulk=True)
     try:
         results = []
-        for bulk in forms:
+        for bulk in (True, False) if both else (False,):
             job.source[...] = field[plan.mine]
             results.append(example.fft3d(job, bulk=bulk).copy())
             error = np.abs(results[-1] - expected[plan.result]).max() / np.abs(expected).max()
@@ -54,9 +55,8 @@ def a_quarter(plan, dtype, in_flight):
     """Return a runtime whose device has a quarter of the memory of this rank's part, or as much as the buffers take."""
     part, item = np.prod(plan.shapes[0]), np.dtype(dtype).itemsize
     needed = in_flight * plan.n_rings * plan.n_buffer
-    return omp.Runtime(
-        "sim:1", env={"OFFLOAD_SIM_MEMORY": str(max(part // 4, needed) * item)}, check=True
-    ), needed <= part / 4
+    env = {"OFFLOAD_SIM_MEMORY": str(max(part // 4, needed) * item)}
+    return omp.Runtime("sim:1", env=env, check=True), needed <= part / 4
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -66,26 +66,20 @@ def test_transform(comm, fields, shape, dtype, inverse):
     """Slabs and pencils, in planes and pencils, in any number of pieces, even and not, give what scipy.fft gives."""
     field, expected = fields(shape, inverse)
     n_quarters = 0
+    counts = [(10, 1)] if shape[0] > 16 else [(3, 3)] if dtype == "complex64" else [(1, 1), (3, 3), (8, 2)]
+    if shape[0] == 30 and dtype == "complex128":
+        counts.append((4, 3))
     for grid in grids(comm.size):
-        column, row = example.communicators(comm, grid)
-        counts = [(5, 2), (24, 1)] if shape[0] == 64 else [(1, 3), (3, 3), (8, 2)]
+        ways = example.communicators(comm, grid)
         for in_pencils in (False, True):
             for pieces, in_flight in counts:
-                plan = example.Plan(shape, column, row, pieces=pieces, in_pencils=in_pencils, inverse=inverse)
+                plan = example.Plan(shape, *ways, pieces=pieces, in_pencils=in_pencils, inverse=inverse)
                 runtime, is_quarter = a_quarter(plan, dtype, in_flight)
                 n_quarters += is_quarter
                 with runtime:
-                    check(
-                        comm,
-                        plan,
-                        dtype,
-                        field,
-                        expected,
-                        in_flight=in_flight,
-                        forms=(pieces != 3, False)[-1 - (pieces == 3) :],
-                    )
-        column.Free()
-        row.Free()
+                    check(comm, plan, dtype, field, expected, in_flight=in_flight, both=pieces in {3, 4})
+        for way in ways:
+            way.Free()
     assert n_quarters or shape[0] < 30
 
 
@@ -109,7 +103,7 @@ def test_every_rank_calls_as_often(comm):
     counts = []
 
     class Counted(MPI.Intracomm):
-        def Ialltoallv(self, sent, received):  # noqa: N802  # mpi4py's
+        def Ialltoallv(self, sent, received):  # mpi4py's
             counts.append((int(sent[1][0].sum()), int(sent[1][0][self.rank])))
             return super().Ialltoallv(sent, received)
 
@@ -128,15 +122,15 @@ def test_every_rank_calls_as_often(comm):
 
 def test_few_copies(comm):
     """Blocks of ranks whose parts are equal take one copy, however many they are."""
-    assert example.runs(example.bounds(1000, 10)) == [[0, 10]]
-    assert example.runs(example.bounds(1004, 10)) == [[0, 4], [4, 10]]
-    assert example.runs(example.bounds(1004, 10), 2) == [[0, 2], [3, 4], [4, 10]]
+    assert parts.runs(parts.bounds(1000, 10)) == [[0, 10]]
+    assert parts.runs(parts.bounds(1004, 10)) == [[0, 4], [4, 10]]
+    assert parts.runs(parts.bounds(1004, 10), 2) == [[0, 2], [3, 4], [4, 10]]
 
 
 def test_a_library_that_fails(comm):
     """A transform that raises fails the call on its rank, and nothing is left where no other rank waits."""
 
-    class Failing(example.library_of_the_device.__globals__["SimulatedFFT"]):
+    class Failing(load_example("fft3d").SimulatedFFT):
         def run(self, array):
             raise ArithmeticError("no")
 
