@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        with printed_once(sys.argv if argv is None else argv):
+        with printed_once(sys.argv[1:] if argv is None else argv):
             args = _parse(argv)
     except SystemExit as stop:  # argparse's way to say what is wrong, or to have helped
         return stop.code if isinstance(stop.code, int) else 2

@@ -90,7 +90,9 @@ def promise(name: str, figures: Mapping[str, Samples], limit: float, *, at_least
     limit : float
         What each median has to be at most, or at least.
     """
-    medians = {where: median(samples) for where, samples in figures.items() if samples}
+    medians = {
+        where: float(median(samples)) for where, samples in figures.items() if samples
+    }  # no NumPy scalars in JSON
     where = (min if at_least else max)(medians, key=medians.__getitem__)
     worst = medians[where]
     met = worst >= limit if at_least else worst <= limit

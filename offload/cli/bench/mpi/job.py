@@ -25,7 +25,7 @@ class Job:
 
     Attributes
     ----------
-    comm : mpi4py.MPI.Comm
+    comm : mpi4py.MPI.Intracomm
         Of all ranks.
     repeat : int
         Runs of each, in turn.
@@ -33,7 +33,7 @@ class Job:
         Whether to measure as little as shows that it works.
     """
 
-    comm: MPI.Comm
+    comm: MPI.Intracomm
     repeat: int
     is_quick: bool
 

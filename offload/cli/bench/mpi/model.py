@@ -1,12 +1,13 @@
 """``--model P``: what the transform over ranks would take on P ranks of machines like this one, on paper.
 
-What `offload.cli.demo.mpi_model` takes is measured here, on the ranks of this job and all at once. Where the ranks share
-the cores of one machine each constant has that in it, but not what they take from each other when all is under way; so
-the model is held against the transform itself first, on the ranks that there are.
+What `offload.cli.demo.mpi_model` takes is measured here, on the ranks of this job and all at once. Where the ranks
+share the cores of one machine each constant has that in it, but not what they take from each other when all is under
+way; so the model is held against the transform itself first, on the ranks that there are.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,7 @@ def _beside(job: Job, machine: Machine) -> dict[str, dict[str, list[float]]]:
             predicted = predict(machine, transform.nbytes, _PIECES, job.comm.size)
             forms = {"tasks": False, "bulk": True}
             runs = alternate(
-                {name: lambda bulk=bulk: transform.slowest_s(bulk=bulk) for name, bulk in forms.items()}, job.repeat
+                {name: partial(transform.slowest_s, bulk=bulk) for name, bulk in forms.items()}, job.repeat
             )
         for name, bulk in forms.items():
             modelled_s = getattr(predicted, f"{'bulk_' if bulk else ''}{schedule}_s")

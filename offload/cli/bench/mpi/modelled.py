@@ -101,7 +101,7 @@ class Link:
             del exchange, requests, request
 
 
-class OverLink(MPI.Intracomm):  # type: ignore[misc]  # mpi4py may be missing where types are checked
+class OverLink(MPI.Intracomm):
     """A communicator whose exchanges go over a link: those that the transform over ranks makes."""
 
     link: Link

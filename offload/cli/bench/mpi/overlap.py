@@ -119,7 +119,7 @@ def _peer(job: Job, edge: int) -> dict[str, Callable[[], float]]:
     """Return what measures mpi4py-fft on the same field: in memory, on the host; nothing where it is not installed."""
     if find_spec("mpi4py_fft") is None:
         return {}
-    from mpi4py_fft import PFFT, newDistArray
+    from mpi4py_fft import PFFT, newDistArray  # type: ignore[import-not-found]  # optional
 
     plan = PFFT(job.comm, (edge,) * 3, dtype=DTYPE.char, slab=True)
     field, result = newDistArray(plan, False), newDistArray(plan, True)
