@@ -105,9 +105,9 @@ class Pace:
         if took_s > _SLOW * usual_s:
             self._n_slow += 1
             if self._n_slow >= _MOVING_POLLS:
-                self.moved_s = now_s
+                self.moved_s, self._cpu_s = now_s, None
             return 0.0
-        if self._cpu_s is not None and not self._n_slow:  # a nap, the poll after it, and this one
+        if self._cpu_s is not None:  # a nap, and the polls after it
             self.nap_cost_s += (cpu_s - self._cpu_s - self.nap_cost_s) * _COST_WEIGHT
         self._n_slow, self._is_rested, self._cpu_s = 0, True, cpu_s
         longest_s = max(_LONG_NAP_S, _NAP_OVER_COST * self.nap_cost_s)
