@@ -549,7 +549,7 @@ def reads_a_value(y, d):
 
 def copies_to_the_device(y, d):
     host = np.zeros(N)
-    omp.target(nowait=True)(lambda y: y.__iadd__(cupy.asarray(host)))(y)
+    omp.target(nowait=True)(lambda y: y + cupy.asarray(host))(y)
 
 
 def multiplies_matrices(y, d):
