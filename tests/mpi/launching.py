@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
+import select
 import shlex
 import shutil
 import signal
@@ -84,6 +86,20 @@ def kill(job):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
     return left
+
+
+def read_until(job, pattern, n, limit_s=40):
+    """Read what a job prints until a pattern has come so often; return all of it."""
+    printed, end_s = "", time.monotonic() + limit_s
+    descriptor = job.stdout.fileno()
+    while len(re.findall(pattern, printed)) < n:
+        is_ready, _, _ = select.select([descriptor], [], [], max(0.0, end_s - time.monotonic()))
+        found = os.read(descriptor, 65_536).decode() if is_ready else ""
+        if not found:
+            kill(job)
+            pytest.fail(f"{pattern!r} did not come {n} times:\n{printed}", pytrace=False)
+        printed += found
+    return printed
 
 
 def finish(job, limit_s=LIMIT_S):

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import random
 import re
-import select
 import signal
 import time
 
 import pytest
 
-from tests.mpi.launching import finish, kill, needs_mpi, processes_of, run, run_tests, start
+from tests.mpi.launching import finish, kill, needs_mpi, processes_of, read_until, run, run_tests, start
 
 pytestmark = needs_mpi
 
@@ -48,20 +47,6 @@ with omp.Runtime("sim:1", num_threads=2):
 def test_on_ranks(n_ranks):
     """`ranks/test_faults.py`."""
     run_tests(n_ranks, "test_faults.py")
-
-
-def read_until(job, pattern, n, limit_s=40):
-    """Read what a job prints until a pattern has come so often; return all of it."""
-    printed, end_s = "", time.monotonic() + limit_s
-    descriptor = job.stdout.fileno()
-    while len(re.findall(pattern, printed)) < n:
-        is_ready, _, _ = select.select([descriptor], [], [], max(0.0, end_s - time.monotonic()))
-        found = os.read(descriptor, 65_536).decode() if is_ready else ""
-        if not found:
-            kill(job)
-            pytest.fail(f"{pattern!r} did not come {n} times:\n{printed}", pytrace=False)
-        printed += found
-    return printed
 
 
 def killed_at_random(n_times, rng):
