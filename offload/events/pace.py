@@ -14,6 +14,11 @@ poll after a nap is slow by itself, and is not judged; the one right after it is
 data, as in the first transfer of a program, the shortest one says nothing, and all would pass for idle (the transfer
 took 50 times as long). So what an idle poll takes is measured before, on requests that nobody completes.
 
+A poll can also look shorter than polls are: the clock has its own grain, and a library may do less in some polls than
+in most. All others would pass for movement then, and the thread would never nap (seen with Open MPI 4.1: a whole core).
+So no poll counts as shorter than the clock's grain, and the shortest one is forgotten by and by: it counts twice as
+long after 11,000 judgements, which is a second of spinning at worst, or a transfer of a gigabyte.
+
 Times are given by the caller, so that the rule knows no clock.
 
 Rejected: naps of a fixed length (20 µs: 36 % of a core; 2 ms: late by as much, and 1 to 4 % of a core); naps that go on
@@ -42,6 +47,9 @@ _SLOW = 2
 _MOVING_POLLS = 10
 """So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
 
+_FORGETTING = 1 + 1 / 16384
+"""By how much the shortest poll of a list as long counts longer at each judgement."""
+
 _LENGTHS = 1_000
 """Of how many lengths of the list the shortest poll is remembered."""
 
@@ -53,6 +61,8 @@ class Pace:
     ----------
     idle_s, idle_each_s : float
         Processor time of a poll by which nothing moves, at most, and what each request adds to it.
+    grain_s : float
+        How far two readings of the clock of polls may be apart by themselves: no poll counts as shorter.
 
     Attributes
     ----------
@@ -62,9 +72,20 @@ class Pace:
         Processor time of a nap, with the polls after it.
     """
 
-    __slots__ = ("_cpu_s", "_idle_each_s", "_idle_s", "_is_rested", "_n_slow", "_shortest_s", "moved_s", "nap_cost_s")
+    __slots__ = (
+        "_cpu_s",
+        "_grain_s",
+        "_idle_each_s",
+        "_idle_s",
+        "_is_rested",
+        "_n_slow",
+        "_shortest_s",
+        "moved_s",
+        "nap_cost_s",
+    )
 
-    def __init__(self, idle_s: float = inf, idle_each_s: float = 0.0) -> None:
+    def __init__(self, idle_s: float = inf, idle_each_s: float = 0.0, grain_s: float = 0.0) -> None:
+        self._grain_s = grain_s
         self._idle_s = idle_s
         self._idle_each_s = idle_each_s
         self.moved_s = 0.0
@@ -105,7 +126,7 @@ class Pace:
         usual_s = self._shortest_s.get(n_open)
         if usual_s is None:
             usual_s = self._idle_s + n_open * self._idle_each_s
-        usual_s = min(usual_s, took_s)
+        usual_s = max(min(usual_s * _FORGETTING, took_s), self._grain_s)
         self._shortest_s[n_open] = usual_s
         if took_s > _SLOW * usual_s:
             self._n_slow += 1

@@ -185,6 +185,7 @@ class Progress:
 
     def _begin(self) -> None:
         """Start the thread; it ends before MPI does."""
+        self._pace = Pace(*(_idle_poll or _idle_poll_s()), _clock_s)
         work = partial(self._work, spins=_spins())
         thread = threading.Thread(target=Shield.around(work), name="offload-requests", daemon=True)
         thread.start()
@@ -210,8 +211,7 @@ class Progress:
         """Poll and nap, until the end."""
         wakeup = self._wakeup
         wakeup.sharpen()
-        with self._polling:
-            pace = self._pace = Pace(*(_idle_poll or _idle_poll_s()))
+        pace = self._pace
         while not self._is_over:
             if not self._known:
                 wakeup.wait(None)

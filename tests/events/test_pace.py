@@ -125,6 +125,24 @@ def test_a_few_slow_polls_are_no_movement():
     assert max(thread.poll() for _ in range(3)) == 2e-3
 
 
+def test_a_poll_that_looked_too_short_is_forgotten():
+    """Where one poll looked a tenth as long as all others, the thread naps again within seconds of spinning."""
+    thread = Scripted()
+    thread.poll(POLL_S / 10)
+    thread.poll_until(5)
+    assert thread.naps[-1][0] > 4.9
+    assert thread.cpu_s < 2
+
+
+@pytest.mark.parametrize("shortest_s", [0.0, -POLL_S])
+def test_what_the_clock_cannot_tell_is_no_movement(shortest_s):
+    """Polls that differ by less than the grain of the clock are idle, also where some seem to take no time or less."""
+    thread = Scripted(idle_s=shortest_s)
+    thread.pace = Pace(shortest_s, grain_s=2 * POLL_S)
+    thread.poll_until(1)
+    assert thread.cpu_s < 0.05
+
+
 def test_the_first_poll_after_a_nap_is_not_judged():
     """However long it takes, it is followed by another one, which is."""
     thread = Scripted()

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import in_, mpi, out
-from tests.mpi.ranks.test_requests import until
+from tests.mpi.ranks.test_requests import tells_of_truncation, until
 
 
 @pytest.fixture
@@ -92,6 +92,7 @@ def test_collectives(comm, arrays):
     assert (on_host(back) == 0).all()
 
 
+@tells_of_truncation
 def test_a_failure_is_that_of_the_call(comm, arrays, left, right):
     """A staged receive that fails has a `TransportError` of its own, and copies nothing."""
     received = arrays(1)
