@@ -139,8 +139,9 @@ class Event:
 
         *Costs* for a stream an event on it and at most one callback; tasks on a device that depend on the task wait
         on their stream, not through the host. For a future one callback, on the thread that completes it; it only
-        enqueues what may run now. Requests are looked after by one thread of the process, which takes a few
-        percent of a core while one is open and notices its end 2 ms late at most, and by threads that wait.
+        enqueues what may run now. Requests are looked after by one thread of the process, which takes 1 to 2
+        percent of a core while one is open and notices its end some milliseconds late at most, and by threads that
+        wait.
         """
         if collector.thread == get_ident():  # as above
             put_off.add(partial(self.fulfill_on, source), is_urgent=True)

@@ -12,7 +12,7 @@ Some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make se
 has taken more than twice the shortest one of a list as long has moved data, and the next one follows at once. The first
 poll after a nap is slow by itself, and is not judged; the one right after it is. Where every poll of a list has moved
 data, as in the first transfer of a program, the shortest one says nothing, and all would pass for idle (the transfer
-took 50 times as long): so what an idle poll takes is measured before, on requests that nobody completes.
+took 50 times as long). So what an idle poll takes is measured before, on requests that nobody completes.
 
 Times are given by the caller, so that the rule knows no clock.
 
@@ -74,6 +74,11 @@ class Pace:
         self._is_rested = False
         self._cpu_s: float | None = None  # of the thread, when it last began a nap
 
+    @property
+    def n_polls(self) -> int:
+        """How often to poll before the next judgement: many times while data moves, which takes a thousand polls."""
+        return _MOVING_POLLS if self._n_slow >= _MOVING_POLLS else 1
+
     def begin(self) -> None:
         """Note that something new is open, or something complete: the next poll follows at once."""
         self._n_slow, self._is_rested, self._cpu_s = 0, False, None
@@ -84,7 +89,7 @@ class Pace:
         Parameters
         ----------
         took_s : float
-            Processor time of the poll.
+            Processor time of the poll; of one of several, if there were `n_polls`.
         n_open : int
             How many were asked for.
         now_s : float
@@ -105,9 +110,9 @@ class Pace:
         if took_s > _SLOW * usual_s:
             self._n_slow += 1
             if self._n_slow >= _MOVING_POLLS:
-                self.moved_s = now_s
+                self.moved_s, self._cpu_s = now_s, None
             return 0.0
-        if self._cpu_s is not None and not self._n_slow:  # a nap, the poll after it, and this one
+        if self._cpu_s is not None:  # a nap, and the polls after it
             self.nap_cost_s += (cpu_s - self._cpu_s - self.nap_cost_s) * _COST_WEIGHT
         self._n_slow, self._is_rested, self._cpu_s = 0, True, cpu_s
         longest_s = max(_LONG_NAP_S, _NAP_OVER_COST * self.nap_cost_s)

@@ -292,7 +292,7 @@ class Progress:
                 continue
             with self._polling:
                 began_s = perf_counter()
-                over = self._poll()
+                over = self._poll(pace.n_polls)
                 now_s = perf_counter()
                 took_s, n_open = self._took_s, len(self._open) + len(self._single)
             self._tell(over)
@@ -302,8 +302,8 @@ class Progress:
             elif not spins and (nap_s := pace.nap_s(took_s, n_open, now_s, thread_time())):
                 wakeup.wait(nap_s)
 
-    def _poll(self) -> list[Awaited]:
-        """Ask for what is complete, under the lock; return what is over, to be told."""
+    def _poll(self, n_polls: int = 1) -> list[Awaited]:
+        """Ask for what is complete, under the lock, so many times if nothing is; return what is over, to be told."""
         if self._new:
             self._take_in()
         found: list[tuple[_Open, bool]] = []
@@ -313,7 +313,7 @@ class Progress:
             self._single = [one for one in self._single if not _has_come(one, found)]
             self._took_s = thread_time() - began_s - _clock_s
         if self._requests:
-            found += self._test_some()
+            found += self._test_some(n_polls)
         if not found:
             return []
         self._pace.moved_s = perf_counter()
@@ -331,15 +331,20 @@ class Progress:
                 self._single.append(one)
         self._pace.moved_s = perf_counter()
 
-    def _test_some(self) -> list[tuple[_Open, bool]]:
+    def _test_some(self, n_polls: int) -> list[tuple[_Open, bool]]:
         statuses: list[MPI.Status] = []
+        test, requests, n_asked = MPI.Request.testsome, self._requests, 1
         began_s = thread_time()
         try:
-            complete, values = MPI.Request.testsome(self._requests, statuses)
+            while True:
+                complete, values = test(requests, statuses)
+                if complete or complete is None or n_asked == n_polls:
+                    break
+                n_asked += 1
         except BaseException:  # noqa: BLE001  # of MPI, or of the class of an object that has come
             return self._sort_out(iter(statuses))
         finally:
-            self._took_s += thread_time() - began_s - _clock_s
+            self._took_s += (thread_time() - began_s - _clock_s) / n_asked
         if complete is None or values is None:  # null, all of them: somebody else has waited for them
             return self._sort_out(iter(()))
         if not complete:

@@ -174,6 +174,7 @@ class Call:
         """Issue the call, or fail if it is left out; return the turns that are due then."""
         order, operation = self._order, self._operation
         error: BaseException
+        due: Sequence[Turn]
         if self._turn.left_out:
             due = order.leave_out(self._turn, "") if order is not None else []
             error = TransportError(

@@ -583,7 +583,7 @@ def test_turns_are_compared_with_each_other():
 
 
 def test_markdown():
-    """A table has the medians with what is lowest and highest, where there are several; a column that a row lacks stays empty."""
+    """Cells have the median, of several samples lowest and highest, too; a column that a row lacks stays empty."""
     table = {"title": "Things, µs", "rows": {"one": {"a": [1.0, 2.0, 4.0]}, "two": {"b": [1234.0]}}, "note": "Note."}
     target = measuring.promise("things", {"one": [2.0]}, 3)
     figures = {
