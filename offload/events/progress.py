@@ -30,7 +30,7 @@ import warnings
 from collections import Counter, deque
 from functools import partial
 from math import inf
-from time import perf_counter, thread_time
+from time import perf_counter, sleep, thread_time
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
@@ -53,6 +53,8 @@ _OUTLIVES_RANKS = os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in {"0", "fa
 _TESTED_TOGETHER = set() if _OUTLIVES_RANKS else {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
 
+
+_NAP_AT_THE_END_S = 2e-4
 
 _MANY = 32
 """Requests that are asked for to know what it takes."""
@@ -118,6 +120,14 @@ class Progress:
         if left:
             self._new.extend(left)
             self._wakeup.post()
+            if self._thread is None:
+                self._look_until(of)
+
+    def _look_until(self, of: Awaited) -> None:
+        """Block until requests are complete, as there is no thread to look for them at the end of the interpreter."""
+        while not self._is_over and any(one.of is of for one in self._known.copy().values()):
+            self.look()
+            sleep(_NAP_AT_THE_END_S)
 
     def look(self) -> None:
         """Poll once, unless another thread does so."""
@@ -188,8 +198,13 @@ class Progress:
         self._pace = Pace(*(_idle_poll or _idle_poll_s()), _clock_s)
         work = partial(self._work, spins=_spins())
         thread = threading.Thread(target=Shield.around(work), name="offload-requests", daemon=True)
-        thread.start()
-        self._thread = thread  # not before: there may be no more threads to be had
+        try:
+            thread.start()
+        except RuntimeError:
+            if threading.main_thread().is_alive():  # else the interpreter ends: since Python 3.12 no thread begins then
+                raise
+        else:
+            self._thread = thread  # not before: there may be no more threads to be had
         at_end = MPI.Comm.Create_keyval(delete_fn=lambda *_: self.end())
         MPI.COMM_SELF.Set_attr(at_end, None)  # MPI_Finalize deletes it before all else (MPI 4.1, 11.2.4)
 

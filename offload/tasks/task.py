@@ -94,8 +94,7 @@ class Task:
     event: Any = None
     is_final = False
     is_ready = False
-    lane: Any = None
-    """Where on its place the work of a device task goes, from its launch on."""
+    lane: Any = None  # where on its place the work of a device task goes, from its launch on
     label: str | None = None
     launched = False
     launches_inline = False
@@ -110,8 +109,7 @@ class Task:
     owner: Parker | None = None
     poison: Troubled | None = None
     """The task where a failure began that keeps this one from running, or has kept it."""
-    place: Any = None
-    """Where a device task goes."""
+    place: Any = None  # where a device task goes
     predecessors: Sequence[Task] = ()
     """What a device task follows, for where on which streams; others are known to those they follow only."""
     priority = 0

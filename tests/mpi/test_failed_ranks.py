@@ -38,12 +38,14 @@ def check(error, names=("MPI_ERR_PROC_FAILED",)):
 
 
 @pytest.fixture
-def survivors(request):
+def survivors(request, tmp_path_factory):
     """Runs a program under ``--with-ft ulfm``, whose last rank dies, and checks that all others get to its end.
 
     The job is killed there: after a failure Open MPI's ``MPI_Finalize`` hangs now and then, without `offload` as well.
     """
-    command, environment = launcher(directory(request.config.cache.mkdir("openmpi")), "--with-ft", "ulfm")
+    cache = getattr(request.config, "cache", None)  # it may be switched off
+    kept = cache.mkdir("openmpi") if cache else tmp_path_factory.mktemp("openmpi")
+    command, environment = launcher(directory(kept), "--with-ft", "ulfm")
 
     def run_program(program, n_ranks=3):
         ends = "\nprint('survived\\n', end='', flush=True)\n"
