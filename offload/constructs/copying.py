@@ -79,7 +79,7 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     scope = here()
     runtime = scope.runtime
     place = runtime.place_of(array)
-    if place is None or not host.size or not _are_alike(dst, src) or (to_host and not host.flags.writeable):
+    if place is None or not host.size or not _are_alike(dst, src) or not getattr(dst.flags, "writeable", True):
         return None
     refuse_retired(place.device, array)
     frame = scope.frame("target_memcpy")

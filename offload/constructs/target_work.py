@@ -89,10 +89,10 @@ class TargetWork(Work):
                     copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
                 _put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
+            with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
+                place.ledger.keep(lane, place.undo(plan, lane))  # first: what is still open nobody else has found
             with suppress(DeviceLostError):
                 place.settle(lane)
-            with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
-                place.ledger.keep(lane, place.undo(plan, lane))
             place.ledger.keep(lane, [array for *_, array in own])
             raise
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs

@@ -284,13 +284,13 @@ class DataEnvironment(Storage):
                 _raise_first(steps.failures)
             return None if staged else self.ledger.settle(lane) or steps.point
         except BaseException:
+            if steps.failures is None and steps.plan is not None:
+                with self.lock:  # while it is open: what has not been copied to is for nobody to find
+                    self.ledger.keep(lane, [entry.buffer for entry in self.table.undo(steps.plan)])
             with suppress(DeviceLostError):
                 self.ledger.settle(lane)
             if steps.failures is not None:
                 self._finish_exit(steps, lane, staged)
-            elif steps.plan is not None:
-                with self.lock:
-                    self.ledger.keep(lane, [entry.buffer for entry in self.table.undo(steps.plan)])
             raise
 
     def _copy_out(self, copies: Iterable[tuple[MapItem, Entry]], steps: Steps, lane: Lane, staged: list[Any]) -> None:

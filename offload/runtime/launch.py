@@ -324,11 +324,16 @@ class DeviceTask(Task):
 
     def _settle(self, engine: Runner[Task]) -> bool:
         """Take note that staged copies have been carried out, or failed; return whether a body or an end follows."""
-        staging, self._staging = self._staging, None
+        staging: Any = self._staging
+        self._staging = None
         lane: Any = self.lane
-        failure = staging.failure  # type: ignore[union-attr]  # the caller has looked
+        work: Any = self.work  # it has staged the copies
+        failure = staging.failure
         try:
-            self.work.settle(self, self.place, lane)  # type: ignore[union-attr]  # it has staged the copies
+            if failure is not None and self.plan is not None and not staging.has_run:
+                work.abort(self, self.place, lane)  # first: while it is open, nobody else finds what was not copied to
+                self.plan = None
+            work.settle(self, self.place, lane)
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             failure = failure or error
         self.place.retry(engine)  # others may share the entries now
@@ -336,7 +341,7 @@ class DeviceTask(Task):
             self.value = None
             self.failure = failure
             note_task(failure, self)
-        return not staging.has_run  # type: ignore[union-attr]  # the same
+        return not staging.has_run
 
     # -- completing ----------------------------------------------------------------------------------
     @property

@@ -317,3 +317,14 @@ def test_a_task_that_the_throttle_runs_may_generate_tasks(num_threads):
         omp.barrier()
     assert sorted(set(ran)) == [-1, 0, 1, 2]
     assert len(ran) == 3 * (1 + 3 * n)
+
+
+@pytest.mark.parametrize("memcpy", [omp.target_memcpy, omp.target_memcpy_async])
+def test_a_read_only_device_array_is_no_destination(memcpy):
+    """A whole copy to a device array that has been made read-only is refused at the call, and nothing fails later."""
+    with omp.Runtime("sim:1", check=True):
+        d = omp.target_alloc(4, np.float64)
+        d.flags.writeable = False
+        with pytest.raises(omp.ClauseError, match="read-only"):
+            memcpy(d, np.ones(4))
+        omp.target_free(d)

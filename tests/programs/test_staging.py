@@ -7,6 +7,7 @@ import pytest
 
 import offload as omp
 from offload import alloc, from_, inout, to, tofrom
+from offload.data.ledger import Ledger
 from offload.devices.sim.device import SimDevice
 
 N = 1000
@@ -174,3 +175,56 @@ def test_mapping_anew_waits_for_a_copy_back(staged):
         back.result()
         again.result()
         assert (x == 4).all()
+
+
+def joining(monkeypatch, join):
+    """Have another thread run ``join`` as soon as a construct has told the ledger that its copies are over."""
+    settle, thread = Ledger.settle, threading.Thread(target=join)
+
+    def settle_and_join(self, lane):
+        point = settle(self, lane)
+        if thread.ident is None:
+            thread.start()
+            thread.join(2)  # it may have to wait for this launch
+        return point
+
+    monkeypatch.setattr(Ledger, "settle", settle_and_join)
+    return thread
+
+
+@pytest.mark.parametrize("construct", ["enter data", "target data", "target"])
+@pytest.mark.parametrize("is_staged", [True, False])
+def test_nobody_joins_what_was_not_copied(staged, monkeypatch, construct, is_staged):
+    """A thread that maps an array while another's copy-in of it fails maps it anew, with the host's values."""
+    with omp.Runtime("sim:1", num_threads=2, check=True):
+        x, y, found = np.ones(N), np.zeros(N), np.zeros(N)
+        read = omp.target(map=[to("x"), from_("found")])(lambda x, found: found.__setitem__(..., x))
+        copy = SimDevice.copy if is_staged else plain
+        failed = []
+
+        def copy_once(self, dst, src, stream):
+            if src is x and not failed:
+                failed.append(x)
+                if not is_staged:
+                    raise OSError("the copy failed")
+                one = copy(self, dst, src, stream)
+                one.start = lambda done: done(OSError("the copy failed"))
+                return one
+            return copy(self, dst, src, stream)
+
+        monkeypatch.setattr(SimDevice, "copy", copy_once)
+        thread = joining(monkeypatch, lambda: read(x, found))
+        with pytest.raises(OSError, match="the copy failed"):
+            if construct == "enter data":
+                omp.target_enter_data(map=[to(y), to(x)])
+            elif construct == "target data":
+                with omp.target_data(map=[to(y), to(x)]):
+                    pass
+            else:
+                omp.target(map=[to("y"), to("x")])(lambda y, x: None)(y, x)
+        if thread.ident is None:
+            thread.start()
+        thread.join(60)
+        assert not thread.is_alive()
+        assert (found == 1).all()
+        assert not omp.target_is_present(x, 0)
