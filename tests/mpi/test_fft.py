@@ -77,6 +77,14 @@ def test_table():
     assert "8 sums a rank" in printed
 
 
+def test_parts_of_different_size():
+    """All ranks have as many pieces, where their parts alone suggest other numbers of them."""
+    program = "from offload.cli.demo import fft3d_mpi\nfft3d_mpi.PIECE_NBYTES = 15 * 8 * 8\n"
+    status, printed = demo(2, "--shape", "15,15,8", "--buffers", 1, "--verify", "--json", program=program)
+    assert status == 0, printed
+    assert json.loads(printed)["pieces"][0] == 8
+
+
 def test_options_that_mean_nothing():
     """The usage is printed by one rank."""
     status, printed = demo(3, "--plane", 3)
@@ -166,6 +174,16 @@ ONE_HAS_ANOTHER = """
 if rank == 1:
     sys.argv = [one.replace("in.npy", "other.npy") for one in sys.argv]
 """
+ONE_HAS_NO_DEVICE = """
+from offload.cli.demo import fft3d_mpi
+from offload.errors import DeviceUnavailableError
+opened = fft3d_mpi.open_runtime
+def open_runtime(devices, env):
+    if rank == 1:
+        raise DeviceUnavailableError("it has gone")
+    return opened(devices, env)
+fft3d_mpi.open_runtime = open_runtime
+"""
 ONE_CANNOT_WRITE = """
 from offload.cli.demo import fft3d_mpi
 def write_box(*_):
@@ -195,10 +213,11 @@ fft3d_mpi.load_example = load_example
     [
         (ONE_CANNOT_READ, "rank 1: [Errno 13] Permission denied"),
         (ONE_HAS_ANOTHER, "rank 1: --input"),
+        (ONE_HAS_NO_DEVICE, "rank 1: it has gone"),
         (ONE_CANNOT_WRITE, "rank 1: [Errno 28] No space left"),
         (ONE_FAILS_BETWEEN, "rank 1: [Errno 5] one is broken"),
     ],
-    ids=["read", "another", "write", "between"],
+    ids=["read", "another", "device", "write", "between"],
 )
 def test_one_rank_fails(tmp_path, program, says):
     """What one rank cannot do ends all, with one message, and leaves an existing output as it was."""

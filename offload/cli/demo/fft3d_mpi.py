@@ -112,7 +112,7 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
         runtime = stack.enter_context(open_runtime(args.devices, env))
         if not runtime.places:
             raise ClauseError("the pipeline needs a device; take --devices sim, the simulated one")
-        device = _device(comm)
+    device = _device(comm)
     job = None
     try:
         job = _Job(args, comm, grid, source, dtype, device)
@@ -285,7 +285,8 @@ class _Job:
             most = self.comm.allreduce(max(int(np.diff(way.ends[way.along]).max()) for way in one.exchanges), MPI.MAX)
             if asked is not None and not 1 <= asked <= most:
                 raise ClauseError(f"--{schedule} {asked}: a rank has {most} of them at most; take 1 to {most} pieces")
-            suits = max(2 * args.buffers, one.n_local * self.dtype.itemsize // PIECE_NBYTES)
+            n_local = self.comm.allreduce(one.n_local, MPI.MAX)  # all ranks have as many pieces
+            suits = max(2 * args.buffers, n_local * self.dtype.itemsize // PIECE_NBYTES)
             pieces = asked or min(suits, most)
             while True:
                 found = plan(schedule, pieces)
