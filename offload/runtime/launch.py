@@ -22,6 +22,7 @@ from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import ends_body
+from offload.runtime.reached import Kept, Reached, Staging
 from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -70,7 +71,7 @@ class DeviceTask(Task):
     place: DevicePlace
     waits_in_stream_order = True
     _collects = True
-    _staging: _Staging | None = None
+    _staging: Staging | None = None
     entered: Sequence[MapItem] = ()
     other_after: Any = None
     received: Values | None = None
@@ -194,7 +195,7 @@ class DeviceTask(Task):
             kept = place.ledger.take_kept(lane)
             if kept:
                 with suppress(DeviceLostError):
-                    self.construct.runtime.gate.add(lane.mark(), _Kept(kept))
+                    self.construct.runtime.gate.add(lane.mark(), Kept(kept))
             place.in_flight.discard(self)
             lane.release()
             if isinstance(error, PutOffError) or (isinstance(error, DeviceMemoryError) and place.in_flight):
@@ -210,7 +211,7 @@ class DeviceTask(Task):
             self._stage(staged, has_run=False)
             return False
         if self.body is not None and device.bodies_block and not lane.is_idle:
-            self.construct.runtime.gate.add(lane.mark(), _Reached(self), watched=True)
+            self.construct.runtime.gate.add(lane.mark(), Reached(self), watched=True)
             return False
         return True
 
@@ -315,7 +316,7 @@ class DeviceTask(Task):
     def _stage(self, copies: list[Any], *, has_run: bool) -> None:
         """Go on with the launch when copies have been carried out that only threads can make."""
         lane: Any = self.lane
-        self._staging = staging = _Staging(self, copies, has_run=has_run)
+        self._staging = staging = Staging(self, copies, has_run=has_run)
         self.construct.runtime.engine.staging.add(staging)
         if lane.is_idle:
             staging.passed(None)
@@ -385,72 +386,3 @@ class DeviceTask(Task):
         place.in_flight.discard(self)
         engine.finish_elsewhere(self, failure)
         place.retry(engine)
-
-
-class _Staging:
-    """Starts the staged copies of a task once its stream has got there, and has the task go on after the last."""
-
-    __slots__ = ("_copies", "_left", "_task", "failure", "has_run")
-
-    is_quiet = False
-
-    def __init__(self, task: DeviceTask, copies: list[Any], *, has_run: bool) -> None:
-        self._task = task
-        self._copies = copies
-        self._left = bytearray(b"\1" + bytes(len(copies) - 1))
-        self.failure: BaseException | None = None
-        self.has_run = has_run  # whether the body has run
-
-    def passed(self, error: BaseException | None) -> None:
-        copies, self._copies = self._copies, []
-        for copy in copies:
-            if error is not None:
-                self._done(DeviceLostError(f"{self._task.key}: {error}"))
-                continue
-            try:
-                copy.start(self._done)
-            except Exception as failure:  # noqa: BLE001  # the task's
-                self._done(failure)
-
-    def _done(self, error: BaseException | None) -> None:
-        if error is not None:
-            self.failure = error
-        if self._left.pop():
-            task = self._task
-            engine = task.construct.runtime.engine
-            engine.staging.discard(self)
-            engine.make_ready(task)
-
-
-class _Kept:
-    """Keeps what a failed launch has left in use on a lane."""
-
-    __slots__ = ("_things",)
-
-    is_quiet = False
-
-    def __init__(self, things: list[Any]) -> None:
-        self._things = things
-
-    def passed(self, error: BaseException | None) -> None:
-        self._things.clear()
-
-
-class _Reached:
-    """Lets a body run once its stream has reached it (devices whose bodies block)."""
-
-    __slots__ = ("_task",)
-
-    is_quiet = False
-
-    def __init__(self, task: DeviceTask) -> None:
-        self._task = task
-
-    def passed(self, error: BaseException | None) -> None:
-        task = self._task
-        if error is not None:
-            failure = DeviceLostError(f"{task.key}: {error}")
-            failure.__cause__ = error.__cause__ or error
-            note_task(failure, task)
-            task.failure = failure
-        task.construct.runtime.engine.make_ready(task)
