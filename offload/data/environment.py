@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offload.data.entries import Counter
+from offload.data.ledger import Due
 from offload.data.plans import OwnEnter
 from offload.data.steps import Steps, entry_steps, exit_steps, update_steps
 from offload.data.storage import BYTE, Storage
@@ -92,17 +93,20 @@ class DataEnvironment(Storage):
         if own is None:
             return self.enter(items, lane, staged, counter)
         copied = []
+        end: Point | Due | None = None
         try:
             for item, entry in zip(items, own.entries, strict=True):
                 if item.map_type.copies_in:
                     copied.append(entry)
                     self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
+            if copied and not staged:  # a body that blocks would have its lane between the copies and a late mark
+                end = lane.mark() if self.device.bodies_block else Due(lane)
         except BaseException:
             with self.lock:
                 self.ledger.keep(lane, [entry.buffer for entry in self.table.undo(own)])
             raise
         if copied:
-            self.ledger.end_own(lane, copied, are_staged=bool(staged))
+            self.ledger.end_own(lane, copied, end)
         return own
 
     def _follow(self, known: CountedEnter, lane: Lane) -> CountedEnter:

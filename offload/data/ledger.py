@@ -22,7 +22,8 @@ have to follow one is put off (`PutOffError`). When its copies have been enqueue
 releases by `settle`: one event is recorded on its lane, and everything that it has opened ends there. Nothing else
 changes the lists, but for `note`, which enters accesses whose place is known.
 
-A region that makes all of its entries marks no place behind its copies to them (`Due`), unless somebody asks for it.
+A region that makes all of its entries marks no place behind its copies to them (`Due`), unless somebody asks for it, or
+its body may block.
 
 A write of a whole entry takes all earlier writes out of the list: it has followed them. Otherwise accesses that are
 over are dropped when the list has grown long.
@@ -80,7 +81,8 @@ class Due:
     """The place where a region's copies to its own storage end, marked when another construct asks for it.
 
     None does, mostly: the entries go with the region, whose launch has its lane for itself until then. A mark that is
-    late has passed later, and holds up nobody but who maps the same storage on another thread meanwhile.
+    late has passed later, and holds up nobody but who maps the same storage on another thread meanwhile. That is short
+    where a body only enqueues; where bodies block it would be as long as the body, and the place is marked at once.
     """
 
     __slots__ = ("_point", "lane")
@@ -199,14 +201,13 @@ class Ledger:
         for entry in entries:
             entry.writes = Accesses({(lane, entry.section): OPEN})
 
-    def end_own(self, lane: Lane, entries: Iterable[Entry], *, are_staged: bool) -> None:
-        """Take note that these copies are all enqueued; if some ``are_staged``, they are open until `settle`."""
-        if are_staged:
+    def end_own(self, lane: Lane, entries: Iterable[Entry], end: Point | Due | None) -> None:
+        """Take note of where these copies end, which are all enqueued; None: some are staged, open until `settle`."""
+        if end is None:
             self._open[lane] = [(entry.writes, (lane, entry.section)) for entry in entries], []
             return
-        due = Due(lane)
         for entry in entries:
-            entry.writes = Accesses({(lane, entry.section): due})  # one step: nobody else has entered anything
+            entry.writes = Accesses({(lane, entry.section): end})  # one step: nobody else has entered anything
 
     # -- releasing -----------------------------------------------------------------------------------
     def settle(self, lane: Lane) -> Any:

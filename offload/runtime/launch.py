@@ -325,11 +325,10 @@ class DeviceTask(Task):
 
     def _settle(self, engine: Runner[Task]) -> bool:
         """Take note that staged copies have been carried out, or failed; return whether a body or an end follows."""
-        staging: Any = self._staging
-        self._staging = None
-        lane: Any = self.lane
         work: Any = self.work  # it has staged the copies
-        failure = staging.failure
+        lane: Any = self.lane
+        staging: Any = self._staging
+        self._staging, failure = None, staging.failure
         try:
             if failure is not None and self.plan is not None and not staging.has_run:
                 work.abort(self, self.place, lane)  # first: while it is open, nobody else finds what was not copied to

@@ -7,7 +7,7 @@ import pytest
 
 from offload.arrays.sections import HOST, section_of
 from offload.data.entries import Entry
-from offload.data.ledger import Ledger, PutOffError, is_open
+from offload.data.ledger import Due, Ledger, PutOffError, is_open
 
 
 class Lane:
@@ -133,7 +133,7 @@ def test_own_copies_are_marked_on_demand(ledger, entry):
     ledger.open_own(lane, [entry])
     with pytest.raises(PutOffError):
         ledger.before([(entry, LEFT)])
-    ledger.end_own(lane, [entry], are_staged=False)
+    ledger.end_own(lane, [entry], Due(lane))
     assert (lane.points, ledger.settle(lane)) == ([], None)
     (end,) = ledger.before_end([entry])
     assert (end.lane, lane.points) == (lane, [])
@@ -147,7 +147,7 @@ def test_own_copies_that_are_staged(ledger, entry):
     """Staged copies to a region's own entries are open until they settle, as all others."""
     lane = Lane()
     ledger.open_own(lane, [entry])
-    ledger.end_own(lane, [entry], are_staged=True)
+    ledger.end_own(lane, [entry], None)
     with pytest.raises(PutOffError):
         ledger.before([(entry, LEFT)])
     point = ledger.settle(lane)

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import acc, in_, inout, tofrom
+from offload import acc, from_, in_, inout, to, tofrom
 from offload.devices.sim.device import SimDevice
 from tests.conftest import checked
+
+N = 8
 
 
 @pytest.fixture(params=[False, True], ids=["sleep", "look"])
@@ -151,3 +153,34 @@ def test_a_blocking_region_cannot_follow_its_own_task(runtime):
         own = body()
         told.set()
         own.result()
+
+
+def test_a_region_follows_the_copy_of_what_it_shares_and_no_kernel():
+    """A region that shares an array with another, which has mapped it and computes yet, is complete before that is."""
+    may_end, computes = threading.Event(), threading.Event()
+
+    def work():
+        computes.set()
+        assert may_end.wait(60)
+
+    @omp.target(map=[to("x"), from_("y")], nowait=True)
+    def slow(x, y):
+        omp.current_stream().launch(work)
+        y[...] = x
+
+    @omp.target(map=[to("x"), from_("y")], nowait=True)
+    def quick(x, y):
+        y[...] = x + 1
+
+    with omp.Runtime("sim:1", num_threads=2):
+        x, y, z = np.ones(N), np.zeros(N), np.zeros(N)
+        first = slow(x, y)
+        try:
+            assert computes.wait(60)
+            quick(x, z).result(timeout=20)
+            assert (z == 2).all()
+            assert not first.done()
+        finally:
+            may_end.set()
+        first.result()
+        assert (y == 1).all()
