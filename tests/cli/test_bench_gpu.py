@@ -583,11 +583,7 @@ def test_turns_are_compared_with_each_other():
 
 
 def test_markdown():
-<<<<<<< HEAD
-    """A table has the medians with lowest and highest; a column that a row lacks stays empty."""
-=======
     """Cells have the median, of several samples lowest and highest, too; a column that a row lacks stays empty."""
->>>>>>> b352b8e696e16749dea44717e206fe9b0760f82d
     table = {"title": "Things, µs", "rows": {"one": {"a": [1.0, 2.0, 4.0]}, "two": {"b": [1234.0]}}, "note": "Note."}
     target = measuring.promise("things", {"one": [2.0]}, 3)
     figures = {
