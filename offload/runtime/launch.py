@@ -1,8 +1,7 @@
 """Device tasks: how work gets onto a stream, and what is remembered of it until it has passed.
 
-A `DevicePlace` is one device with what the runtime keeps for it: its data environment, lanes, the tasks in
-flight. A `DeviceTask` is *launched* when all its work has been put on a lane, and *complete* when the gate says
-that the lane has got there. Tasks on devices that depend on it start in stream order once it is launched.
+A `DeviceTask` is *launched* when all its work has been put on a lane of its `DevicePlace`, and *complete* when the
+gate says that the lane has got there. Tasks on devices that depend on it start in stream order once it is launched.
 
 A launch that finds no memory, no lane, or storage whose copy-in is just being enqueued by another thread, is
 put off until some task in flight completes; only when nothing is in flight is there an error. Buffers of

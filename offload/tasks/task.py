@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _serial = count(1)
 _adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
 
-
 _RUNNING = TaskState.RUNNING
 
 

@@ -64,6 +64,27 @@ def test_a_mistake_is_told_once(argv, told):
     assert printed.count(told) == 1
 
 
+@pytest.mark.parametrize("condition", ["rank == 1", "True"])
+def test_ranks_that_fail_tell_once(condition):
+    """What fails on one rank or on all of them in a section ends all, with one message."""
+    program = f"""
+import sys
+from mpi4py import MPI
+from offload.cli.bench.mpi import calls
+from offload.cli.command import main
+rank, measure = MPI.COMM_WORLD.rank, calls.measure
+def failing(job):
+    if {condition}:
+        raise OSError(5, "one is broken")
+    return measure(job)
+calls.measure = failing
+sys.exit(main(sys.argv[1:]))
+"""
+    status, printed = run(2, "-c", program, "bench", "mpi", *SHORT, "--section", "calls", limit_s=60)
+    assert status != 0
+    assert printed.count("one is broken") == 1, printed
+
+
 # -- the models -------------------------------------------------------------------------------------------
 
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-import signal
-import sys
 import time
 import traceback
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +27,8 @@ from offload.cli.demo.npy import reserve_output, result_dtype, write_box
 from offload.cli.demo.options import open_runtime, size_option
 from offload.cli.demo.pieces import PIECE_NBYTES
 from offload.cli.demo.reference import N_SUMS, sums_at
-from offload.errors import ClauseError, DependError, DeviceMemoryError, OffloadError, TransportError
+from offload.cli.ranks import end_all
+from offload.errors import ClauseError, DeviceMemoryError, OffloadError
 
 if TYPE_CHECKING:
     import argparse
@@ -125,7 +123,7 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
                     output.publish()
     except BaseException as error:
         if comm.size > 1 and not isinstance(error, _RefusedError):
-            _end_all(comm, error, part)  # before anything waits for the tasks that wait for others
+            end_all(comm, error, part)  # before anything waits for the tasks that wait for others
         raise
     finally:
         if job is not None:
@@ -133,35 +131,6 @@ def _run(args: argparse.Namespace, comm: MPI.Comm, stack: ExitStack) -> int:
     if comm.rank == 0:
         show(args, report)
     return 0 if report.is_right else 1
-
-
-def _end_all(comm: MPI.Comm, error: BaseException, part: str) -> None:
-    """Tell what has ended this rank, and end all: others may wait for it."""
-    with suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which the first of them ends the others
-    time.sleep(min(0.1 * comm.rank, 2))  # where several fail at once, the first of them tells
-    leaves = [error]
-    while any(isinstance(leaf, BaseExceptionGroup) for leaf in leaves):
-        leaves = [
-            one for leaf in leaves for one in (leaf.exceptions if isinstance(leaf, BaseExceptionGroup) else [leaf])
-        ]
-    leaf = next((leaf for leaf in leaves if not isinstance(leaf, (TransportError, DependError))), leaves[0])
-    if isinstance(leaf, KeyboardInterrupt):
-        text, status = "interrupted", 130
-    elif isinstance(leaf, SystemExit):
-        text, status = "terminated", leaf.code if isinstance(leaf.code, int) else 1
-    elif isinstance(leaf, (OffloadError, OSError)):
-        text, status = f"error: rank {comm.rank}: {leaf}", 2
-    else:
-        text, status = f"error: rank {comm.rank}:\n{''.join(traceback.format_exception(leaf))}", 1
-    if part:
-        with suppress(OSError):
-            Path(part).unlink(missing_ok=True)
-    if sys.stderr is not None:
-        sys.stderr.write(f"offload: {text.rstrip()}\n")
-        sys.stderr.flush()
-    comm.Abort(status)
-    os._exit(status)  # where that returns, as it may to one of several threads
 
 
 def _grid(args: argparse.Namespace, n_ranks: int) -> tuple[int, int]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 import time
-import traceback
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import offload as omp
 from offload.cli.bench.gpu import showing
 from offload.cli.output import console, write
+from offload.cli.ranks import end_all
 from offload.errors import ClauseError, OffloadError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -83,12 +82,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
     try:
         figures = _measure(args, Job(comm, args.repeat, args.quick))
-    except BaseException:
-        if comm.size == 1:
-            raise
-        traceback.print_exc()  # the other ranks wait for this one
-        sys.stderr.flush()
-        comm.Abort(1)
+    except BaseException as error:
+        if comm.size > 1:
+            end_all(comm, error)
         raise
     if comm.rank == 0:
         _show(args, figures)
