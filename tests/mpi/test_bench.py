@@ -122,6 +122,8 @@ def test_a_failed_exchange_fails_over_a_link():
 
     from offload.cli.bench.mpi.modelled import Link
 
+    if "Open MPI" in MPI.Get_library_version():
+        pytest.skip("Open MPI cuts off a message to oneself that is too long, and says nothing")
     comm = MPI.COMM_SELF.Dup()
     with Link(bytes_per_s=1e15) as link:
         receive = link.start(lambda: comm.Irecv(bytearray(1), 0, 1), 1)

@@ -51,17 +51,10 @@ def aware(comm):
     return Aware(comm)
 
 
-@pytest.fixture
-def field(runtime):
-    array = omp.target_alloc((6, 8), float)
-    yield array
-    omp.taskwait()
-    omp.target_free(array)
-
-
-def test_what_is_given(aware, field):
+def test_what_is_given(runtime, aware):
     """A contiguous array goes as it is, a column by a packed copy; both have what the regions before wrote."""
     assert mpi.is_gpu_aware(), os.environ.get("OFFLOAD_MPI_GPU")
+    field = omp.target_alloc((6, 8), float)
     omp.target(nowait=True, depend=[out(field)])(lambda field: field.fill(3))(field)
     mpi.isend(field[0], 0, 1, comm=aware).result()  # the stand-in's receive blocks
     mpi.irecv(field[1], 0, 1, comm=aware)
@@ -82,3 +75,4 @@ def test_what_is_given(aware, field):
     assert not cupy.shares_memory(packed, field)
     assert set(aware.devices) == {field.device.id}
     aware.given.clear()  # what was packed goes with the last reference
+    omp.target_free(field)

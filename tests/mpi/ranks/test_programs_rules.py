@@ -107,7 +107,11 @@ class Program:
                 mpi.ialltoall(a, b, comm=comm)
             case "shift":
                 right, left = (rank + 1) % comm.size, (rank - 1) % comm.size
-                mpi.call(comm.Isendrecv, a, right, 7, b, left, 7)  # one tag, for the sake of the wildcards
+                if MPI.Get_version() >= (4, 0):
+                    mpi.call(comm.Isendrecv, a, right, 7, b, left, 7)  # one tag, for the sake of the wildcards
+                else:
+                    mpi.irecv(b, left, 7, comm=comm)
+                    mpi.isend(a, right, 7, comm=comm)
             case "staged":
                 right, left = (rank + 1) % comm.size, (rank - 1) % comm.size
                 sent, received = self.on_device
