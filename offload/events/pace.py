@@ -9,7 +9,7 @@ grow until they are 64 times as long as one costs, and 2 ms at least: whatever i
 every machine. The first naps, of 20 µs, are beyond that: they are over in milliseconds.
 
 Some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds. A poll that
-has taken more than 1.5 times the shortest one of a list as long has moved data, and the next one follows at once. The first
+has taken more than twice the shortest one of a list as long has moved data, and the next one follows at once. The first
 poll after a nap is slow by itself, and is not judged; the one right after it is. Where every poll of a list has moved
 data, as in the first transfer of a program, the shortest one says nothing, and all would pass for idle (the transfer
 took 50 times as long). So what an idle poll takes is measured before, on requests that nobody completes.
@@ -41,9 +41,8 @@ _NAP_OVER_COST = 64
 _COST_WEIGHT = 1 / 16
 """Of the latest nap's cost in what is known of it."""
 
-_SLOW = 1.5
-"""A poll has moved data that takes more than so many times as long as the shortest one of a list as long: 8 KB within a
-host take as long as an idle poll of MPICH does; with 2 in place of 1.5 16 MB took 9 to 100 ms, with 1.5 they take 6."""
+_SLOW = 2
+"""A poll has moved data that takes more than so many times as long as the shortest one of a list as long."""
 
 _MOVING_POLLS = 10
 """So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
