@@ -48,9 +48,11 @@ class OpenRequest:
         Where mpi4py receives a pickled object, which it forgets where another request fails.
     is_collective : bool
         Whether it is no message, and its status says nothing.
+    n_bytes : int
+        How many its buffers have, once `measure` has found out.
     """
 
-    __slots__ = ("at", "is_collective", "of", "pickled", "request")
+    __slots__ = ("at", "is_collective", "n_bytes", "of", "pickled", "request")
 
     def __init__(self, of: Awaited, at: int, request: MPI.Request) -> None:
         self.of = of
@@ -59,6 +61,11 @@ class OpenRequest:
         kept = {type(one).__name__: one for one in gc.get_referents(request)}  # what mpi4py keeps with it
         self.pickled = kept.get("_p_req_buf")
         self.is_collective = _are_collective(kept)
+        self.n_bytes = 0
+
+    def measure(self) -> None:
+        """Find out `n_bytes`, while it is open: mpi4py keeps the buffers as long."""
+        self.n_bytes = _n_bytes(gc.get_referents(self.request))
 
     def test(self) -> bool | None:
         """Ask for this one alone; return None if it is open, else what `Requests.note` does."""
@@ -111,3 +118,14 @@ def is_collective(request: MPI.Request) -> bool:
 
 def _are_collective(kept: Iterable[str]) -> bool:
     return all(name == "NoneType" or name.startswith("_p_msg_cc") for name in kept)
+
+
+def _n_bytes(kept: Iterable[Any]) -> int:
+    """Return how many bytes the buffers have that mpi4py keeps."""
+    n_bytes = 0
+    for one in kept:
+        if isinstance(one, (MPI.buffer, bytes)):
+            n_bytes += len(one)
+        elif isinstance(one, tuple) or type(one).__name__.startswith("_p_"):
+            n_bytes += _n_bytes(gc.get_referents(one))
+    return n_bytes

@@ -8,16 +8,19 @@ the thread and back, and two polls with cold caches, 10 to 80 µs on one machine
 grow until they are 64 times as long as one costs, and 2 ms at least: whatever is open takes less than 2 % of a core, on
 every machine. The first naps, of 20 µs, are beyond that: they are over in milliseconds.
 
-Some transfers move 8 KB a poll (messages of MPICH to oneself), and naps make seconds of their milliseconds. A poll that
-has taken more than twice the shortest one of a list as long has moved data, and the next one follows at once. The first
-poll after a nap is slow by itself, and is not judged; the one right after it is. Where every poll of a list has moved
-data, as in the first transfer of a program, the shortest one says nothing, and all would pass for idle (the transfer
-took 50 times as long). So what an idle poll takes is measured before, on requests that nobody completes.
+Some transfers move 8 KB a poll (MPICH's in shared memory), and naps make seconds of their milliseconds. A poll that has
+taken `_SLOW` times as long as the shortest one of a list as long has moved data, it seems, and the next one follows at
+once. The first poll after a nap is slow by itself, and is not judged; the one right after it is. Where every poll of a
+list has moved data, as in the first transfer of a program, the shortest one says nothing, and all would pass for idle
+(the transfer took 50 times as long). So what an idle poll takes is measured before, on requests that nobody completes.
 
-A poll can also look shorter than polls are: the clock has its own grain, and a library may do less in some polls than
-in most. All others would pass for movement then, and the thread would never nap (seen with Open MPI 4.1: a whole core).
-So no poll counts as shorter than the clock's grain, and the shortest one is forgotten by and by: it counts twice as
-long after 11,000 judgements, which is a second of spinning at worst, or a transfer of a gigabyte.
+No such threshold is right everywhere: a poll that moves 8 KB takes 1.3 µs on one machine where an idle one takes 0.65,
+and idle ones that seem as slow are common where ranks share cores, or where the clock has its own grain. So what slow
+polls may take without a nap is bounded by what is open: by the time that its bytes take at 0.5 GB/s, ten times what
+they need. Who waits for a message of some bytes naps, whatever polls look like; who waits for 16 MB spins for 32 ms of
+processor time at worst. Before that bound, twice the shortest poll made 400 ms of a transfer of 6 that way, and 1.5
+times took a core from ranks that had nothing but small messages open. No poll counts as shorter than the clock's grain,
+and the shortest one is forgotten by and by: it counts twice as long after 11,000 judgements.
 
 Times are given by the caller, so that the rule knows no clock.
 
@@ -41,11 +44,17 @@ _NAP_OVER_COST = 64
 _COST_WEIGHT = 1 / 16
 """Of the latest nap's cost in what is known of it."""
 
-_SLOW = 2
-"""A poll has moved data that takes more than so many times as long as the shortest one of a list as long."""
+_SLOW = 1.4
+"""A poll seems to have moved data that takes more than so many times as long as the shortest one of a list as long."""
+
+_SLOWEST_BYTES_PER_S = 0.5e9
+"""At which slow polls are believed to move what is open."""
 
 _MOVING_POLLS = 10
 """So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
+
+_POLLS_AT_ONCE = 64
+"""While data moves: an eighth of a millisecond."""
 
 _FORGETTING = 1 + 1 / 16384
 """By how much the shortest poll of a list as long counts longer at each judgement."""
@@ -74,10 +83,12 @@ class Pace:
 
     __slots__ = (
         "_cpu_s",
+        "_credit_s",
         "_grain_s",
         "_idle_each_s",
         "_idle_s",
         "_is_rested",
+        "_n_open_bytes",
         "_n_slow",
         "_shortest_s",
         "moved_s",
@@ -92,13 +103,25 @@ class Pace:
         self.nap_cost_s = 0.0
         self._shortest_s: dict[int, float] = {}
         self._n_slow = 0
+        self._n_open_bytes = 0
+        self._credit_s = 0.0  # what slow polls may take yet
         self._is_rested = False
         self._cpu_s: float | None = None  # of the thread, when it last began a nap
 
     @property
     def n_polls(self) -> int:
         """How often to poll before the next judgement: many times while data moves, which takes a thousand polls."""
-        return _MOVING_POLLS if self._n_slow >= _MOVING_POLLS else 1
+        return _POLLS_AT_ONCE if self._n_slow >= _MOVING_POLLS else 1
+
+    def opened(self, n_bytes: int) -> None:
+        """Note that so many bytes are to be moved."""
+        self._n_open_bytes += n_bytes
+        self._credit_s += n_bytes / _SLOWEST_BYTES_PER_S
+
+    def closed(self, n_bytes: int) -> None:
+        """Note that so many of them have been."""
+        self._n_open_bytes -= n_bytes
+        self._credit_s = min(self._credit_s, self._n_open_bytes / _SLOWEST_BYTES_PER_S)
 
     def begin(self) -> None:
         """Note that something new is open, or something complete: the next poll follows at once."""
@@ -128,7 +151,8 @@ class Pace:
             usual_s = self._idle_s + n_open * self._idle_each_s
         usual_s = max(min(usual_s * _FORGETTING, took_s), self._grain_s)
         self._shortest_s[n_open] = usual_s
-        if took_s > _SLOW * usual_s:
+        if took_s > _SLOW * usual_s and self._credit_s > 0:
+            self._credit_s -= took_s * self.n_polls
             self._n_slow += 1
             if self._n_slow >= _MOVING_POLLS:
                 self.moved_s, self._cpu_s = now_s, None

@@ -53,8 +53,10 @@ _OUTLIVES_RANKS = os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in {"0", "fa
 _TESTED_TOGETHER = set() if _OUTLIVES_RANKS else {MPI.Request, MPI.Grequest}
 """Not persistent requests, nor what is no request of MPI's but tested as one."""
 
-
 _NAP_AT_THE_END_S = 2e-4
+
+_TURN_S = 1e-3
+"""How long a thread that looks waits for the one that polls while data moves: it would take the core from it."""
 
 _GRAIN_S = 1e-7
 """Shorter than the poll of any library: what seems to take less is the clock of the thread."""
@@ -133,10 +135,10 @@ class Progress:
             sleep(_NAP_AT_THE_END_S)
 
     def look(self) -> None:
-        """Poll once, unless another thread does so."""
-        if self._polling.acquire(blocking=False):
+        """Poll, unless another thread does so; while data moves, wait for that."""
+        if self._polling.acquire(timeout=_TURN_S if self._pace.n_polls > 1 else 0):
             try:
-                over = self._poll() if not self._is_over else []
+                over = self._poll(self._pace.n_polls) if not self._is_over else []
             finally:
                 self._polling.release()
             self._tell(over)
@@ -263,11 +265,14 @@ class Progress:
         self._pace.moved_s = perf_counter()
         for one, _ in found:
             self._forget(one)
+            self._pace.closed(one.n_bytes)
         return [one.of for one, is_last in found if is_last]
 
     def _take_in(self) -> None:
         while self._new:
             one = self._new.popleft()
+            one.measure()
+            self._pace.opened(one.n_bytes)
             if type(one.request) in _TESTED_TOGETHER:
                 self._open.append(one)
                 self._requests.append(one.request)
