@@ -38,6 +38,31 @@ class ExtensionError(MapError):
     """A list item is present in part only, and storage on a device cannot be extended."""
 
 
+class LoopError(DirectiveError):
+    """A function under a loop construct is outside of the subset, or its iterations are provably not independent.
+
+    Attributes
+    ----------
+    file : str
+        Where the text stands.
+    line : int
+        From 1.
+    rule : str
+        A word for the rule: ``"argument"``, ``"name"``, ``"range"``, ``"collapse"``, ``"loop"``, ``"branch"``,
+        ``"index"``, ``"assign"``, ``"operator"``, ``"call"``, ``"return"``, ``"reduction"``, ``"atomic"``,
+        ``"private"``, ``"local"``, ``"carried"``, ``"unbound"``, ``"types"``, ``"dependence"``, ``"source"``.
+    """
+
+    def __init__(self, message: str, file: str = "", line: int = 0, rule: str = "") -> None:
+        super().__init__(message, file, line, rule)
+        self.file = file
+        self.line = line
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class EventError(DirectiveError):
     """An event was fulfilled twice, attached twice, or given a source that cannot fulfil it."""
 
@@ -136,3 +161,7 @@ class HostFallbackWarning(OffloadWarning):
 
 class DirectiveWarning(OffloadWarning):
     """A construct means something, but hardly what its words make one expect."""
+
+
+class PerformanceWarning(OffloadWarning):
+    """What was asked for gives right results, but slowly; the message says what makes it quick."""

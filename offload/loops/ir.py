@@ -1,0 +1,388 @@
+"""What a loop function says, without Python's grammar and without C's: the loop IR.
+
+Theory of operation
+-------------------
+`parse` makes a `LoopFunction` of a function's text, once for each set of arguments that are None. Its expressions have
+no types yet. `types` gives them: it returns a `Typed` function whose every expression has one and in which every
+conversion is a `Convert`, so that operands of `Binary`, `Compare` and `Select` have one type, what is assigned has the
+type of the variable and what is stored that of the array. Whatever comes after (`affine`, the emitters) reads typed
+functions only, and adds no rule of arithmetic of its own.
+
+The IR is small because `parse` lowers. Functions that a loop calls are inlined under names of their own, tuples are
+assigned one by one, `else` of a loop is a flag, chained comparisons are `and`, what has effects stands alone as a
+statement (`k = omp.atomic.add(…)`), with what stood left of it in temporaries. Expressions have no effects: an emitter
+may evaluate one twice, or never.
+
+Names: of parameters and locals as the program has them, of what inlining and lowering add ``name_1`` and so on; all are
+identifiers of C and Python that no keyword clashes with once an emitter has put a prefix before them. Nodes are values:
+nobody changes one, a pass returns new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Dtype = Literal["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+Operator = Literal["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"]
+Relation = Literal["<", "<=", "==", "!=", ">=", ">"]
+ReductionOperator = Literal["+", "*", "min", "max", "&", "|", "^", "and", "or"]
+AtomicOperator = Literal["+", "-", "*", "min", "max", "&", "|", "^", "exchange", "cas"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the program's text."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The type of a scalar.
+
+    A weak one is a number of Python's, ``int64``, ``float64`` or ``bool`` where it is held: it takes the type of a
+    strong partner.
+    """
+
+    dtype: Dtype
+    is_weak: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype} weak" if self.is_weak else self.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """The type of an array: that of its elements, and how many dimensions it has."""
+
+    dtype: Dtype
+    ndim: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(':' * self.ndim)}]"
+
+
+# -- expressions -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """What has a value and no effect. `type` is None until `types` has been there."""
+
+    place: Place
+    type: Type | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant(Expression):
+    """A number or truth value of the text, or a scalar that was frozen (NumPy's are strong: its type is given)."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name(Expression):
+    """The value of a scalar: a parameter, a local one, a loop's variable."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent(Expression):
+    """``a.shape[k]``; typed functions have no negative dimension."""
+
+    array: str
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size(Expression):
+    """``a.size``; a product of extents in typed functions."""
+
+    array: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank(Expression):
+    """``a.ndim``; a constant in typed functions."""
+
+    array: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Expression):
+    """An element of an array, local ones included; ``at`` numbers the accesses of a function."""
+
+    array: str
+    indices: tuple[Expression, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unary(Expression):
+    operator: Literal["-", "+", "~", "not"]
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binary(Expression):
+    operator: Operator
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare(Expression):
+    """A comparison, by value: in typed functions both sides have one type, or are integers of two."""
+
+    operator: Relation
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logical(Expression):
+    """``and``, ``or`` of truth values; the right side is evaluated if it decides."""
+
+    operator: Literal["and", "or"]
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Expression):
+    """A conditional expression; only the side that is taken is evaluated."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convert(Expression):
+    """``int(e)``, ``float(e)``, ``bool(e)``, ``np.float32(e)``, or what `types` adds; as C casts, ``bool`` by ``!= 0``."""
+
+    to: Type
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Expression):
+    """A function of numbers, by one name: ``"math.sin"``, ``"numpy.sin"``, or of Python ``"abs" "min" "max" "round"``.
+
+    ``min`` and ``max`` have two arguments; ``round`` has one.
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+# -- statements ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign(Statement):
+    """``name = value``; ``annotation`` fixes the type of the variable."""
+
+    name: str
+    value: Expression
+    annotation: Type | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store(Statement):
+    array: str
+    indices: tuple[Expression, ...]
+    value: Expression
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce(Statement):
+    """An update of a reduction's item: a scalar, or a parameter whose argument has one element."""
+
+    name: str
+    operator: ReductionOperator
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atomic(Statement):
+    """One step on an element; ``result`` is the scalar that gets the old value, ``expected`` that of ``cas``."""
+
+    array: str
+    indices: tuple[Expression, ...]
+    operator: AtomicOperator
+    value: Expression
+    at: int
+    expected: Expression | None = None
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class If(Statement):
+    condition: Expression
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopClauses:
+    """What ``omp.loop`` and ``acc.loop``, or the construct, say of a loop; sizes where ``gang=64`` and the like give one.
+
+    `level` is ``"gang"``, ``"worker"``, ``"vector"``, joined by ``" "`` where several fall on one loop, or ``""``.
+    """
+
+    level: str = ""
+    sizes: tuple[tuple[str, int], ...] = ()
+    order: Literal["", "seq", "independent", "auto"] = ""
+    collapse: int = 1
+    tile: tuple[int, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    private: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    operator: ReductionOperator
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class For(Statement):
+    """A loop of an iteration. Its bounds are evaluated once; the variable is its alone while it runs."""
+
+    variable: str
+    start: Expression
+    stop: Expression
+    step: Expression
+    body: tuple[Statement, ...]
+    clauses: LoopClauses = field(default_factory=LoopClauses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class While(Statement):
+    condition: Expression
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Break(Statement):
+    """Of the innermost loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continue(Statement):
+    """Of the innermost loop; where there is none it ends the iteration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assert(Statement):
+    condition: Expression
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local(Statement):
+    """``name = np.zeros(shape, dtype)`` and the like: an array of the iteration. Without ``fill`` it has no contents."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
+    fill: Expression | None
+
+
+# -- functions -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """An associated loop: its bounds are of launch time."""
+
+    variable: str
+    start: Expression
+    stop: Expression
+    step: Expression
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nest:
+    """A nest of associated loops, outermost first, and what one iteration does.
+
+    Attributes
+    ----------
+    privates : mapping of str to str
+        Arrays of which each iteration has its own: ``"private"``, ``"firstprivate"``, ``"lastprivate"``.
+    last : tuple of str
+        Scalars of which the sequentially last iteration's value is returned.
+    """
+
+    axes: tuple[Axis, ...]
+    body: tuple[Statement, ...]
+    clauses: LoopClauses
+    place: Place
+    reductions: tuple[Reduction, ...] = ()
+    privates: Mapping[str, str] = field(default_factory=dict)
+    last: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopFunction:
+    """A loop function.
+
+    Attributes
+    ----------
+    parameters : tuple of str
+        In their order. Those that are None at the call are in ``absent``, and nowhere else.
+    arrays : tuple of str
+        The parameters that are indexed, or whose shape is asked for.
+    parts : tuple
+        Scalar statements, which the host carries out before a launch, and nests, in the order of the text. What reads
+        array elements stands in a nest.
+    returns : tuple of str
+        Scalars; each is in a nest's reductions or ``last``.
+    """
+
+    name: str
+    place: Place
+    parameters: tuple[str, ...]
+    absent: frozenset[str]
+    arrays: tuple[str, ...]
+    parts: tuple[Statement | Nest, ...]
+    returns: tuple[str, ...]
+    returns_tuple: bool
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Nest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """A function whose expressions have types.
+
+    Attributes
+    ----------
+    scalars : mapping of str to Type
+        Of parameters, locals and loops' variables.
+    arrays : mapping of str to ArrayType
+        Of parameters and local arrays.
+    notes : tuple of str
+        What the user may want to know: accumulators narrower than 8 bytes.
+    """
+
+    function: LoopFunction
+    scalars: Mapping[str, Type]
+    arrays: Mapping[str, ArrayType]
+    notes: tuple[str, ...] = ()
