@@ -125,12 +125,16 @@ class Load(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unary(Expression):
+    """An operator with one operand."""
+
     operator: Literal["-", "+", "~", "not"]
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binary(Expression):
+    """An operator with two operands; of typed functions both have one type."""
+
     operator: Operator
     left: Expression
     right: Expression
@@ -165,7 +169,7 @@ class Select(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convert(Expression):
-    """``int(e)``, ``float(e)``, ``bool(e)``, ``np.float32(e)``, or what `types` adds; as C casts, ``bool`` by ``!= 0``."""
+    """``int(e)``, ``np.float32(e)`` and the like, or what `types` adds: as C casts, to ``bool`` by ``!= 0``."""
 
     to: Type
     operand: Expression
@@ -187,6 +191,8 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
+    """What is carried out."""
+
     place: Place
 
 
@@ -201,6 +207,8 @@ class Assign(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store(Statement):
+    """``array[indices] = value``."""
+
     array: str
     indices: tuple[Expression, ...]
     value: Expression
@@ -231,6 +239,8 @@ class Atomic(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class If(Statement):
+    """A branch."""
+
     condition: Expression
     then: tuple[Statement, ...]
     otherwise: tuple[Statement, ...] = ()
@@ -238,7 +248,7 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopClauses:
-    """What ``omp.loop`` and ``acc.loop``, or the construct, say of a loop; sizes where ``gang=64`` and the like give one.
+    """What ``omp.loop`` and ``acc.loop``, or the construct, say of a loop; `sizes` has those of ``gang=64`` and the like.
 
     `level` is ``"gang"``, ``"worker"``, ``"vector"``, joined by ``" "`` where several fall on one loop, or ``""``.
     """
@@ -254,6 +264,8 @@ class LoopClauses:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
+    """What a ``reduction`` clause says of one item."""
+
     operator: ReductionOperator
     name: str
 
@@ -272,6 +284,8 @@ class For(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class While(Statement):
+    """A ``while`` without ``else``."""
+
     condition: Expression
     body: tuple[Statement, ...]
 
@@ -288,13 +302,15 @@ class Continue(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assert(Statement):
+    """``assert condition, "text"``, where the call checks."""
+
     condition: Expression
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local(Statement):
-    """``name = np.zeros(shape, dtype)`` and the like: an array of the iteration. Without ``fill`` it has no contents."""
+    """``name = np.zeros(shape, dtype)`` and the like: an array of the iteration, without contents if without ``fill``."""
 
     name: str
     shape: tuple[int, ...]
