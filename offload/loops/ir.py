@@ -248,7 +248,7 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopClauses:
-    """What ``omp.loop`` and ``acc.loop``, or the construct, say of a loop; `sizes` has those of ``gang=64`` and the like.
+    """What ``omp.loop``, ``acc.loop`` or the construct say of a loop; `sizes` has those of ``gang=64`` and the like.
 
     `level` is ``"gang"``, ``"worker"``, ``"vector"``, joined by ``" "`` where several fall on one loop, or ``""``.
     """
@@ -310,7 +310,7 @@ class Assert(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local(Statement):
-    """``name = np.zeros(shape, dtype)`` and the like: an array of the iteration, without contents if without ``fill``."""
+    """``name = np.zeros(shape, dtype)`` and the like: of the iteration, without contents if without ``fill``."""
 
     name: str
     shape: tuple[int, ...]
