@@ -54,7 +54,7 @@ class OpenRequest:
 
     __slots__ = ("at", "is_collective", "n_bytes", "of", "pickled", "request")
 
-    def __init__(self, of: Awaited, at: int, request: MPI.Request) -> None:
+    def __init__(self, of: Awaited, at: int, request: Any) -> None:
         self.of = of
         self.at = at
         self.request = request
@@ -121,11 +121,11 @@ def _are_collective(kept: Iterable[str]) -> bool:
 
 
 def _n_bytes(kept: Iterable[Any]) -> int:
-    """Return how many bytes the buffers have that mpi4py keeps."""
+    """Return how many bytes the buffers have that mpi4py keeps, with a request or as one."""
     n_bytes = 0
     for one in kept:
         if isinstance(one, (MPI.buffer, bytes)):
             n_bytes += len(one)
-        elif isinstance(one, tuple) or type(one).__name__.startswith("_p_"):
+        elif isinstance(one, (tuple, MPI.Request)) or type(one).__name__.startswith("_p_"):
             n_bytes += _n_bytes(gc.get_referents(one))
     return n_bytes

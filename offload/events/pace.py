@@ -16,11 +16,15 @@ list has moved data, as in the first transfer of a program, the shortest one say
 
 No such threshold is right everywhere: a poll that moves 8 KB takes 1.3 µs on one machine where an idle one takes 0.65,
 and idle ones that seem as slow are common where ranks share cores, or where the clock has its own grain. So what slow
-polls may take without a nap is bounded by what is open: by the time that its bytes take at 0.5 GB/s, ten times what
-they need. Who waits for a message of some bytes naps, whatever polls look like; who waits for 16 MB spins for 32 ms of
-processor time at worst. Before that bound, twice the shortest poll made 400 ms of a transfer of 6 that way, and 1.5
-times took a core from ranks that had nothing but small messages open. No poll counts as shorter than the clock's grain,
-and the shortest one is forgotten by and by: it counts twice as long after 11,000 judgements.
+polls may take without a nap is bounded by what is open: by the time that its buffers take at 0.5 GB/s, ten times what
+they need. What is complete takes its part with it: one that stays open among many that come and go has no more than its
+own. Who waits for a message of some bytes naps, whatever polls look like; who waits for 16 MB spins for 32 ms of
+processor time at worst. Without that bound, twice the shortest poll made 400 ms of a transfer of 6, and 1.5 times took
+a core from ranks that had nothing but small messages open. What was spent in vain comes back with naps, at 1 % of their
+time: where the other side is late by hours, its data is to move as quickly then.
+
+No poll counts as shorter than the clock's grain, and the shortest one is forgotten by and by: it counts twice as long
+after 11,000 judgements.
 
 Times are given by the caller, so that the rule knows no clock.
 
@@ -50,11 +54,14 @@ _SLOW = 1.4
 _SLOWEST_BYTES_PER_S = 0.5e9
 """At which slow polls are believed to move what is open."""
 
+_REGAINED_SHARE = 0.01
+"""Of the time of a nap: what slow polls have spent no more after it."""
+
 _MOVING_POLLS = 10
 """So many slow polls in a row mean that something has moved: on a core that was idle, some are slow by themselves."""
 
-_POLLS_AT_ONCE = 64
-"""While data moves: an eighth of a millisecond."""
+_AT_ONCE_S = 2e-4
+"""How long to poll before the next judgement, while data moves: Python's part of one is as long as some polls."""
 
 _FORGETTING = 1 + 1 / 16384
 """By how much the shortest poll of a list as long counts longer at each judgement."""
@@ -75,6 +82,8 @@ class Pace:
 
     Attributes
     ----------
+    n_polls : int
+        How often to poll before the next judgement: many times while data moves, which takes a thousand polls.
     moved_s : float
         When something last moved, by the clock of the caller: it was new, or has completed, or data has moved.
     nap_cost_s : float
@@ -83,7 +92,6 @@ class Pace:
 
     __slots__ = (
         "_cpu_s",
-        "_credit_s",
         "_grain_s",
         "_idle_each_s",
         "_idle_s",
@@ -91,7 +99,9 @@ class Pace:
         "_n_open_bytes",
         "_n_slow",
         "_shortest_s",
+        "_spent_s",
         "moved_s",
+        "n_polls",
         "nap_cost_s",
     )
 
@@ -99,33 +109,38 @@ class Pace:
         self._grain_s = grain_s
         self._idle_s = idle_s
         self._idle_each_s = idle_each_s
+        self.n_polls = 1
         self.moved_s = 0.0
         self.nap_cost_s = 0.0
         self._shortest_s: dict[int, float] = {}
         self._n_slow = 0
         self._n_open_bytes = 0
-        self._credit_s = 0.0  # what slow polls may take yet
+        self._spent_s = 0.0  # by slow polls
         self._is_rested = False
         self._cpu_s: float | None = None  # of the thread, when it last began a nap
 
     @property
-    def n_polls(self) -> int:
-        """How often to poll before the next judgement: many times while data moves, which takes a thousand polls."""
-        return _POLLS_AT_ONCE if self._n_slow >= _MOVING_POLLS else 1
+    def is_moving(self) -> bool:
+        """Whether data moves, as the latest polls look."""
+        return self._n_slow >= _MOVING_POLLS
 
     def opened(self, n_bytes: int) -> None:
         """Note that so many bytes are to be moved."""
         self._n_open_bytes += n_bytes
-        self._credit_s += n_bytes / _SLOWEST_BYTES_PER_S
 
     def closed(self, n_bytes: int) -> None:
-        """Note that so many of them have been."""
+        """Note that so many of them have been, and that no poll will have been slow for them."""
         self._n_open_bytes -= n_bytes
-        self._credit_s = min(self._credit_s, self._n_open_bytes / _SLOWEST_BYTES_PER_S)
+        self._spent_s = min(self._spent_s, self._credit_s)
+
+    @property
+    def _credit_s(self) -> float:
+        """What slow polls may take for what is open."""
+        return self._n_open_bytes / _SLOWEST_BYTES_PER_S
 
     def begin(self) -> None:
         """Note that something new is open, or something complete: the next poll follows at once."""
-        self._n_slow, self._is_rested, self._cpu_s = 0, False, None
+        self._n_slow, self.n_polls, self._is_rested, self._cpu_s = 0, 1, False, None
 
     def nap_s(self, took_s: float, n_open: int, now_s: float, cpu_s: float) -> float:
         """Return how long to nap after a poll by which nothing has completed; 0: poll again.
@@ -151,14 +166,17 @@ class Pace:
             usual_s = self._idle_s + n_open * self._idle_each_s
         usual_s = max(min(usual_s * _FORGETTING, took_s), self._grain_s)
         self._shortest_s[n_open] = usual_s
-        if took_s > _SLOW * usual_s and self._credit_s > 0:
-            self._credit_s -= took_s * self.n_polls
+        if took_s > _SLOW * usual_s and self._spent_s < self._credit_s:
+            self._spent_s += took_s * self.n_polls
             self._n_slow += 1
-            if self._n_slow >= _MOVING_POLLS:
+            if self.is_moving:
                 self.moved_s, self._cpu_s = now_s, None
+                self.n_polls = max(1, int(_AT_ONCE_S / took_s))
             return 0.0
         if self._cpu_s is not None:  # a nap, and the polls after it
             self.nap_cost_s += (cpu_s - self._cpu_s - self.nap_cost_s) * _COST_WEIGHT
-        self._n_slow, self._is_rested, self._cpu_s = 0, True, cpu_s
+        self._n_slow, self.n_polls, self._is_rested, self._cpu_s = 0, 1, True, cpu_s
         longest_s = max(_LONG_NAP_S, _NAP_OVER_COST * self.nap_cost_s)
-        return max(_SHORTEST_NAP_S, min(_NAP_SHARE * (now_s - self.moved_s), longest_s))
+        nap_s = max(_SHORTEST_NAP_S, min(_NAP_SHARE * (now_s - self.moved_s), longest_s))
+        self._spent_s = max(0.0, self._spent_s - _REGAINED_SHARE * nap_s)
+        return nap_s

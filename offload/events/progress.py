@@ -136,7 +136,7 @@ class Progress:
 
     def look(self) -> None:
         """Poll, unless another thread does so; while data moves, wait for that."""
-        if self._polling.acquire(timeout=_TURN_S if self._pace.n_polls > 1 else 0):
+        if self._polling.acquire(timeout=_TURN_S if self._pace.is_moving else 0):
             try:
                 over = self._poll(self._pace.n_polls) if not self._is_over else []
             finally:
@@ -255,11 +255,9 @@ class Progress:
         found: list[tuple[OpenRequest, bool]] = []
         self._took_s = 0.0
         if self._single:
-            began_s = thread_time()
-            self._single = [one for one in self._single if not _has_come(one, found)]
-            self._took_s = thread_time() - began_s - _clock_s
+            found += self._test_each(n_polls)
         if self._requests:
-            found += self._test_some(n_polls)
+            found += self._test_some(1 if found else n_polls)
         if not found:
             return []
         self._pace.moved_s = perf_counter()
@@ -280,6 +278,29 @@ class Progress:
                 self._single.append(one)
         self._pace.moved_s = perf_counter()
 
+    def _test_each(self, n_polls: int) -> list[tuple[OpenRequest, bool]]:
+        found: list[tuple[OpenRequest, bool]] = []
+        n_asked = 0
+        began_s = thread_time()
+        while True:
+            n_asked += 1
+            self._single = [one for one in self._single if not self._has_come(one, found)]
+            if found or n_asked == n_polls or self._new:
+                break
+        self._took_s += (thread_time() - began_s - _clock_s) / n_asked
+        return found
+
+    def _has_come(self, one: OpenRequest, found: list[tuple[OpenRequest, bool]]) -> bool:
+        is_last = one.test()
+        if is_last is not None:
+            found.append((one, is_last))
+        elif not one.n_bytes and not isinstance(
+            one.request, MPI.Request
+        ):  # now it may have found what it is to receive
+            one.measure()
+            self._pace.opened(one.n_bytes)
+        return is_last is not None
+
     def _test_some(self, n_polls: int) -> list[tuple[OpenRequest, bool]]:
         statuses: list[MPI.Status] = []
         test, requests, n_asked = MPI.Request.testsome, self._requests, 1
@@ -287,7 +308,7 @@ class Progress:
         try:
             while True:
                 complete, values = test(requests, statuses)
-                if complete or complete is None or n_asked == n_polls:
+                if complete or complete is None or n_asked == n_polls or self._new:
                     break
                 n_asked += 1
         except BaseException:  # noqa: BLE001  # of MPI, or of the class of an object that has come
@@ -343,14 +364,6 @@ def _not_free(request: MPI.Request, what: str) -> EventError:
         f"{what}: {request!r:.60} is open for an event already; a request fulfils one event, which several tasks may "
         "name in `depend`"
     )
-
-
-def _has_come(one: OpenRequest, found: list[tuple[OpenRequest, bool]]) -> bool:
-    is_last = one.test()
-    if is_last is None:
-        return False
-    found.append((one, is_last))
-    return True
 
 
 def _idle_poll_s() -> tuple[float, float]:

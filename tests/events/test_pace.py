@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from offload.events.pace import Pace
 
 POLL_S = 1e-6
+MB = 1_000_000
 
 
 class Scripted:
     """A thread that polls as the rule says, on a machine where polls and naps cost what the test says."""
 
-    def __init__(self, nap_cost_s=20e-6, idle_s=POLL_S):
+    def __init__(self, nap_cost_s=20e-6, idle_s=POLL_S, n_bytes=0):
         self.pace = Pace(idle_s)
+        self.pace.opened(n_bytes)
         self.nap_cost_s = nap_cost_s
         self.now_s = self.cpu_s = 0.0
         self.naps = []  # when each began, and how long it is
 
     def poll(self, took_s=POLL_S, n_open=1):
-        """Poll once, and nap if the rule says so; return the nap."""
-        self._spend(took_s)
+        """Poll as often as the rule says, and nap if it says so; return the nap."""
+        self._spend(took_s * self.pace.n_polls)
         nap_s = self.pace.nap_s(took_s, n_open, self.now_s, self.cpu_s)
         if nap_s:
             self.naps.append((self.now_s, nap_s))
@@ -28,10 +32,18 @@ class Scripted:
             self._spend(self.nap_cost_s)
         return nap_s
 
-    def poll_until(self, end_s):
-        """Poll until a time at which nothing has moved yet."""
+    def poll_until(self, end_s, took_s=POLL_S):
+        """Poll until a time at which nothing is complete yet."""
         while self.now_s < end_s:
-            self.poll()
+            self.poll(took_s)
+
+    def spin(self, took_s=3 * POLL_S):
+        """Poll until the rule lets the thread nap; return the processor time of that."""
+        began_s = self.cpu_s
+        while not self.poll(took_s) and self.cpu_s < began_s + 60:
+            pass
+        self.poll()  # it is not judged
+        return self.cpu_s - began_s
 
     def _spend(self, time_s):
         self.now_s += time_s
@@ -86,8 +98,8 @@ def test_one_that_takes_long_once():
 
 
 def test_no_nap_while_data_moves():
-    """Polls that take twice as long as the shortest one follow each other at once."""
-    thread = Scripted()
+    """Polls that take twice as long as the shortest one follow each other at once, while open bytes explain them."""
+    thread = Scripted(n_bytes=1_000 * MB)
     thread.poll_until(1e-3)
     while thread.poll():  # whose nap is over: the next one is not judged
         pass
@@ -98,9 +110,9 @@ def test_no_nap_while_data_moves():
 
 def test_no_nap_in_a_first_transfer():
     """Where every poll so far has moved data it is known all the same what an idle one takes."""
-    thread = Scripted()
+    thread = Scripted(n_bytes=1_000 * MB)
     assert not any(thread.poll(took_s=3 * POLL_S) for _ in range(1_000))
-    thread = Scripted(idle_s=5 * POLL_S)  # too much: what is seen is less
+    thread = Scripted(idle_s=5 * POLL_S, n_bytes=1_000 * MB)  # too much: what is seen is less
     assert thread.poll() > 0
     thread.poll()
     assert not any(thread.poll(took_s=3 * POLL_S) for _ in range(1_000))
@@ -108,7 +120,7 @@ def test_no_nap_in_a_first_transfer():
 
 def test_after_data_has_moved_naps_are_short():
     """Where polls have moved data the time without movement begins anew, and with it the naps."""
-    thread = Scripted()
+    thread = Scripted(n_bytes=16 * MB)
     thread.poll_until(1)
     for _ in range(20):
         thread.poll(took_s=3 * POLL_S)
@@ -118,7 +130,7 @@ def test_after_data_has_moved_naps_are_short():
 
 def test_a_few_slow_polls_are_no_movement():
     """On a core that was idle some polls are slow by themselves: the naps stay as long as they were."""
-    thread = Scripted()
+    thread = Scripted(n_bytes=16 * MB)
     thread.poll_until(1)
     for _ in range(5):
         thread.poll(took_s=3 * POLL_S)
@@ -127,18 +139,107 @@ def test_a_few_slow_polls_are_no_movement():
 
 def test_a_poll_that_looked_too_short_is_forgotten():
     """Where one poll looked a tenth as long as all others, the thread naps again within seconds of spinning."""
-    thread = Scripted()
+    thread = Scripted(n_bytes=10_000 * MB)
     thread.poll(POLL_S / 10)
-    thread.poll_until(5)
-    assert thread.naps[-1][0] > 4.9
-    assert thread.cpu_s < 2
+    thread.poll_until(10)
+    assert thread.naps[-1][0] > 9.9
+    assert thread.cpu_s < 8
+
+
+def test_slow_polls_without_open_bytes():
+    """Where no bytes are open nothing can move: however slow polls are, the thread naps as ever."""
+    thread = Scripted()
+    thread.poll_until(1)
+    n_naps, cpu_s = len(thread.naps), thread.cpu_s
+    thread.poll_until(2, took_s=10 * POLL_S)
+    assert min(nap_s for _, nap_s in thread.naps[n_naps:]) >= 2e-3
+    assert thread.cpu_s - cpu_s < 0.03
+
+
+def test_slow_polls_for_a_message_of_some_bytes():
+    """Slow polls keep the thread from napping for microseconds in all, where some bytes are open."""
+    thread = Scripted(n_bytes=1_000)
+    thread.poll_until(1)
+    assert thread.spin() < 0.1e-3
+
+
+@pytest.mark.parametrize("n_bytes", [MB, 16 * MB])
+def test_slow_polls_are_believed_as_long_as_open_bytes_explain_them(n_bytes):
+    """Before the thread naps slow polls take as long as what is open does at 0.5 GB/s, and a batch of them more."""
+    thread = Scripted(n_bytes=n_bytes)
+    thread.poll_until(0.1)
+    assert n_bytes / 0.5e9 <= thread.spin() <= n_bytes / 0.5e9 + 0.5e-3
+    assert thread.spin() < 0.5e-3
+
+
+def test_what_is_complete_explains_no_slow_poll():
+    """With a request its bytes go: the next slow poll is followed by a nap."""
+    thread = Scripted()
+    for n_bytes in (3 * MB, MB // 7, 16 * MB):
+        thread.pace.opened(n_bytes)
+    for n_bytes in (16 * MB, 3 * MB, MB // 7):
+        thread.pace.closed(n_bytes)
+    thread.poll()
+    thread.poll()
+    assert thread.poll(took_s=3 * POLL_S) > 0
+
+
+def test_a_request_that_stays_open_among_many_that_do_not():
+    """It inherits nothing of what those leave that come and are complete: once its own part is spent, it is."""
+    thread = Scripted(n_bytes=MB)
+    thread.spin()
+    for _ in range(1_000):
+        thread.pace.opened(MB)
+        thread.pace.begin()
+        assert thread.poll(took_s=3 * POLL_S) == 0
+        thread.pace.closed(MB)
+    thread.poll()
+    assert thread.spin() < 0.5e-3
+
+
+def test_each_request_has_what_its_own_bytes_explain():
+    """One that has waited in vain takes nothing from another that is opened beside it."""
+    thread = Scripted(n_bytes=MB)
+    thread.spin()
+    thread.pace.opened(16 * MB)
+    assert thread.spin() > 31e-3
+
+
+def test_data_that_comes_late():
+    """Where the other side is late, and one poll of three was slow all the time, its data moves without a nap."""
+    thread, rng = Scripted(n_bytes=MB), random.Random(1)
+    while thread.now_s < 60:
+        thread.poll(took_s=rng.choice([POLL_S, POLL_S, 3 * POLL_S]))
+    while thread.poll():
+        pass
+    assert not any(thread.poll(took_s=3 * POLL_S) for _ in range(10))
+
+
+def test_slow_polls_that_go_on_for_ever():
+    """Whatever polls look like, a wait of a minute for 16 MB takes 3 % of a core."""
+    thread = Scripted(n_bytes=16 * MB)
+    thread.poll_until(60, took_s=3 * POLL_S)
+    assert thread.cpu_s < 0.03 * 60
+
+
+def test_polls_at_once_take_no_longer_than_a_moment():
+    """While data moves there are many polls before the next judgement, and few where each takes long."""
+    quick, slow = Scripted(n_bytes=1_000 * MB), Scripted(n_bytes=1_000 * MB)
+    for thread, took_s in ((quick, 3 * POLL_S), (slow, 1e-3)):
+        assert thread.pace.n_polls == 1
+        for _ in range(20):
+            thread.poll(took_s)
+        assert thread.pace.is_moving
+    assert quick.pace.n_polls > 50
+    assert slow.pace.n_polls == 1
 
 
 @pytest.mark.parametrize("shortest_s", [0.0, -POLL_S])
 def test_what_the_clock_cannot_tell_is_no_movement(shortest_s):
     """Polls that differ by less than the grain of the clock are idle, also where some seem to take no time or less."""
-    thread = Scripted(idle_s=shortest_s)
+    thread = Scripted()
     thread.pace = Pace(shortest_s, grain_s=2 * POLL_S)
+    thread.pace.opened(1_000 * MB)
     thread.poll_until(1)
     assert thread.cpu_s < 0.05
 
@@ -155,6 +256,7 @@ def test_lists_of_each_length_have_a_shortest_poll_of_their_own():
     """A longer list takes longer to ask for, and that is no movement."""
     thread = Scripted()
     thread.pace = Pace(POLL_S, POLL_S / 50)
+    thread.pace.opened(16 * MB)
     assert thread.poll(took_s=20 * POLL_S, n_open=1_000) > 0
 
 

@@ -26,6 +26,27 @@ def test_on_a_rank_that_spins():
     run_tests(1, "test_requests.py", "-k", "not naps", env={"OFFLOAD_MPI_POLL": "spin"})
 
 
+def test_a_large_object_in_small_pieces():
+    """An object of 16 MB that comes in 8 KB a poll, where memory of processes cannot be copied, takes no second."""
+    program = (
+        COMMUNICATOR
+        + """
+from offload import mpi
+with omp.Runtime("none"):
+    mpi.send_object(b"x", 1 - comm.rank)  # the first one takes longer
+    mpi.recv_object(1 - comm.rank).result()
+    comm.Barrier()
+    began_s = time.perf_counter()
+    if comm.rank == 0:
+        comm.send(b"x" * 16_000_000, 1)
+    else:
+        assert len(mpi.recv_object(0).result()) == 16_000_000
+        print(time.perf_counter() - began_s < 1)
+"""
+    )
+    assert outcome(program, 2, env={"MPIR_CVAR_CH4_CMA_ENABLE": "0"}) == (0, ["True"])
+
+
 def outcome(program, n_ranks=1, **options):
     """Run a program of its own on ranks; return the exit status and what it has printed, lines in order."""
     status, printed = run(n_ranks, "-c", HEAD + program, limit_s=50, **options)
