@@ -14,7 +14,7 @@ import offload as omp
 from offload import acc
 from offload.cli.bench import acc as bench
 from offload.cli.bench import columns
-from offload.cli.bench.gpu.measuring import alternate, pairwise
+from offload.cli.bench.measuring import alternate, pairwise
 from offload.cli.command import main
 
 _TRIES = 6

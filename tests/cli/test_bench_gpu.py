@@ -19,8 +19,8 @@ import pytest
 
 import offload as omp
 from offload.cli import main
-from offload.cli.bench import columns
-from offload.cli.bench.gpu import acc, command, graph, graphs, latency, measuring, peers, pipeline, rect, showing, tasks
+from offload.cli.bench import columns, measuring, showing
+from offload.cli.bench.gpu import acc, command, graph, graphs, latency, peers, pipeline, rect, tasks
 from offload.cli.demo.examples import load_benchmark
 
 # -- stand-ins for the programs of benchmarks/: the same kernels and copies, by NumPy or on the simulated device -----

@@ -13,9 +13,9 @@ import numpy as np
 
 import offload as omp
 from offload import acc
+from offload.cli.bench import sections, showing
 from offload.cli.bench.columns import ASYNCHRONOUS, BLOCKING, process, timed
-from offload.cli.bench.gpu import showing
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, expect, pairwise, promise
+from offload.cli.bench.measuring import Section, Table, alternate, expect, pairwise, promise
 from offload.cli.demo.options import open_runtime
 from offload.cli.output import console, write
 from offload.errors import ClauseError
@@ -31,7 +31,6 @@ CHUNK_S = 10e-3
 """What copies and work of one block are to take: 5 ms at least, and twice that as processors change their clock."""
 
 SPEED_UP = 1.3
-_REPEAT = 7
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "releases the GIL, at least 5 ms a block. It reports: the exit status is 0 also where the target is missed."
     )
     parser.add_argument("--devices", metavar="SPEC", default="sim", help="as for Runtime (default: sim)")
-    parser.add_argument(
-        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
-    )
+    sections.add_repeat(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object, with every sample")
 
 
@@ -58,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
     InternalError
         A result was wrong.
     """
-    if args.repeat < 1:
-        raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+    sections.check_repeat(args)
     with open_runtime(args.devices, os.environ):
         if not omp.get_num_devices():
             raise ClauseError("bench acc measures a device, and there is none; name one with --devices")
@@ -107,7 +103,7 @@ def measure(repeat: int) -> Section:
             expected = _fill(matrix)
             compute(expected, passes)
             call()
-            expect(np.allclose(matrix, expected, rtol=1e-9), f"bench acc: columns, {name}")
+            expect(np.allclose(matrix, expected, rtol=1e-9), f"columns, {name}")
         _fill(matrix)
         runs = alternate({name: partial(timed, call) for name, call in calls.items()}, repeat)
     speed_up = pairwise(runs[BLOCKING], runs[ASYNCHRONOUS])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 
 import numpy as np
 import pytest
@@ -131,22 +130,3 @@ def test_a_runtime_that_ends_with_open_requests(comm, left, right):
     assert other.done()
     assert received[0] == 1
     MPI.Request.Waitall(sends)
-
-
-def test_calls_in_a_forked_child(runtime, comm):
-    """They are refused there, as MPI is the parent's."""
-    mpi.ibarrier(comm=comm).result()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            mpi.ibarrier(comm=comm)
-        except omp.UsageError as error:
-            os.write(writing, str(error).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        assert "from which this process was forked" in told.read()
-    os.waitpid(child, 0)
-    mpi.ibarrier(comm=comm).result()

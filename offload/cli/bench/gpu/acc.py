@@ -13,7 +13,7 @@ import numpy as np
 
 from offload import acc
 from offload.cli.bench.columns import ASYNCHRONOUS, BLOCKING, blocks, process, timed
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, expect, pairwise, promise
+from offload.cli.bench.measuring import Section, Table, alternate, expect, pairwise, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import time
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import offload as omp
-from offload.cli.bench.gpu import acc, graph, peers, pipeline, rect, showing, small, tasks
+from offload.cli.bench import sections
+from offload.cli.bench.gpu import acc, graph, peers, pipeline, rect, small, tasks
 from offload.cli.demo.examples import load_benchmark
-from offload.cli.output import console, write
 from offload.errors import ClauseError, DeviceUnavailableError
 
 if TYPE_CHECKING:
@@ -20,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from offload.cli.bench.gpu.measuring import Section
+    from offload.cli.bench.measuring import Section
 
-_REPEAT = 7
 _ONE, _ALL = "cuda:0", "cuda"
 """The devices of the runtime that a section is measured in: of ``peers`` all."""
 
@@ -36,20 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(what it takes to issue and to complete single operations), peers (several GPUs). Results are checked before "
         "they are timed. It reports: the exit status is 0 also where targets are missed."
     )
-    parser.add_argument(
-        "--section",
-        metavar="NAME",
-        nargs="+",
-        action="extend",
-        choices=list(SECTIONS),
-        help=f"of {', '.join(SECTIONS)} (default: all)",
-    )
-    parser.add_argument(
-        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON object, with every sample")
-    form.add_argument("--markdown", action="store_true", help="print the tables as the documentation has them")
+    sections.add_choice(parser, SECTIONS)
+    sections.add_repeat(parser)
+    sections.add_forms(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,39 +52,16 @@ def run(args: argparse.Namespace) -> int:
     InternalError
         A result was wrong.
     """
-    if args.repeat < 1:
-        raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+    sections.check_repeat(args)
     machine = _require_cuda()  # refuses before anything is loaded
-    sections: dict[str, Any] = {}
-    times_s: dict[str, float] = {}
-    found: list[Any] = []
-    for name, measure in SECTIONS.items():
-        if not args.section or name in args.section:
-            began_s = time.perf_counter()
-            with omp.Runtime(_ALL if name == "peers" else _ONE):
-                section = measure(args.repeat)
-            times_s[name] = round(time.perf_counter() - began_s, 1)
-            found += section.targets
-            sections[name] = {"tables": {key: asdict(one) for key, one in section.tables.items()}}
-            sections[name]["skipped"] = section.skipped
-    figures = {
-        "machine": machine,
-        "repeat": args.repeat,
-        "seconds": times_s,
-        "sections": sections,
-        "targets": found,
-    }
-    if args.json:
-        write(json.dumps(figures) + "\n")
-    elif args.markdown:
-        write(showing.markdown(figures))
-    else:
-        shows = console()
-        for table in showing.tables(figures):
-            shows.print(table)
-        for name, why in showing.skipped(figures):
-            shows.print(f"{name}: {why}")
+    measures = {name: partial(_measure, name, args.repeat) for name in SECTIONS if name in (args.section or SECTIONS)}
+    sections.show(args, sections.measure_each(measures, machine, args.repeat))
     return 0
+
+
+def _measure(name: str, repeat: int) -> Section:
+    with omp.Runtime(_ALL if name == "peers" else _ONE):
+        return SECTIONS[name](repeat)
 
 
 def _require_cuda() -> dict[str, str]:

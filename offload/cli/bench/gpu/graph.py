@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import offload as omp
 from offload import tofrom
 from offload.cli.bench.gpu import graphs
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, pairwise, promise
+from offload.cli.bench.measuring import Section, Table, alternate, pairwise, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ import numpy as np
 
 import offload as omp
 from offload import in_, inout, out, tofrom
-from offload.cli.bench.gpu.measuring import expect
+from offload.cli.bench.measuring import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import offload as omp
 from offload import in_, inout, out
 from offload.cli.bench.gpu import graphs
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, expect, promise
+from offload.cli.bench.measuring import Section, Table, alternate, expect, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,9 +12,9 @@ import numpy as np
 import offload as omp
 from offload import inout
 from offload.cli.bench.gpu import graphs, pipeline
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, best, pairwise, promise
 from offload.cli.bench.gpu.pipeline import FORMS, LINK, Forms, make_field
 from offload.cli.bench.gpu.rect import CONTIGUOUS, OURS, copied_bytes_per_s, size, strided
+from offload.cli.bench.measuring import Section, Table, alternate, best, pairwise, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

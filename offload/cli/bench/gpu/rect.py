@@ -17,7 +17,7 @@ import numpy as np
 
 import offload as omp
 from offload import inout
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, expect, pairwise, promise
+from offload.cli.bench.measuring import Section, Table, alternate, expect, pairwise, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

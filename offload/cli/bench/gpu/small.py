@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offload.cli.bench.gpu.measuring import Section, Table, pairwise
+from offload.cli.bench.measuring import Section, Table, pairwise
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -8,7 +8,7 @@ import numpy as np
 
 import offload as omp
 from offload import mpi
-from offload.cli.bench.gpu.measuring import Section, Table, pairwise, promise
+from offload.cli.bench.measuring import Section, Table, pairwise, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

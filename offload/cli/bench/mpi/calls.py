@@ -11,12 +11,12 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import in_, inout, mpi, out
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, promise
+from offload.cli.bench.measuring import Section, Table, alternate, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.cli.bench.gpu.measuring import Samples
+    from offload.cli.bench.measuring import Samples
     from offload.cli.bench.mpi.job import Job
 
 N_CALLS, N_QUICK = 500, 20

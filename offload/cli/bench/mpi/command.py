@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import time
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import offload as omp
-from offload.cli.bench.gpu import showing
-from offload.cli.output import console, write
+from offload.cli.bench import sections
 from offload.cli.ranks import end_all
 from offload.errors import ClauseError, OffloadError, UnsupportedError
 
@@ -20,10 +16,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from offload.cli.bench.gpu.measuring import Section
+    from offload.cli.bench.measuring import Section
     from offload.cli.bench.mpi.job import Job
-
-_REPEAT = 7
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,17 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "checked before they are timed; the times are those of the slowest rank, and the first one prints them. It "
         "reports: the exit status is 0 also where targets are missed."
     )
-    parser.add_argument(
-        "--section",
-        metavar="NAME",
-        nargs="+",
-        action="extend",
-        choices=list(SECTIONS),
-        help=f"of {', '.join(SECTIONS)} (default: all)",
-    )
-    parser.add_argument(
-        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
-    )
+    sections.add_choice(parser, SECTIONS)
+    sections.add_repeat(parser)
     parser.add_argument(
         "--model",
         metavar="P",
@@ -52,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--section that alone",
     )
     parser.add_argument("--quick", action="store_true", help="measure as little as shows that it works")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON object, with every sample")
-    form.add_argument("--markdown", action="store_true", help="print the tables as the documentation has them")
+    sections.add_forms(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,34 +70,22 @@ def run(args: argparse.Namespace) -> int:
             end_all(comm, error)
         raise
     if comm.rank == 0:
-        _show(args, figures)
+        sections.show(args, figures)
     return 0
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.repeat < 1:
-        raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+    sections.check_repeat(args)
     if args.model is not None and args.model < 2:
         raise ClauseError(f"--model {args.model}: take a number of ranks, at least 2")
 
 
 def _measure(args: argparse.Namespace, job: Job) -> dict[str, Any]:
-    sections: dict[str, Any] = {}
-    times_s: dict[str, float] = {}
-    found: list[Any] = []
-    machine = _machine(job)
     names = args.section or ([] if args.model else list(SECTIONS))
-    measured = {name: measure for name, measure in SECTIONS.items() if name in names}
+    measures = {name: partial(measure, job) for name, measure in SECTIONS.items() if name in names}
     if args.model:
-        measured["model"] = partial(_model, n_ranks=args.model)
-    for name, measure in measured.items():
-        began_s = time.perf_counter()
-        section = measure(job)
-        times_s[name] = round(time.perf_counter() - began_s, 1)
-        found += section.targets
-        sections[name] = {"tables": {key: asdict(one) for key, one in section.tables.items()}}
-        sections[name]["skipped"] = section.skipped
-    return {"machine": machine, "repeat": args.repeat, "seconds": times_s, "sections": sections, "targets": found}
+        measures["model"] = partial(_model, job, args.model)
+    return sections.measure_each(measures, _machine(job), args.repeat)
 
 
 def _machine(job: Job) -> dict[str, str]:
@@ -133,19 +104,6 @@ def _machine(job: Job) -> dict[str, str]:
         "Python": platform.python_version(),
         "offload": omp.__version__,
     }
-
-
-def _show(args: argparse.Namespace, figures: dict[str, Any]) -> None:
-    if args.json:
-        write(json.dumps(figures) + "\n")
-    elif args.markdown:
-        write(showing.markdown(figures))
-    else:
-        shows = console()
-        for table in showing.tables(figures):
-            shows.print(table)
-        for name, why in showing.skipped(figures):
-            shows.print(f"{name}: {why}")
 
 
 def _model(job: Job, n_ranks: int) -> Section:

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 import offload as omp
 from offload import mpi
-from offload.cli.bench.gpu.measuring import Section, Table, pairwise, promise
+from offload.cli.bench.measuring import Section, Table, pairwise, promise
 from offload.cli.bench.mpi.modelled import Link
 from offload.cli.demo.examples import load_example
 

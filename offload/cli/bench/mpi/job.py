@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from offload.cli.bench.gpu.measuring import alternate
+from offload.cli.bench.measuring import alternate
 from offload.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from offload.cli.bench.gpu.measuring import Samples
+    from offload.cli.bench.measuring import Samples
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import numpy as np
 
 import offload as omp
 from offload import in_, mpi
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, promise
+from offload.cli.bench.measuring import Section, Table, alternate, promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.cli.bench.gpu.measuring import Samples
+    from offload.cli.bench.measuring import Samples
     from offload.cli.bench.mpi.job import Job
 
 RECV, TASK = "blocking Recv", "task that depends on mpi.irecv"

@@ -15,7 +15,7 @@ import numpy as np
 
 import offload as omp
 from offload import in_, out
-from offload.cli.bench.gpu.measuring import Section, Table, alternate
+from offload.cli.bench.measuring import Section, Table, alternate
 from offload.cli.bench.mpi.transform import DTYPE, SCHEDULES, Transform
 from offload.cli.demo.mpi_model import Machine, exchange_s, pass_s, predict
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import offload as omp
-from offload.cli.bench.gpu.measuring import Section, Table, alternate, pairwise, promise
+from offload.cli.bench.measuring import Section, Table, alternate, pairwise, promise
 from offload.cli.bench.mpi.modelled import Engine, Link, over_link
 from offload.cli.bench.mpi.transform import DTYPE, SCHEDULES, Transform, random_field
 

@@ -107,4 +107,4 @@ def best(runs: Mapping[str, Samples], names: Sequence[str]) -> str:
 def expect(is_right: object, what: str) -> None:
     """Raise `InternalError` if what was computed is wrong: a time of a wrong result means nothing."""
     if not is_right:
-        raise InternalError(f"bench gpu: {what} gave a wrong result")
+        raise InternalError(f"offload bench: {what} gave a wrong result")

@@ -1,4 +1,4 @@
-"""The figures of ``offload bench gpu`` for people: on the terminal, and in Markdown as the documentation has them."""
+"""The figures of benchmarks for people: on the terminal, and in Markdown as the documentation has them."""
 
 from __future__ import annotations
 
