@@ -33,6 +33,7 @@ class Awaited(Protocol):
 
     requests: Sequence[Any]
     engine: Attentive | None
+    brings: bool
 
     def note(self, at: int, value: Any, status: MPI.Status, error: BaseException | None = None) -> bool: ...
 
@@ -46,21 +47,22 @@ class OpenRequest:
     ----------
     pickled : object or None
         Where mpi4py receives a pickled object, which it forgets where another request fails.
-    is_collective : bool
-        Whether it is no message, and its status says nothing.
+    has_status : bool
+        Whether it is a message, as the status of others says nothing, and somebody asks for it.
     n_bytes : int
         How many its buffers have, once `measure` has found out.
     """
 
-    __slots__ = ("at", "is_collective", "n_bytes", "of", "pickled", "request")
+    __slots__ = ("at", "has_status", "n_bytes", "of", "pickled", "request")
 
     def __init__(self, of: Awaited, at: int, request: Any) -> None:
         self.of = of
         self.at = at
         self.request = request
-        kept = {type(one).__name__: one for one in gc.get_referents(request)}  # what mpi4py keeps with it
-        self.pickled = kept.get("_p_req_buf")
-        self.is_collective = _are_collective(kept)
+        self.pickled, self.has_status = None, False
+        if of.brings:
+            kept = {type(one).__name__: one for one in gc.get_referents(request)}  # what mpi4py keeps with it
+            self.pickled, self.has_status = kept.get("_p_req_buf"), not _are_collective(kept)
         self.n_bytes = 0
 
     def measure(self) -> None:
@@ -87,7 +89,7 @@ class OpenRequest:
 
     def note(self, value: Any, status: MPI.Status) -> bool:
         """Note what it has brought; return what `Requests.note` does."""
-        if value is None and not self.is_collective and status.Get_source() != MPI.ANY_SOURCE:  # MPICH's of a send
+        if value is None and self.has_status and status.Get_source() != MPI.ANY_SOURCE:  # MPICH's of a send
             value = status
         return self.of.note(self.at, value, status)
 

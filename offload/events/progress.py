@@ -121,7 +121,8 @@ class Progress:
             of.engine = None  # nobody need look
         elif of.engine is not None:
             self._attend(of.engine)
-        self._tell([of] if is_complete else [])
+        if is_complete or self.after:
+            self._tell([of] if is_complete else [])
         if left:
             self._new.extend(left)
             self._wakeup.post()
@@ -158,7 +159,8 @@ class Progress:
             self._known.clear()
             self._new.clear()
             self._single, self._open, self._requests = [], [], []
-        self._tell(forgotten, lambda of: TransportError(f"{of}: MPI was finalised before it was complete"))
+        with Shield():
+            self._tell(forgotten, lambda of: TransportError(f"{of}: MPI was finalised before it was complete"))
         if forgotten:
             warnings.warn(
                 f"{len(forgotten):,} events wait for requests of MPI that are not complete where MPI ends; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import CancelledError
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mpi4py import MPI
 
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.events.open_request import Attentive
-    from offload.events.promises import Promise
+
+
+class Told(Protocol):
+    """What is told when requests are complete: a promise, or what stands for one."""
+
+    value: Any
+
+    def passed(self, error: BaseException | None) -> None: ...
 
 
 class Requests:
@@ -28,6 +35,8 @@ class Requests:
         That of the event's task.
     name : object
         What errors and stories call the operation: its ``str`` when they do.
+    brings : bool
+        Whether somebody asks for what they bring.
 
     Raises
     ------
@@ -35,25 +44,37 @@ class Requests:
         As `check_mpi`.
     """
 
-    __slots__ = ("_error", "_is_several", "_n_left", "_name", "_promise", "_since_s", "_values", "engine", "requests")
+    __slots__ = (
+        "_error",
+        "_is_several",
+        "_n_left",
+        "_name",
+        "_promise",
+        "_since_s",
+        "_values",
+        "brings",
+        "engine",
+        "requests",
+    )
 
-    def __init__(self, source: Any, engine: Attentive | None = None, name: object = "") -> None:
+    def __init__(self, source: Any, engine: Attentive | None = None, name: object = "", *, brings: bool = True) -> None:
         check_mpi("fulfill_on(…)")
         self._is_several = isinstance(source, (list, tuple))
         self.requests: Sequence[MPI.Request] = tuple(source) if self._is_several else (source,)
         self.engine = engine
+        self.brings = brings
         self._name = name or ("requests of MPI" if self._is_several else "a request of MPI")
         self._values: list[Any] = [None] * len(self.requests)
         self._n_left = len(self.requests)
         self._error: BaseException | None = None
-        self._promise: Promise | None = None
+        self._promise: Told | None = None
         self._since_s = 0.0
 
     def __str__(self) -> str:
         since = f", open for {perf_counter() - self._since_s:.3g} s" if self._promise is not None else ""
         return f"{self._name}{since} ({progress.n_open:,} open in this process)"
 
-    def subscribe(self, promise: Promise) -> None:
+    def subscribe(self, promise: Told) -> None:
         """Have the promise kept when all requests are complete.
 
         Raises

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from mpi4py import MPI
 
 from offload.errors import TransportError, UsageError
-from offload.events.event import Event
 from offload.events.requests import Requests
 from offload.events.transport import check_mpi, transport_error
+from offload.interrupts.shields import Shield
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
 from offload.mpi.staging import Transfer
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.events.gate import Gate
-    from offload.events.promises import Promise
     from offload.mpi.operations import Operation
     from offload.mpi.order import Order
     from offload.tasks.protocols import Runner
@@ -80,42 +79,72 @@ class CallRecipe(Recipe):
 
 
 class CallTask(Task):
-    """The task of a call, whose value is what the request has brought."""
+    """The task of a call, whose value is what the request has brought; its event is the call."""
 
     def body_ended(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
-        event = self.event
-        if failure is not None or event is None:
+        call = self.event
+        if failure is not None or call is None:
             return super().body_ended(engine, failure)
-        self.state_ = TaskState.DETACHED  # before the event hears of it: it may complete the task at once
-        if not event.body_finished():
+        self.state_ = TaskState.DETACHED  # before the call hears of it: it may complete the task at once
+        if not call.body_finished():
             return None
-        self.value = event.value
-        if event.failure is not None:
-            note_task(event.failure, self)
-        return engine.finish(self, event.failure)
+        self.value, self.event = call.value, None  # the buffers are the program's alone from now on
+        if call.failure is not None:
+            note_task(call.failure, self)
+        return engine.finish(self, call.failure)
 
     def event_fulfilled(self, error: BaseException | None) -> None:
-        self.value = self.event.value
+        self.value, self.event = self.event.value, None
         super().event_fulfilled(error)
 
 
 class Call:
-    """One call, from its construct to the end of its request: a source of the event of its task.
+    """One call, from its construct to the end of its request.
 
-    It stands between the promise of that event and the request, which comes late.
+    It is the event of its task, which nobody else knows and can fulfil, and so less than an `Event`: one cannot be
+    named in ``depend``, takes its turn between several promises, and serves several rounds of a graph.
+
+    Attributes
+    ----------
+    is_fulfilled : bool
+        Whether it has ended.
+    failure : BaseException or None
+        What it has ended with.
+    value : object
+        What the request has brought, where that is asked for.
     """
 
-    __slots__ = ("_event", "_operation", "_order", "_promise", "_requests", "_task", "_transfer", "_turn", "value")
+    __slots__ = (
+        "_is_awaited",
+        "_lock",
+        "_operation",
+        "_order",
+        "_requests",
+        "_task",
+        "_transfer",
+        "_turn",
+        "failure",
+        "is_fulfilled",
+        "value",
+    )
+
+    point = None
+    """On no stream."""
+
+    is_promised = True
+    """By the request."""
 
     def __init__(self, operation: Operation, gate: Gate) -> None:
         self._operation = operation
         self._transfer = Transfer(operation.staging, gate) if operation.staging is not None else None
-        self._event = Event()
         self._turn = Turn(self)
         self._order: Order | None = None
         self._task: ref[Task] | None = None
-        self._promise: Promise | None = None
         self._requests: Requests | None = None
+        self._lock = threading.Lock()
+        self._is_awaited = False  # the body has ended, and the task waits
+        self.is_fulfilled = False
+        self.failure: BaseException | None = None
         self.value: Any = None
 
     def __str__(self) -> str:
@@ -124,10 +153,12 @@ class Call:
         behind = next(iter(self._turn.before), None)
         return f"{self._operation}, which is to be issued after {behind.call}" if behind else str(self._operation)
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def belong_to(self, task: Task) -> None:
         self._task = ref(task)
-        self._event.attach(task)
-        task.event = self._event
+        task.event = self
         task.special = True
 
     def take_turn(self) -> None:
@@ -152,14 +183,11 @@ class Call:
     # -- the body of the task ------------------------------------------------------------------------
     def begin(self) -> None:
         """Issue the call if its turn has come; else whoever issues the one before does."""
-        self._event.be_fulfilled_by(self)
-
-    def subscribe(self, promise: Promise) -> None:
-        self._promise = promise
-        if self._transfer is not None:
-            self._transfer.bring(self._brought)
-        else:
-            self._arrive()
+        with Shield():
+            if self._transfer is not None:
+                self._transfer.bring(self._brought)
+            else:
+                self._arrive()
 
     def _brought(self, error: BaseException | None) -> None:
         if error is not None:
@@ -169,7 +197,7 @@ class Call:
 
     def _arrive(self) -> None:
         if self._order is None or self._order.arrive(self._turn):
-            issue([self._turn])
+            issue(self.go())
 
     def go(self) -> Sequence[Turn]:
         """Issue the call, or fail if it is left out; return the turns that are due then."""
@@ -186,14 +214,15 @@ class Call:
         else:
             try:
                 check_mpi(operation.name)  # it may have ended meanwhile
-                requests = Requests(_checked(self._call(), operation), self._engine, operation)
+                made = _checked(self._call(), operation)
+                requests = Requests(made, self._engine, operation, brings=operation.brings)
             except BaseException as failure:  # noqa: BLE001  # the task's
                 error = transport_error(failure, str(operation)) if isinstance(failure, MPI.Exception) else failure
                 due = order.leave_out(self._turn, self._left_out()) if order is not None else []
             else:
                 due = self._passed() if not operation.matches_later else []
                 try:
-                    requests.subscribe(self)  # type: ignore[arg-type]  # as the promise that it stands for
+                    requests.subscribe(self)
                 except BaseException as failure:  # noqa: BLE001  # a request given before, or nobody looks after it
                     error = failure
                 else:
@@ -214,9 +243,8 @@ class Call:
     def _passed(self) -> Sequence[Turn]:
         """Note that the call is issued, and can be left out no more; return the turns that are due then."""
         task = self._task() if self._task is not None else None
-        if task is not None and task.callbacks:
-            with suppress(ValueError):
-                task.callbacks.remove(self.leave_out)  # a task without callbacks goes on with what it makes ready
+        if task is not None and task.callbacks and self.leave_out in task.callbacks:
+            task.callbacks.remove(self.leave_out)  # a task without callbacks goes on with what it makes ready
         return self._order.passed(self._turn) if self._order is not None else []
 
     @property
@@ -225,8 +253,17 @@ class Call:
         return task.construct.runtime.engine if task is not None else None
 
     # -- its end -------------------------------------------------------------------------------------
+    def body_finished(self) -> bool:
+        """Note that the body of the task has ended well; return whether the call had ended before."""
+        with self._lock:
+            self._is_awaited = not self.is_fulfilled
+            return self.is_fulfilled
+
+    def abandon(self) -> None:
+        """Note that the task has ended without: it does not wait, and so nobody is told."""
+
     def passed(self, error: BaseException | None) -> None:
-        """Take what has become of the request, as the promise of its source would."""
+        """Take what has become of the request."""
         if error is not None or self._transfer is None:
             self._end(error)
             return
@@ -236,13 +273,15 @@ class Call:
             self._end(failure)
 
     def _end(self, error: BaseException | None) -> None:
-        """Tell the event of the end."""
-        promise, self._promise = self._promise, None
+        """Note the end, and complete the task if that waits for it: then it is alive, as its region has it."""
         self._transfer = None
-        if promise is not None:
-            if self._operation.brings:
-                promise.value = self.value
-            promise.passed(error)
+        with self._lock:
+            self.is_fulfilled = True
+            self.failure = error
+            is_awaited, self._is_awaited = self._is_awaited, False
+        task = self._task() if self._task is not None else None
+        if is_awaited and task is not None:
+            task.event_fulfilled(error)
 
     def leave_out(self, _task: Task | None = None) -> None:
         """Note that the task has ended, or will not be made; where it has not begun, the call is left out."""
@@ -257,14 +296,16 @@ class Call:
 
 def _checked(requests: Any, operation: Operation) -> Any:
     """Return what an operation has returned, if that is a request, or several."""
-    several = requests if isinstance(requests, (list, tuple)) else [requests]
-    if not all(isinstance(one, (MPI.Request, Arrival)) for one in several):
+    if isinstance(requests, (MPI.Request, Arrival)):
+        return requests
+    if not isinstance(requests, (list, tuple)) or not all(isinstance(one, MPI.Request) for one in requests):
         raise UsageError(f"{operation} returned {requests!r:.60}, no request; give a method that begins an operation")
     return requests
 
 
 def issue(due: Sequence[Turn]) -> None:
     """Issue calls whose turn it is, and those whose turn it is then."""
-    left = deque(due)
-    while left:
-        left.extend(left.popleft().call.go())  # type: ignore[union-attr]  # it is not over
+    if due:
+        left = deque(due)
+        while left:
+            left.extend(left.popleft().call.go())  # type: ignore[union-attr]  # it is not over

@@ -12,6 +12,7 @@ from offload.constructs.clauses.dependences import Dependence, check_depend_now,
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.copying import place_of
 from offload.errors import ClauseError, UsageError
+from offload.events.event import Event
 from offload.mpi.calls import CallRecipe
 from offload.mpi.methods import Access
 from offload.mpi.operations import ObjectReceive, Operation, Start
@@ -126,7 +127,7 @@ def detach(request: Any) -> None:
     """
     task = here().task
     event: Any = task.event if task is not None else None  # type: ignore[attr-defined]  # a Task
-    if event is None:
+    if not isinstance(event, Event):  # that of a call of MPI is none
         raise UsageError("mpi.detach: this is not in the body of a task with detach=event; give the task one")
     event.fulfill_on(request)
 
@@ -178,7 +179,7 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     if frame.inherited.is_final:
         raise ClauseError(f"{directive} in a final task, whose tasks are run at once; generate it elsewhere")
     operation.staging = _staging(scope.runtime, operation, buffers, directive)
-    recipe = CallRecipe(call_site(directive, scope.runtime), operation, label, rank)
+    recipe = CallRecipe(call_site(directive, scope.runtime, n_between=2), operation, label, rank)
     return encounter(scope, frame, recipe, dependences, deferred=True)
 
 

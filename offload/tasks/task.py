@@ -410,7 +410,8 @@ class Task:
     @property
     def point(self) -> Any:
         """Where on which stream the task's work ends, once it has been launched."""
-        return self.event.point if self.event is not None else None
+        event = self.event
+        return event.point if event is not None else None
 
     def orders(self, successor: Task) -> bool:
         """Tell whether the successor can start in stream order, behind work on a stream that it can wait for."""
@@ -422,8 +423,9 @@ class Task:
     def story(self) -> str:
         """Return one line for a person who asks why nothing moves."""
         waits = [task.key for task in self.dependencies]
-        if self.event is not None and not self.event.is_fulfilled:
-            waits.append(f"its event, {self.event!r}")
+        event = self.event
+        if event is not None and not event.is_fulfilled:
+            waits.append(f"its event, {event!r}")
         elif self.state_ is TaskState.LAUNCHED:
             waits.append("its stream")
         waits += [repr(key) for key in self._followed() if not isinstance(key.what, Task)]
