@@ -33,7 +33,7 @@ class Awaited(Protocol):
 
     requests: Sequence[Any]
     engine: Attentive | None
-    brings: bool
+    brings: bool | None
 
     def note(self, at: int, value: Any, status: MPI.Status, error: BaseException | None = None) -> bool: ...
 
@@ -45,12 +45,13 @@ class OpenRequest:
 
     Attributes
     ----------
-    pickled : object or None
-        Where mpi4py receives a pickled object, which it forgets where another request fails.
     has_status : bool
-        Whether it is a message, as the status of others says nothing, and somebody asks for it.
+        Whether it is a message, and its status says something.
+    pickled : object or None
+        Where mpi4py receives a pickled object, which it forgets where another request fails; once `measure` has found
+        out.
     n_bytes : int
-        How many its buffers have, once `measure` has found out.
+        How many its buffers have; once `measure` has found out.
     """
 
     __slots__ = ("at", "has_status", "n_bytes", "of", "pickled", "request")
@@ -59,15 +60,16 @@ class OpenRequest:
         self.of = of
         self.at = at
         self.request = request
-        self.pickled, self.has_status = None, False
-        if of.brings:
-            kept = {type(one).__name__: one for one in gc.get_referents(request)}  # what mpi4py keeps with it
-            self.pickled, self.has_status = kept.get("_p_req_buf"), not _are_collective(kept)
+        brings = of.brings
+        self.has_status = not is_collective(request) if brings is None else brings
+        self.pickled: Any = None
         self.n_bytes = 0
 
     def measure(self) -> None:
-        """Find out `n_bytes`, while it is open: mpi4py keeps the buffers as long."""
-        self.n_bytes = _n_bytes(gc.get_referents(self.request))
+        """Find out `n_bytes` and `pickled`, while it is open: mpi4py keeps the buffers as long."""
+        kept = gc.get_referents(self.request)
+        self.n_bytes = _n_bytes(kept)
+        self.pickled = next((one for one in kept if type(one).__name__ == "_p_req_buf"), None)
 
     def test(self) -> bool | None:
         """Ask for this one alone; return None if it is open, else what `Requests.note` does."""
@@ -115,11 +117,7 @@ class OpenRequest:
 
 def is_collective(request: MPI.Request) -> bool:
     """Tell whether a request is that of a collective operation, by what mpi4py keeps with it."""
-    return _are_collective({type(one).__name__ for one in gc.get_referents(request)})
-
-
-def _are_collective(kept: Iterable[str]) -> bool:
-    return all(name == "NoneType" or name.startswith("_p_msg_cc") for name in kept)
+    return all(one is None or type(one).__name__.startswith("_p_msg_cc") for one in gc.get_referents(request))
 
 
 def _n_bytes(kept: Iterable[Any]) -> int:

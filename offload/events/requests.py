@@ -35,8 +35,8 @@ class Requests:
         That of the event's task.
     name : object
         What errors and stories call the operation: its ``str`` when they do.
-    brings : bool
-        Whether somebody asks for what they bring.
+    brings : bool, optional
+        Whether they bring something beside what is in their buffers; None: messages do.
 
     Raises
     ------
@@ -57,7 +57,9 @@ class Requests:
         "requests",
     )
 
-    def __init__(self, source: Any, engine: Attentive | None = None, name: object = "", *, brings: bool = True) -> None:
+    def __init__(
+        self, source: Any, engine: Attentive | None = None, name: object = "", *, brings: bool | None = None
+    ) -> None:
         check_mpi("fulfill_on(…)")
         self._is_several = isinstance(source, (list, tuple))
         self.requests: Sequence[MPI.Request] = tuple(source) if self._is_several else (source,)

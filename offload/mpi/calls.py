@@ -101,8 +101,8 @@ class CallTask(Task):
 class Call:
     """One call, from its construct to the end of its request.
 
-    It is the event of its task, which nobody else knows and can fulfil, and so less than an `Event`: one cannot be
-    named in ``depend``, takes its turn between several promises, and serves several rounds of a graph.
+    It is the event of its task as well, and less than an `Event`: nobody else knows it, so that nobody can fulfil it
+    before, name it in ``depend``, or have it serve several rounds of a graph.
 
     Attributes
     ----------

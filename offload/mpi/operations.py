@@ -52,7 +52,7 @@ class Operation:
         self._method = method
         self.args = args
         self.kwargs = kwargs
-        self.name: str = getattr(method, "__name__", repr(method))
+        self.name: str = getattr(method, "__name__", "") or repr(method)
         owner = getattr(method, "__self__", None)
         self.comm: MPI.Comm | None = owner if isinstance(owner, MPI.Comm) else None
         self.known = known = METHODS.get(self.name) if self.comm is not None else None
@@ -104,9 +104,9 @@ class Operation:
         return order
 
     @property
-    def brings(self) -> bool:
-        """Whether it brings something, beside what is in its buffers."""
-        return self.known is None or self.known.receives
+    def brings(self) -> bool | None:
+        """Whether it brings something, beside what is in its buffers; None where that is not known."""
+        return self.known.receives if self.known is not None else None
 
 
 def _with_array(buffer: Any, array: Any) -> Any:

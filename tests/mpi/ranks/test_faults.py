@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -32,6 +33,20 @@ def test_buffers_that_nobody_else_has(runtime, comm, left, right):
     omp.taskwait()
     assert seen == [n * (left + 1.0)]
     assert len(rubbish) == 4
+
+
+def test_a_call_that_is_complete_keeps_nothing(runtime, comm, left, right):
+    """Its task, which the program has yet, refers to no buffer any more, whether the call ended at once or later."""
+    sent, received = np.zeros(1), np.zeros(1)
+    tasks = [mpi.irecv(received, left, 1, comm=comm)]
+    until(lambda: progress.n_open == 1)
+    comm.Barrier()
+    tasks.append(mpi.isend(sent, right, 1, comm=comm))
+    omp.taskwait()
+    gone = [ref(sent), ref(received)]
+    del sent, received
+    until(lambda: not any(one() is not None for one in gone))
+    assert all(task.done() for task in tasks)
 
 
 def test_a_task_that_writes_to_what_is_being_sent(runtime, comm, left, right):
