@@ -8,7 +8,9 @@ holds the lock of the list; the events of what has completed are told outside of
 a queue first, since a poll that moves data takes milliseconds, and naming a request never blocks.
 
 Between polls in which nothing happens the thread naps, as `offload.events.pace` says; while nothing is open it sleeps.
-A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it.
+A thread that waits for tasks looks, too (`Engine.attend_to`): it goes on sooner than this thread could wake it. While
+data moves there are many polls at a time, and one thread that polls: another would only take the core from it, and
+waits for its turn.
 
 ``Testsome`` that meets a failed request raises, and loses which requests have completed, as does mpi4py's where an
 object cannot be made of what has come. Those that are null now are the ones, in the order of the statuses. Persistent
