@@ -273,9 +273,11 @@ class Call:
             self._end(failure)
 
     def _end(self, error: BaseException | None) -> None:
-        """Note the end, and complete the task if that waits for it: then it is alive, as its region has it."""
+        """Note the end, once, and complete the task if that waits for it: then it is alive, as its region has it."""
         self._transfer = None
         with self._lock:
+            if self.is_fulfilled:  # whoever was told has failed
+                return
             self.is_fulfilled = True
             self.failure = error
             is_awaited, self._is_awaited = self._is_awaited, False
