@@ -300,10 +300,8 @@ class Progress:
         is_last = one.test()
         if is_last is not None:
             found.append((one, is_last))
-        elif not one.n_bytes and not isinstance(
-            one.request, MPI.Request
-        ):  # now it may have found what it is to receive
-            one.measure()
+        elif not one.n_bytes and not isinstance(one.request, MPI.Request):
+            one.measure()  # now it may have found what it is to receive
             self._pace.opened(one.n_bytes)
         return is_last is not None
 

@@ -85,8 +85,7 @@ class CallTask(Task):
         call = self.event
         if failure is not None or call is None:
             return super().body_ended(engine, failure)
-        self.state_ = TaskState.DETACHED  # before the call hears of it: it may complete the task at once
-        if not call.body_finished():
+        if not call.body_finished(self):
             return None
         self.value, self.event = call.value, None  # the buffers are the program's alone from now on
         if call.failure is not None:
@@ -253,10 +252,15 @@ class Call:
         return task.construct.runtime.engine if task is not None else None
 
     # -- its end -------------------------------------------------------------------------------------
-    def body_finished(self) -> bool:
-        """Note that the body of the task has ended well; return whether the call had ended before."""
+    def body_finished(self, task: Task) -> bool:
+        """Note that the body of the task has ended well; return whether the call had ended before.
+
+        Only a task that waits is detached, and whoever ends the call completes it: nobody sees it so before that.
+        """
         with self._lock:
-            self._is_awaited = not self.is_fulfilled
+            if not self.is_fulfilled:
+                self._is_awaited = True
+                task.state_ = TaskState.DETACHED
             return self.is_fulfilled
 
     def abandon(self) -> None:

@@ -173,7 +173,7 @@ with omp.Runtime("sim:1"):
     mpi.recv_object(right, 5)
     omp.taskwait()
 """
-    told = story(program, 2, r"Irecv from \d, tag 4, on MPI_COMM_WORLD, open for 0\.\d+ s \(2 open in this process\)")
+    told = story(program, 2, r"Irecv from \d, tag 4, on MPI_COMM_WORLD, open for [\d.]+ s \(2 open in this process\)")
     assert "irecv from 0, tag 5, on MPI_COMM_WORLD, open for" in told
     assert "irecv from 1, tag 5, on MPI_COMM_WORLD, open for" in told
 

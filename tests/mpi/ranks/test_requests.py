@@ -409,7 +409,7 @@ def test_what_waits_says_so(comm, left, right, capfd):
         omp.taskwait()
         sender.join()
     told = capfd.readouterr().err
-    assert "its event, <Event to be fulfilled by a request of MPI, open for 0." in told
+    assert "its event, <Event to be fulfilled by a request of MPI, open for " in told
     assert "1 open in this process" in told
 
 
