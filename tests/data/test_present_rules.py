@@ -56,6 +56,21 @@ def holder(model, item):
     return (whole[0] if whole else None), not whole and any(wanted & key for key in model)
 
 
+def has_place(item, key):
+    """Tell whether strides lead through the item's elements where those of an entry lie without its gaps."""
+    packed = {byte: place for place, byte in enumerate(sorted(key))}
+    found = {index: packed[byte] for byte, index in places(item).items()}
+    first = found.get((0,) * len(item.shape), 0)
+    strides = [
+        found[tuple(int(axis == other) for other in range(len(item.shape)))] - first if n > 1 else 0
+        for axis, n in enumerate(item.shape)
+    ]
+    return all(
+        place == first + sum(k * stride for k, stride in zip(index, strides, strict=True))
+        for index, place in found.items()
+    )
+
+
 def expected_entry(model, construct):
     """Return the error expected at an entry, else (new model, bytes copied in)."""
     hits = [holder(model, item) for item in construct]
@@ -63,6 +78,8 @@ def expected_entry(model, construct):
         return NotPresentError
     if any(item.shape != (0,) and is_partial for item, (_, is_partial) in zip(construct, hits, strict=True)):
         return ExtensionError
+    if not all(key is None or has_place(item, key) for item, (key, _) in zip(construct, hits, strict=True)):
+        return MapError
     new: set[frozenset[int]] = set()
     absent = [storage_of(i) for i, (key, _) in zip(construct, hits, strict=True) if key is None and storage_of(i)]
     for wanted in sorted(absent, key=len, reverse=True):
@@ -71,6 +88,9 @@ def expected_entry(model, construct):
         if any(wanted & key for key in new):
             return MapError
         new.add(wanted)
+    inside = [(item, [key for key in new if storage_of(item) <= key]) for item in construct if storage_of(item)]
+    if not all(has_place(item, key) for item, keys in inside for key in keys):
+        return MapError
     after = {**model, **dict.fromkeys(new, 0)}
     copied: set[int] = set()
     counted = set()
@@ -89,6 +109,8 @@ def expected_exit(model, construct):
     hits = [holder(model, item)[0] for item in construct]
     if any(item.present and key is None for item, key in zip(construct, hits, strict=True)):
         return NotPresentError
+    if not all(key is None or has_place(item, key) for item, key in zip(construct, hits, strict=True)):
+        return MapError
     pairs = [(i, key) for i, key in zip(construct, hits, strict=True) if key is not None and storage_of(i)]
     after = dict(model)
     for key in {key for _, key in pairs}:
