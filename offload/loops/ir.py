@@ -217,11 +217,16 @@ class Store(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduce(Statement):
-    """An update of a reduction's item: a scalar, or a parameter whose argument has one element."""
+    """An update of a reduction's item: a scalar, or a parameter whose argument has one element.
+
+    ``s -= e`` is an update by ``+`` whose value ``is_taken_away``: negated once it has the item's type, which `types`
+    does, so that typed functions have none.
+    """
 
     name: str
     operator: ReductionOperator
     value: Expression
+    is_taken_away: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

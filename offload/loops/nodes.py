@@ -1,0 +1,90 @@
+"""Going through the IR: what a node consists of."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from offload.loops import ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Node = ir.Expression | ir.Statement
+NodeType = TypeVar("NodeType", bound=Node)
+
+_NODES: Final = (ir.Expression, ir.Statement)
+
+_PARTS: Final[dict[type, tuple[str, ...]]] = {}
+"""By class, the fields that may consist of nodes: to look at all of them took most of the time of `walk`."""
+
+_PLAIN: Final = frozenset({"place", "type", "name", "operator"})
+
+
+def children(node: Node) -> list[Node]:
+    """Return the expressions and statements that a node consists of, in the order of its fields."""
+    kind = node.__class__
+    parts = _PARTS.get(kind)
+    if parts is None:
+        parts = _PARTS[kind] = tuple(field.name for field in fields(node) if field.name not in _PLAIN)
+    found: list[Node] = []
+    for name in parts:
+        value = getattr(node, name)
+        if value.__class__ is tuple:
+            found += [one for one in value if isinstance(one, _NODES)]
+        elif isinstance(value, _NODES):
+            found.append(value)
+    return found
+
+
+def walk(*nodes: Node) -> Iterator[Node]:
+    """Yield nodes and all that they consist of, each before its parts."""
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(children(node))
+
+
+def names_in(*nodes: Node) -> set[str]:
+    """Return the scalars that nodes read."""
+    return {node.name for node in walk(*nodes) if isinstance(node, ir.Name)}
+
+
+def names_assigned(*nodes: Node) -> set[str]:
+    """Return the scalars, and the local arrays, that statements give a value; variables of loops not among them."""
+    assigned = set()
+    for node in walk(*nodes):
+        match node:
+            case ir.Assign(name=name) | ir.Local(name=name) | ir.Reduce(name=name) | ir.Atomic(result=str(name)):
+                assigned.add(name)
+            case _:
+                pass
+    return assigned
+
+
+def renamed(node: NodeType, names: Mapping[str, str]) -> NodeType:
+    """Return a node that reads scalars by other names."""
+    if isinstance(node, ir.Name):
+        return replace(node, name=names.get(node.name, node.name))
+    changes: dict[str, Any] = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, (ir.Expression, ir.Statement)):
+            changes[field.name] = renamed(value, names)
+        elif isinstance(value, tuple):
+            changes[field.name] = tuple(
+                renamed(one, names) if isinstance(one, (ir.Expression, ir.Statement)) else one for one in value
+            )
+    return replace(node, **changes)
+
+
+def has_load(expression: ir.Expression) -> bool:
+    """Tell whether an expression reads an element."""
+    return any(isinstance(node, ir.Load) for node in walk(expression))
+
+
+def changes_elements(statements: Iterable[ir.Statement]) -> bool:
+    """Tell whether statements change elements of arrays."""
+    kinds = (ir.Store, ir.Atomic, ir.Local, ir.Reduce)
+    return any(isinstance(node, kinds) for node in walk(*statements))
