@@ -1,0 +1,255 @@
+"""Statements of the typed loop IR as C.
+
+A statement that ends an iteration early goes to its label, ``next``, behind which the iteration reports. A `while` is
+left once something was wrong, since what replaces an element that is not there may keep it running for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offload.loops import ir
+from offload.loops.c_expressions import Expressions, arithmetic, can_divide_by_zero
+from offload.loops.c_host import LOGICAL, in_lanes, indented
+from offload.loops.c_prelude import C_TYPES, MEMORY_TYPES
+from offload.loops.nodes import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from offload.loops.c_expressions import Dialect, Mode, Scope
+    from offload.loops.ir import Expression, Statement
+
+ATOMICS: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
+"""Names of atomic steps; those of others are the operators."""
+
+
+class Statements:
+    """Writes statements.
+
+    Parameters
+    ----------
+    scope : Scope
+    accumulators : collection of str
+        Items of the nest's reductions.
+    can_fail : bool
+        Whether anything in the nest notes in ``fault``.
+    first_line : int
+        What the lines in comments are counted from.
+    """
+
+    def __init__(self, scope: Scope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
+        self._scope = scope
+        self._expressions = Expressions(scope)
+        self._accumulators = frozenset(accumulators)
+        self._can_fail = can_fail
+        self._first_line = first_line
+        self._line = 0
+        self._loops = 0
+        self.has_exits = False
+        """Whether something goes to the end of the iteration."""
+
+    def lines(self, statements: Iterable[Statement]) -> list[str]:
+        """Return statements as lines of C."""
+        return [line for statement in statements for line in (*self._mark(statement), *self._one(statement))]
+
+    def _mark(self, statement: Statement) -> list[str]:
+        line = statement.place.line - self._first_line
+        if line == self._line or line < 0:
+            return []
+        self._line = line
+        return [f"/* +{line} */"]
+
+    def _one(self, node: Statement) -> list[str]:  # a table
+        match node:
+            case ir.Assign():
+                return [f"v_{node.name} = {self._text(node.value)};"]
+            case ir.Store():
+                return self._store(node)
+            case ir.Reduce():
+                return [self._reduce(node)]
+            case ir.Atomic():
+                return self._atomic(node)
+            case ir.If():
+                return self._if(node)
+            case ir.For():
+                return self._for(node)
+            case ir.While():
+                return self._while(node)
+            case ir.Break():
+                return ["break;"]
+            case ir.Continue():
+                return ["continue;"] if self._loops else [self._exit()]
+            case ir.Assert():
+                failed = f"note(&fault, 3, {node.place.line}, 0, 0);"
+                return [f"if (!{self._text(node.condition)}) {{", *indented([failed, self._exit()]), "}"]
+            case ir.Local():
+                return self._local(node)
+            case _:
+                raise AssertionError(node)
+
+    def _text(self, node: Expression) -> str:
+        return self._expressions.text(node)
+
+    def _exit(self) -> str:
+        self.has_exits = True
+        return "goto next;"
+
+    def _store(self, node: ir.Store) -> list[str]:
+        value = self._text(node.value)
+        mode = self._scope.modes.get(node.at, "check")
+        if mode == "check" and node.indices:
+            ctype = C_TYPES[self._scope.dtype(node.array)]
+            lines, element = self._checked(node)
+            return ["{", *indented([f"const {ctype} value = {value};", *lines, f"    {element} = value;"]), "}"]
+        return [f"{self._element(node, mode)} = {value};"]
+
+    def _element(self, node: ir.Store | ir.Atomic, mode: Mode) -> str:
+        places = [self._expressions.place(node.array, k, index, mode) for k, index in enumerate(node.indices)]
+        return self._scope.element(node.array, places)
+
+    def _checked(self, node: ir.Store | ir.Atomic) -> tuple[list[str], str]:
+        """Return lines that end in an ``if`` for what stores, and the element in its range."""
+        lines, tests, places = [], [], []
+        for k, index in enumerate(node.indices):
+            extent = self._scope.extent(node.array, k)
+            lines.append(f"const int64_t i{k} = {self._text(index)};")
+            tests.append(f"inside(&fault, i{k}, {extent}, {node.at}, {k})")
+            places.append(f"wrapped(i{k}, {extent})")
+        return [*lines, f"if ({' && '.join(tests)})"], self._scope.element(node.array, places)
+
+    def _reduce(self, node: ir.Reduce) -> str:
+        name = self._item(node.name)
+        dtype, value = self._scope.dtype(node.name), self._text(node.value)
+        return f"{name} = {combined(self._scope.dialect, node.operator, name, value, dtype)};"
+
+    def _atomic(self, node: ir.Atomic) -> list[str]:
+        dtype, mode = self._scope.dtype(node.array), self._scope.modes.get(node.at, "check")
+        arguments = [self._text(node.value)]
+        if node.expected is not None:
+            arguments.insert(0, self._text(node.expected))
+        if mode == "check" and node.indices:
+            lines, element = self._checked(node)
+        else:
+            lines, element = [], self._element(node, mode)
+        if node.array in self._scope.copies and self._scope.dialect == "c":  # a block's copy is of many threads
+            operator = "+" if node.operator == "-" else node.operator
+            value = f"(-{arguments[0]})" if node.operator == "-" else arguments[0]
+            step = f"{element} = {combined('c', operator, element, value, dtype)};"
+        else:
+            name = ATOMICS.get(node.operator, node.operator)
+            step = f"atomic_{name}_{dtype}(&{element}, {', '.join(arguments)})"
+            if node.result is not None:
+                step = f"v_{node.result} = ({C_TYPES[self._scope.dtype(node.result)]}){step}"
+            step += ";"
+        return ["{", *indented([*lines, f"    {step}" if lines else step]), "}"]
+
+    def _if(self, node: ir.If) -> list[str]:
+        lines = [f"if ({self._text(node.condition)}) {{", *indented(self.lines(node.then))]
+        if node.otherwise:
+            lines += ["} else {", *indented(self.lines(node.otherwise))]
+        return [*lines, "}"]
+
+    def _for(self, node: ir.For) -> list[str]:
+        self._loops += 1
+        depth = self._loops
+        trip, start, stop, step = (f"{letter}{depth}" for letter in "kbes")
+        ctype = C_TYPES[self._scope.dtype(node.variable)]
+        lines = [
+            f"const int64_t {start} = {self._text(node.start)};",
+            f"const int64_t {stop} = {self._text(node.stop)};",
+        ]
+        if isinstance(node.step, ir.Constant) and node.step.value in (1, -1):
+            relation, change = ("<", "++") if node.step.value == 1 else (">", "--")
+            head = f"for (int64_t {trip} = {start}; {trip} {relation} {stop}; {trip}{change}) {{"
+            value = trip
+        else:
+            distance = self._text(node.step)
+            if not _is_constant_step(node):
+                distance = f"nonzero_step(&fault, {distance}, {node.place.line})"
+            lines += [f"const int64_t {step} = {distance};"]
+            lines += [f"const int64_t n{depth} = trips_of({start}, {stop}, {step});"]
+            head = f"for (int64_t {trip} = 0; {trip} < n{depth}; {trip}++) {{"
+            value = f"{start} + {trip} * {step}"
+        body = self.lines(node.body)
+        if self._scope.dialect == "c" and not self._can_fail and (items := self._declared(node)):
+            lines.append(in_lanes(items, f" lastprivate(v_{node.variable})"))
+        lines += [head, *indented([f"v_{node.variable} = ({ctype})({value});", *body]), "}"]
+        self._loops -= 1
+        return ["{", *indented(lines), "}"]
+
+    def _declared(self, node: ir.For) -> dict[tuple[str, str], None]:
+        """Return what a loop updates, if that is all it does and its clauses declare each of the items."""
+        declared = {item.name for item in node.clauses.reductions}
+        items: dict[tuple[str, str], None] = {}
+        for one in node.body:
+            if not isinstance(one, ir.Reduce) or one.name not in declared:
+                return {}
+            items[one.operator, self._item(one.name)] = None
+        return items
+
+    def _item(self, name: str) -> str:
+        return f"r_{name}" if name in self._accumulators else f"v_{name}"
+
+    def _while(self, node: ir.While) -> list[str]:
+        head = f"while ({self._text(node.condition)}) {{"
+        self._loops += 1
+        body = self.lines(node.body)
+        self._loops -= 1
+        if self._can_fail:
+            body = ["if (fault.what)", f"    {self._exit()}", *body]
+        return [head, *indented(body), "}"]
+
+    def _local(self, node: ir.Local) -> list[str]:
+        if node.fill is None:
+            return []
+        ctype = MEMORY_TYPES[node.dtype]
+        n = n_elements(node.shape)
+        fill = self._text(node.fill)
+        return [
+            "{",
+            f"    const {ctype} fill = {fill};",
+            f"    for (int64_t k = 0; k < {n}; k++)",
+            f"        q_{node.name}[k] = fill;",
+            "}",
+        ]
+
+
+def combined(dialect: Dialect, operator: str, item: str, value: str, dtype: ir.Dtype) -> str:
+    """Return an item updated by a value."""
+    if operator in ("min", "max"):
+        return f"{operator}_{dtype}({item}, {value})"
+    if operator in ("+", "*"):
+        return arithmetic(dialect, operator, item, value, dtype)
+    return f"({C_TYPES[dtype]})({item} {LOGICAL.get(operator, operator)} {value})"
+
+
+def can_fail(nest: ir.Nest, modes: Mapping[int, Mode]) -> bool:
+    """Tell whether an iteration may find something wrong."""
+    return any(_may_note(node, modes) for node in walk(*nest.body))
+
+
+def n_elements(shape: tuple[int, ...]) -> int:
+    """Return how many elements a local array has."""
+    n = 1
+    for extent in shape:
+        n *= extent
+    return n
+
+
+def _may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, Mode]) -> bool:
+    match node:
+        case ir.Load() | ir.Store() | ir.Atomic():
+            return bool(node.indices) and modes.get(node.at, "check") == "check"
+        case ir.Binary():
+            return can_divide_by_zero(node)
+        case ir.For():
+            return not _is_constant_step(node)
+        case ir.Assert():
+            return True
+        case _:
+            return False
+
+
+def _is_constant_step(node: ir.For) -> bool:
+    return isinstance(node.step, ir.Constant) and node.step.value != 0

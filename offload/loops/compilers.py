@@ -1,0 +1,164 @@
+"""Compilers of C: which there are, what each is asked, and how long it may take."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LIMIT_S = 120.0  # for one source; what the emitter writes takes a tenth of a second
+_VERSION_LIMIT_S = 20.0
+
+_OPTIONS = [
+    *("-std=gnu11", "-O3", "-fPIC", "-shared"),
+    *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fopenmp-simd"),
+    "-fno-strict-aliasing",  # views of one buffer may have two types
+]
+
+
+class CompilerFailure(Exception):  # noqa: N818  # no error of the program's: another compiler may do, or none
+    """A compiler has not made what it was asked for; the text is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A command that compiles C to a shared library.
+
+    Attributes
+    ----------
+    command : tuple of str
+    options : tuple of str
+    identity : str
+        What sets its results apart from those of another compiler, or for another processor.
+    limit_s : float
+        For how long it may run.
+    """
+
+    command: tuple[str, ...]
+    options: tuple[str, ...]
+    identity: str
+    limit_s: float = LIMIT_S
+
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
+    def key(self, source: str) -> str:
+        """Return what names the library that this compiler makes of the source: 64 hexadecimal digits."""
+        parts = (source, self.identity, *self.command, *self.options)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def compile(self, source: str, folder: Path) -> Path:
+        """Compile the source in an empty folder, and return the library there.
+
+        Raises
+        ------
+        CompilerFailure
+            If it fails, says nothing for `limit_s`, or writes no library.
+        """
+        text, library = folder / "loop.c", folder / "loop.so"
+        text.write_text(source, encoding="utf-8")
+        status, said = _run([*self.command, *self.options, "-o", str(library), str(text), "-lm"], self.limit_s, folder)
+        if status != 0:
+            raise CompilerFailure(f"`{self}` ended with status {status}:\n{said.strip()}")
+        if not library.is_file() or library.stat().st_size == 0:
+            raise CompilerFailure(f"`{self}` ended well, but wrote no library; it said: {said.strip()!r}")
+        return library
+
+
+def candidates(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Iterator[Compiler]:
+    """Yield the compilers that there are, the preferred one first; none where ``OFFLOAD_CC`` is ``none``."""
+    if environ.get("OFFLOAD_CC", "").strip() == "none":
+        return
+    for command in _commands(environ):
+        program = shutil.which(command[0], path=environ.get("PATH"))
+        if program is None:
+            continue
+        try:
+            _, version = _run([*command, "--version"], min(limit_s, _VERSION_LIMIT_S))
+        except CompilerFailure:
+            continue
+        yield Compiler(command, _options(command, version), _identity(Path(program), version), limit_s)
+
+
+def _commands(environ: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    for name in ("OFFLOAD_CC", "CC"):
+        if command := shlex.split(environ.get(name, "")):
+            yield tuple(command)
+    for name in ("gcc", "clang", "cc"):
+        yield (name,)
+    if importlib.util.find_spec("ziglang") is not None:
+        yield (sys.executable, "-m", "ziglang", "cc")
+
+
+def _options(command: Sequence[str], version: str) -> tuple[str, ...]:
+    is_zig = command[-1] == "cc" and ("ziglang" in command or Path(command[0]).stem == "zig")
+    native = "-mcpu=native" if is_zig else "-march=native"
+    # gcc's own choice at -O3 vectorises sums that stay in order over strided loads, and loses a quarter by it.
+    cost = ("-fvect-cost-model=dynamic",) if "Free Software Foundation" in version else ()
+    return (*_OPTIONS, native, *cost)
+
+
+def _identity(program: Path, version: str) -> str:
+    found = program.resolve()
+    state = found.stat()
+    return "\n".join((version, str(found), str(state.st_size), str(state.st_mtime_ns), _processor()))
+
+
+@functools.cache
+def _processor() -> str:
+    """Return what ``native`` stands for: a home directory may be shared by machines that differ."""
+    words = {"model name", "flags", "Features", "CPU part", "CPU implementer"}
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
+        return "\n".join(line for line in lines if line.partition(":")[0].strip() in words)
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> tuple[int, str]:
+    """Run a command, and return its status and what it said; it is killed with its children when its time is over."""
+    try:
+        process = subprocess.Popen(  # noqa: S603  # the user's own compiler
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CompilerFailure(f"`{shlex.join(command)}` cannot be started: {error}") from error
+    try:
+        said, _ = process.communicate(timeout=limit_s)
+    except BaseException as error:
+        _kill(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise CompilerFailure(f"`{shlex.join(command)}` had not ended after {limit_s:g} s") from None
+        raise
+    return process.returncode, said
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
