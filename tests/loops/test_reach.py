@@ -1,0 +1,152 @@
+"""What functions reach at a launch, from the text that a program has."""
+
+import numpy as np
+
+import offload as omp
+from offload.loops import ir
+from offload.loops.bounds import bounds, wanted
+from offload.loops.coverage import is_overwritten
+from offload.loops.independence import independence
+from offload.loops.numbers import Launch, Trips
+from offload.loops.parse import NestClauses, parse
+from offload.loops.reach import accesses
+from offload.loops.source import Source
+from offload.loops.types import infer
+from tests.loops.building import view
+
+WEAK_INT = ir.Type("int64", is_weak=True)
+
+
+def reached(function, arrays, axes, *, private=(), reductions=(), **scalars):
+    """Return the accesses of a function's nest; arrays are (dtype, extents), apart from each other."""
+    clauses = NestClauses(private=private, reductions=reductions, checks=True)
+    types = {name: ir.ArrayType(dtype, len(extents)) for name, (dtype, extents) in arrays.items()}
+    typed = infer(parse(Source.of(function), clauses), dict.fromkeys(scalars, WEAK_INT), types)
+    (nest,) = typed.function.nests
+    views = {name: view(*extents, address=place << 30) for place, (name, (_, extents)) in enumerate(arrays.items(), 1)}
+    return accesses(typed, nest, Launch(axes, scalars, views))
+
+
+def rows(y, v, c, p, x):
+    for i in range(len(y)):
+        s = 0.0
+        for k in range(p[i], p[i + 1]):
+            s += v[k] * x[c[k]]
+        y[i] = s
+
+
+def test_sparse_rows():
+    """Rows of a sparse matrix are independent; what the pointers hold is asked for first, the product is all new."""
+    arrays = {"y": ("float64", (8,)), "v": ("float64", (20,)), "c": ("int32", (20,)), "p": ("int64", (9,))}
+    found = reached(rows, arrays | {"x": ("float32", (6,))}, (Trips(0, 1, 8),))
+    assert independence(found).verdict == "parallel"
+    assert is_overwritten(found, "y")
+    asked = wanted(found, bounds(found))
+    assert {access.array for access in found.listed if access.at in asked} == {"p"}
+
+
+def at(a, i, j):
+    t = 2 * i
+    return a[t // 2 + j]
+
+
+def inlined(y, x, n):
+    for i in range(1, n):
+        y[i] = at(x, i, 1) - at(x, i, -1)
+
+
+def test_inlined_functions():
+    """Arguments of inlined functions and their temporaries are seen through."""
+    found = reached(inlined, {"y": ("float64", (9,)), "x": ("float64", (9,))}, (Trips(1, 1, 7),), n=8)
+    intervals = [each.intervals for each in bounds(found).values()]
+    assert intervals == [((2, 8),), ((0, 6),), ((1, 7),)]
+
+
+def sweep(a, n):
+    for i in range(1, n):
+        a[i] += 0.5 * a[i - 1]
+
+
+def test_a_sweep_in_place():
+    """An update in place is a load, an operation and a store: the sweep is found out with the line of both."""
+    verdict = independence(reached(sweep, {"a": ("float32", (8,))}, (Trips(1, 1, 7),), n=8))
+    assert verdict.verdict == "sequential"
+    (proved,) = verdict.dependences
+    assert (proved.kind, proved.distance) == ("flow", (1,))
+    line = sweep.__code__.co_firstlineno + 2
+    assert proved.source.place.line == proved.sink.place.line == line
+
+
+def scratch(y, t, n):
+    for i in range(n):
+        for j in range(3):
+            t[j] = i + j
+        y[i] = t[0] * t[2]
+
+
+def test_private_arrays():
+    """A scratch array is a dependence, and none once each iteration has its own."""
+    arrays = {"y": ("float64", (8,)), "t": ("float64", (3,))}
+    shared = reached(scratch, arrays, (Trips(0, 1, 8),), n=8)
+    assert {each.kind for each in independence(shared).dependences} == {"anti", "output"}
+    own = reached(scratch, arrays, (Trips(0, 1, 8),), private=("t",), n=8)
+    assert independence(own).verdict == "parallel"
+    assert not is_overwritten(own, "t")
+
+
+def summed(x, n):
+    s = 0.0
+    for i in range(n):
+        t = np.zeros(4)
+        assert x.ndim == 1, "one row"
+        t[i % len(t)] = -x[i] if not x[i] > 0.0 else +x[i]
+        s += t[i % 4] * x.size
+    return s
+
+
+def test_reductions_and_local_arrays():
+    """Updates of a reduction's item and elements of local arrays are no dependences; local ones have bounds too."""
+    reductions = (ir.Reduction("+", "s"),)
+    found = reached(summed, {"x": ("float64", (8,))}, (Trips(0, 1, 8),), reductions=reductions, n=8)
+    assert independence(found).verdict == "parallel"
+    local = [bounds(found)[access.at] for access in found.listed if access.array == "t"]
+    assert [(each.intervals, each.mode) for each in local] == [(((0, 3),), "off")] * 2
+
+
+def claimed(h, y, m):
+    for i in range(m):
+        k = omp.atomic.cas(h, i, 0, 1)
+        y[k] = i
+
+
+def test_old_values_of_atomics():
+    """The old value of an atomic update is unknown, and differs from iteration to iteration."""
+    found = reached(claimed, {"h": ("int32", (8,)), "y": ("float64", (8,))}, (Trips(0, 1, 8),), m=8)
+    assert independence(found).verdict == "unknown"
+    (store,) = (access for access in found.listed if access.array == "y")
+    assert bounds(found)[store.at].intervals == ((-(2**31), 2**31 - 1),)
+
+
+def squares(a):
+    for i in range(a.size):
+        k = 7
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        k = k * k * k * k * k * k * k * k
+        a[k % 9] = i
+
+
+def test_numbers_that_are_known_wrap():
+    """A number that is raised to a power of many digits is the one that 64 bits hold, and is had at once."""
+    found = reached(squares, {"a": ("int64", (9,))}, (Trips(0, 1, 9),))
+    power = pow(7, 8**10, 1 << 64)
+    power -= (power >> 63) << 64
+    (index,) = found.listed[-1].indices
+    assert index.interval == (power % 9, power % 9)
