@@ -3,6 +3,7 @@
 ``import offload as omp``: constructs and routines carry OpenMP's names without ``omp_``.
 """
 
+from offload import atomic
 from offload.arrays.items import all_memory, section
 from offload.constructs.arraycopy import copy
 from offload.constructs.buffers import buffers
@@ -29,7 +30,7 @@ from offload.constructs.memory import (
     target_memset,
     target_memset_async,
 )
-from offload.constructs.persistent import declare_target, target_associate_ptr, target_disassociate_ptr
+from offload.constructs.persistent import target_associate_ptr, target_disassociate_ptr
 from offload.constructs.routines import (
     array_namespace,
     current_stream,
@@ -69,10 +70,12 @@ from offload.errors import (
     HostFallbackWarning,
     InternalError,
     LeakError,
+    LoopError,
     MapError,
     NotPresentError,
     OffloadError,
     OffloadWarning,
+    PerformanceWarning,
     RegionClosedError,
     RuntimeClosedError,
     TransportError,
@@ -82,6 +85,8 @@ from offload.errors import (
 from offload.events.event import Event, fulfill_event
 from offload.graphs.recording import record
 from offload.graphs.taskgraph import TaskGraph
+from offload.loops.functions import parallel_loop, target_loop
+from offload.loops.words import declare_target, loop
 from offload.runtime.current import current_runtime
 from offload.runtime.places import initial_device, invalid_device
 from offload.runtime.runtime import Runtime
@@ -106,10 +111,12 @@ __all__ = [
     "InternalError",
     "Interop",
     "LeakError",
+    "LoopError",
     "MapError",
     "NotPresentError",
     "OffloadError",
     "OffloadWarning",
+    "PerformanceWarning",
     "RegionClosedError",
     "Runtime",
     "RuntimeClosedError",
@@ -121,6 +128,7 @@ __all__ = [
     "all_memory",
     "alloc",
     "array_namespace",
+    "atomic",
     "barrier",
     "buffers",
     "cancel",
@@ -155,8 +163,10 @@ __all__ = [
     "interop",
     "invalid_device",
     "is_initial_device",
+    "loop",
     "mutexinoutset",
     "out",
+    "parallel_loop",
     "record",
     "release",
     "section",
@@ -173,6 +183,7 @@ __all__ = [
     "target_free",
     "target_is_accessible",
     "target_is_present",
+    "target_loop",
     "target_memcpy",
     "target_memcpy_async",
     "target_memcpy_rect",

@@ -9,6 +9,7 @@ import gc
 import importlib.util
 import os
 import signal
+import tempfile
 import threading
 from pathlib import Path
 
@@ -112,8 +113,11 @@ class GpuTests:
 
 
 def pytest_configure(config):
-    """Have the GPU tests judged and counted, and the books kept of what they take from CUDA."""
+    """Have the GPU tests judged and counted, the books kept of what they take from CUDA, and the user's cache alone."""
     config.pluginmanager.register(GpuTests(), "offload-gpu-tests")
+    cache = tempfile.TemporaryDirectory(prefix="offload-tests-")
+    config.add_cleanup(cache.cleanup)
+    os.environ["OFFLOAD_CACHE_DIR"] = cache.name  # compiled loops of this session, and of the processes that it starts
     SimDevice.waits_look = bool(os.environ.get("OFFLOAD_TESTS_WAITS_LOOK"))
     if no_gpu() is None:
         from tests.gpu.ledger import open_ledger

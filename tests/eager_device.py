@@ -47,6 +47,7 @@ class EagerDevice:
     bodies_block = False
     waits_look = True
     poisons = False
+    kernels = None
     wakes_by_driver = False
     _serial = itertools.count()
 

@@ -37,6 +37,7 @@ class NullDevice:
     waits_look = False
     wakes_by_driver = False
     poisons = False
+    kernels = None
     _serial = itertools.count()
 
     def __init__(self, number: int, *, memory_nbytes: int = 1 << 40) -> None:

@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.strict import STRICT
+
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 WITH_LISTINGS = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
+PROGRAM = """
+import linecache
+page, text = {!r}, {!r}
+linecache.cache[page] = len(text), None, text.splitlines(keepends=True), page  # where loops find their text
+exec(compile(text, page, "exec"), {{"__name__": "__main__"}})
+"""
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
@@ -37,9 +45,8 @@ def test_there_are_listings():
 @pytest.mark.parametrize("page", WITH_LISTINGS, ids=lambda page: page.stem)
 def test_page(page, tmp_path):
     """The listings of a page run in order, in one namespace; they check themselves, and leave nothing behind."""
-    program = f"exec(compile({listings(page)!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+        [sys.executable, *STRICT, "-c", PROGRAM.format(str(page), listings(page))],
         env={**os.environ, "OFFLOAD_DEVICES": "sim"},
         cwd=tmp_path,
         capture_output=True,

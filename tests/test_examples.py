@@ -13,9 +13,12 @@ import pytest
 import offload as omp
 from offload import acc
 from offload.cli.demo.examples import load_example
+from tests.strict import IS_COMPILED, STRICT
 
 FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8")]  # others are a part of one
+SMALL = {"loops_bodies": ["48"], "loops_heat": ["24"], "loops_histogram": ["20000"]}
+"""The sizes that loops are run with as Python."""
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
 
 
@@ -27,8 +30,9 @@ def test_there_are_examples():
 
 def check_run(path, devices, tmp_path):
     """Run an example as a program: it ends well, has printed something, and leaves nothing behind."""
+    sizes = [] if IS_COMPILED else SMALL.get(path.stem, [])
     done = subprocess.run(
-        [sys.executable, "-W", "error", path],
+        [sys.executable, *STRICT, path, *sizes],
         env={**os.environ, "OFFLOAD_DEVICES": devices},
         cwd=tmp_path,
         capture_output=True,
@@ -173,3 +177,31 @@ def test_host_data(runtime):
     np.testing.assert_allclose(result, field, atol=1e-12)
     example.smooth(result, np.zeros((12, 10)))
     assert not result.any()
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 3), (40, 17), (17, 70)])
+def test_loops(runtime, shape):
+    """Each of the five ways gives what the plain nest gives, bit for bit, also where there is nothing to do."""
+    example = load_example("acc_loops")
+    a = np.random.default_rng(1).uniform(0, 1, shape)
+    expected = a.copy()
+    example.smooth(a, expected, 0.2)
+    assert len(example.WAYS) == 5
+    for way in example.WAYS.values():
+        b = a.copy()
+        way(a, b, 0.2)
+        assert (b == expected).all()
+
+
+@pytest.mark.parametrize("n", [1, 50])
+def test_sparse(runtime, n):
+    """The product is the dense one's, and the power method finds the largest eigenvalue."""
+    example = load_example("loops_sparse")
+    start, column, values = example.random_matrix(n, 4)
+    dense = np.zeros((n, n))
+    np.add.at(dense, (np.repeat(np.arange(n), np.diff(start)), column), values)
+    x, y = np.random.default_rng(2).standard_normal(n), np.zeros(n)
+    example.multiply(start, column, values, x, y)
+    np.testing.assert_allclose(y, dense @ x, rtol=1e-10, atol=1e-12)
+    value = example.largest_eigenvalue((start, column, values), n, 60)
+    np.testing.assert_allclose(value, abs(np.linalg.eigvals(dense)).max(), rtol=1e-8)

@@ -50,6 +50,13 @@ def test_import_is_light(tmp_path):
     assert not HEAVY & modules
 
 
+def test_import_makes_no_loops(tmp_path):
+    """Of what makes loops, importing the package loads the decorators, their clauses and the words inside."""
+    *_, modules = import_in_a_new_process(tmp_path)
+    loaded = {name for name in modules if name.startswith("offload.loops.")}
+    assert loaded == {"offload.loops.clauses", "offload.loops.functions", "offload.loops.words"}
+
+
 def test_import_is_quick(tmp_path):
     """The best of several imports takes less than 100 ms, or than NumPy on a slow machine."""
     times_s = []

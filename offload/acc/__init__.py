@@ -33,6 +33,7 @@ from offload.acc.devices import (
     set_device_type,
     shutdown,
 )
+from offload.acc.loops import kernels_loop, loop, parallel_loop, routine
 from offload.acc.memory import (
     free,
     malloc,
@@ -121,7 +122,9 @@ __all__ = [
     "init",
     "is_present",
     "kernels",
+    "kernels_loop",
     "launch_config",
+    "loop",
     "malloc",
     "map_data",
     "memcpy_d2d",
@@ -134,12 +137,14 @@ __all__ = [
     "memcpy_to_device_async",
     "on_device",
     "parallel",
+    "parallel_loop",
     "property_driver",
     "property_free_memory",
     "property_memory",
     "property_name",
     "property_shared_memory_support",
     "property_vendor",
+    "routine",
     "serial",
     "set_cuda_stream",
     "set_default_async",

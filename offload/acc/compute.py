@@ -160,7 +160,7 @@ class ComputeFunction(TargetFunction):
         """Return a copy with these clauses replaced. Raises as for every construct."""
         if depend is not NOT_GIVEN:
             return super().options(depend=depend, **clauses)
-        if not clauses.keys() <= _OF_QUEUES:
+        if not clauses.keys() <= OF_QUEUES:
             return super().options(**clauses)
         checked = check_clauses(self._directive, clauses, self._checks)
         copy = object.__new__(type(self))
@@ -280,7 +280,7 @@ class ComputeFunction(TargetFunction):
         return task if queue is not None else task.value
 
 
-_OF_QUEUES = {"async_", "wait"}
+OF_QUEUES = {"async_", "wait"}
 """The clauses that say in which queue a region is, and nothing of what it does."""
 
 _SLOTS = [name for kind in ComputeFunction.__mro__ for name in getattr(kind, "__slots__", ()) if name != "__dict__"]

@@ -227,6 +227,8 @@ class TargetFunction(DirectiveFunction):
             enter_parts(binding, clauses.get("map", ()), visible, names)
         if self._rules is not None:
             self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
+        if values is None:
+            self._look(binding, body)
         recipe: _HostRegion | DeviceRecipe
         work: TargetWork | ReceivingWork | None = None
         if place is None:
@@ -257,6 +259,9 @@ class TargetFunction(DirectiveFunction):
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what is called with the arguments on the device."""
         return self._function
+
+    def _look(self, binding: Binding, body: Callable[..., Any]) -> None:
+        """Look at the arguments of a call, all of which are known, and at what clauses say of them; map others."""
 
     def _generate(
         self,

@@ -14,10 +14,10 @@ never waits for the device. Errors of the device are sticky: after one, ``passed
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     import numpy as np
@@ -104,6 +104,69 @@ class StagedCopy(Protocol):
         """Carry it out and wait for what ``done`` would be called for; raise the failure."""
 
 
+class Program(Protocol):
+    """Kernels as text, and as what the host's processor runs.
+
+    Attributes
+    ----------
+    source : str
+        In the dialect of the device.
+    names : sequence of str
+        The kernels in it.
+    options : sequence of str
+        What a compiler is told.
+    """
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def options(self) -> Sequence[str]: ...
+    def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
+        """Return the kernels as functions of this process, each of a grid and arguments; of dialect ``"c"`` alone."""
+
+
+class Kernel(Protocol):
+    """A function that a device runs."""
+
+    def launch(
+        self, stream: Any, grid: tuple[int, ...], block: tuple[int, ...], shared_nbytes: int, arguments: Any
+    ) -> None:
+        """Enqueue it as one operation.
+
+        Parameters
+        ----------
+        stream : stream
+            A native one.
+        grid, block : tuple of int
+            Blocks and threads of a block along each dimension; of dialect ``"c"`` the number of chunks, and 1.
+        shared_nbytes : int
+            Bytes of memory that the threads of a block share.
+        arguments : object
+            The structure of arguments; of dialect ``"c"`` what the program's functions take.
+        """
+
+
+class Kernels(Protocol):
+    """How a device is given functions to run.
+
+    Attributes
+    ----------
+    dialect : {"cuda", "c"}
+        The language of the sources.
+    target : str
+        What they are compiled for, as a part of keys: ``"sm_90"``, or the host's processor.
+    """
+
+    @property
+    def dialect(self) -> Literal["cuda", "c"]: ...
+    @property
+    def target(self) -> str: ...
+    def load(self, program: Program) -> Mapping[str, Kernel]:
+        """Compile a program for the device, and return its kernels by name."""
+
+
 class Device(Protocol):
     """What the runtime asks of a device.
 
@@ -128,6 +191,8 @@ class Device(Protocol):
     poisons : bool
         True where uninitialised memory is filled with what shows (the simulated device, on demand): `alloc` does, and
         what is allocated as bytes for elements of another dtype is given to `poison` before anything else.
+    kernels : Kernels or None
+        How it is given functions to run; None where it runs none.
     """
 
     number: int
@@ -138,6 +203,7 @@ class Device(Protocol):
     waits_look: bool
     wakes_by_driver: bool
     poisons: bool
+    kernels: Kernels | None
 
     # -- streams ---------------------------------------------------------------------------------
     def new_stream(self) -> Any:

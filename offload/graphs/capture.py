@@ -234,6 +234,7 @@ def _captured(
     environment: Any = _CapturedEnvironment(device, table)  # what a work needs of a place
     awaited = {other for step in steps for other in step.waits}
     points: dict[int, Point] = {}
+    findings: list[Callable[[Any], Any]] = []
     held: list[object] = []  # what must not be allocated again on another branch
     try:
         streams = capture.begin(1 + max(step.stream for step in steps))  # type: ignore[union-attr]  # `obstacle` looked
@@ -244,8 +245,9 @@ def _captured(
             if isinstance(task, DeviceTask):
                 _carry_out(scope, task, environment, lane)
                 held.append((task.work, task.args, task.kwargs, task.held))
+                findings += task.findings or ()
                 task.work = task.plan = task.held = task.body = task.value = None
-                task.args, task.kwargs = (), None
+                task.args, task.kwargs, task.findings = (), None, None
                 if len(lanes) == 1:
                     held.clear()
             if at in awaited:
@@ -258,7 +260,7 @@ def _captured(
             why = f"the device made no graph of it: {error}"
             raise NotCapturableError(why, is_passing=device.was_disturbed(error)) from None
         raise
-    return GraphWork(graph, place, noted, kept, takes_device_arrays=takes_device_arrays)
+    return GraphWork(graph, place, noted, kept, findings, takes_device_arrays=takes_device_arrays)
 
 
 def _with_exclusions(tasks: Sequence[Task], before: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:

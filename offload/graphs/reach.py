@@ -135,9 +135,10 @@ def _parts(value: Any, mentioned: frozenset[str]) -> Iterable[_Found] | None:
             parts = [(f"the object of {value.__name__}", owner)]
         elif _library(value) in _LIBRARIES:
             parts = []
+    elif _library(type(value)) == "offload" and hasattr(value, "__wrapped__"):  # under a directive; a loop's launcher
+        parts = [("__wrapped__", value.__wrapped__)]
     elif getattr(value, "__dict__", None):
-        if _library(type(value)) == "offload" and hasattr(value, "__wrapped__"):  # a function under a directive
-            parts = [("__wrapped__", value.__wrapped__)]
+        return None
     elif isinstance(value, dict):
         parts = [(f"an item {key!r:.20}", item) for key, item in value.items()]
     elif isinstance(value, _CONTAINERS):

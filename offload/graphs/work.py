@@ -9,7 +9,7 @@ from offload.errors import UsageError
 from offload.runtime.works import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from offload.arrays.sections import Section
     from offload.data.entries import Entry
@@ -23,16 +23,34 @@ if TYPE_CHECKING:
 class GraphWork(Work):
     """Launch a graph on a lane: a work which any number of tasks share."""
 
-    __slots__ = ("_entries", "_kept", "_place", "_place_of", "_version", "graph", "noted", "takes_device_arrays")
+    __slots__ = (
+        "_entries",
+        "_findings",
+        "_kept",
+        "_place",
+        "_place_of",
+        "_version",
+        "graph",
+        "noted",
+        "takes_device_arrays",
+    )
 
     def __init__(
-        self, graph: Graph, place: DevicePlace, noted: Noted, kept: object, *, takes_device_arrays: bool
+        self,
+        graph: Graph,
+        place: DevicePlace,
+        noted: Noted,
+        kept: object,
+        findings: Sequence[Callable[[Any], Any]] = (),
+        *,
+        takes_device_arrays: bool,
     ) -> None:
         self.graph = graph
         self._place = place
         self._place_of = section_of_entry(place.device)
         self.noted = noted
         self._kept = kept  # arrays and kernels whose addresses are in the graph
+        self._findings = findings  # of its tasks; they keep what its kernels write to
         self._entries: list[ref[Entry]] = []  # of its uses, whose memory is not kept by that,
         self._version = -1  # in this state of the table
         self.takes_device_arrays = takes_device_arrays
@@ -84,8 +102,22 @@ class GraphWork(Work):
             reads = [part for use, part in pairs if not use.follows_users]
             lane.wait_for(ledger.before(reads, [part for use, part in pairs if use.follows_users], noted.absent))
             self.graph.launch(lane.stream)
+            if self._findings:
+                launch.findings = [self._look]
             if uses or noted.copied_back:
                 ledger.note(lane.mark(), uses, [part for use, part in pairs if use.writes], noted.copied_back)
+
+    def _look(self, value: Any) -> Any:
+        """Look at what each task's work has found wrong, all of it, so that the next replay starts anew."""
+        failures = []
+        for finding in self._findings:
+            try:
+                finding(None)
+            except Exception as error:  # noqa: BLE001  # raised below
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return value
 
 
 def section_of_entry(device: Device) -> Callable[[Entry], Section]:

@@ -29,7 +29,7 @@ from offload.tasks.task import Task
 _WAITING, _RUNNING, _LAUNCHED = TaskState.WAITING, TaskState.RUNNING, TaskState.LAUNCHED  # to look one up costs 0.15 µs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.data.items import MapItem
     from offload.data.plans import Entered
@@ -72,6 +72,9 @@ class DeviceTask(Task):
     _collects = True
     _staging: Staging | None = None
     entered: Sequence[MapItem] = ()
+    findings: list[Callable[[Any], Any]] | None = None
+    """What looks, when the work has passed, at what that has left for the host: each takes the value of the task and
+    returns it, or another one, or raises what the work has found wrong."""
     other_after: Any = None
     received: Values | None = None
 
@@ -355,6 +358,20 @@ class DeviceTask(Task):
         self.place.ended += 1
         self.place.retry(engine)
 
+    def _find(self, failure: BaseException | None) -> BaseException | None:
+        """Return the failure, or what the work has found wrong; give the task its value where there is neither."""
+        findings, self.findings = self.findings, None
+        if failure is not None:
+            return failure
+        try:
+            for finding in findings or ():
+                self.value = finding(self.value)
+        except Exception as error:  # noqa: BLE001  # kept for whoever waits
+            self.value = None
+            note_task(error, self)
+            return error.with_traceback(None)  # which is ours alone, and refers to the task
+        return None
+
     def passed(self, error: BaseException | None) -> None:
         """Complete: the lane has got to the end of this task, or never will."""
         failure = self.failure
@@ -363,6 +380,8 @@ class DeviceTask(Task):
             failure.__cause__ = error.__cause__ or error
             note_task(failure, self)
             self.value = None
+        if self.findings is not None:
+            failure = self._find(failure)
         lane: Any = self.lane
         start_s = self.start_s
         for other in self.predecessors:

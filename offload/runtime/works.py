@@ -30,6 +30,8 @@ class Launch(Protocol):
         What the body is given: the work's own, in place of which `Work.begin` may put others.
     entered : sequence of MapItem
         What the beginning of a region has mapped, for the task that ends the region.
+    findings : list or None
+        What looks at what the work has left for the host, when it has passed.
     held : list or None
         What must live until the lane gets to where the work ends, besides what the task has in any case: its work and
         its arguments. `Released` first, if there is one.
@@ -48,6 +50,7 @@ class Launch(Protocol):
     args: Any
     kwargs: Any
     entered: Sequence[MapItem]
+    findings: list[Callable[[Any], Any]] | None
     held: list[Any] | None
     other_after: Any
     plan: Entered | None

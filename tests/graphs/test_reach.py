@@ -112,6 +112,24 @@ def test_arguments_are_looked_through():
     assert reached(lambda pair: None, [(array, [1.0, "a"]), 3]) == [array]
 
 
+def test_loops_are_looked_through():
+    """A loop that is a body, or that a body calls, is known by its function, which holds no arrays."""
+
+    @omp.target_loop
+    def double(y):
+        for i in range(y.size):
+            y[i] = 2 * y[i]
+
+    first = Array()
+
+    def body(y):
+        double(y)
+        y += first
+
+    assert reached(body, ()) == [first]
+    assert reached(double._body({}, (), {}), ()) == []
+
+
 def opaque_bodies():
     model, cached = Model(), functools.lru_cache(lambda: Array())  # noqa: PLW0108  # it caches what the class does not
     objects = np.array([Array()])

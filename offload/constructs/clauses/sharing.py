@@ -70,14 +70,20 @@ class ArgumentRules:
     ------
     ClauseError
         A string names no parameter, or one is named in two clauses that contradict each other.
+
+    Attributes
+    ----------
+    excused : frozenset of str
+        Parameters that clauses of another kind name, which ``defaultmap`` leaves alone.
     """
 
-    __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional")
+    __slots__ = ("_behaviour", "_clauses", "_mapped", "_names", "_positional", "excused")
 
     words: ClassVar[Mapping[str, str]] = {}
     """What messages call clauses that a construct has under other names."""
 
     def __init__(self, clauses: Mapping[str, Any], names: VisibleNames) -> None:
+        self.excused: frozenset[str] = frozenset()
         self._names = names
         self._positional = list(names.positions)
         self._clauses = [(clause, item) for clause in SHARING for item in clauses.get(clause, ())]
@@ -135,7 +141,7 @@ class ArgumentRules:
             sections = [item.section for item in binding.items]
             listed = tuple(listed)
             for slot, value in values.items():
-                if slot not in taken:
+                if slot not in taken and self._parameter(slot) not in self.excused:
                     self._default(slot, value, sections, listed, binding)
 
     def _named(
@@ -247,11 +253,16 @@ class ArgumentRules:
             "leave it in one of them"
         )
 
-    def _label(self, slot: Slot) -> str:
+    def _parameter(self, slot: Slot) -> str:
+        """Return the parameter that takes an argument; empty for elements of ``*args``."""
         if isinstance(slot, str):
-            return repr(slot)
-        if slot < len(self._positional):
-            return repr(self._positional[slot])
+            return slot
+        return self._positional[slot] if slot < len(self._positional) else ""
+
+    def _label(self, slot: Slot) -> str:
+        name = self._parameter(slot)
+        if name or isinstance(slot, str):
+            return repr(name)
         starred = self._names.starred
         return f"'{starred.args}[{slot - starred.first}]'" if starred is not None and starred.args else str(slot)
 

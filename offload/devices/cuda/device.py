@@ -20,6 +20,7 @@ from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import EventPool
 from offload.devices.cuda.graphs import CudaGraphCapture
+from offload.devices.cuda.kernels import CudaKernels
 from offload.devices.cuda.memory import Block, DeviceMemory, block_of
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.interrupts.finalizers import catch_up
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from offload.devices.base import Kernels
     from offload.devices.cuda.staging import StagedCopy
     from offload.devices.retired import Retired
 
@@ -81,6 +83,7 @@ class CudaDevice:
         self.capturing = threading.RLock()  # a device cannot be synchronised meanwhile
         self._events = EventPool(index)
         self.name = f"cuda:{index} ({cuda.getDeviceProperties(index)['name'].decode()})"
+        self.kernels: Kernels | None = CudaKernels(index, self.name)
         self._memory = DeviceMemory(index)
         self._copies = Copies(index, self.name, self._events, self._memory.reaches)
         self._dtypes: set[np.dtype[Any]] = set()  # those that CuPy is known to have arrays of

@@ -20,6 +20,7 @@ import numpy as np
 from offload.arrays.sections import Section, section_of
 from offload.devices.sim.array import SimArray
 from offload.devices.sim.fate import Fate
+from offload.devices.sim.kernels import SimKernels
 from offload.devices.sim.lane import Free, Lane, Stepper
 from offload.devices.sim.memory import MemoryAccount
 from offload.devices.sim.namespace import SimNamespace
@@ -30,6 +31,7 @@ from offload.interrupts.finalizers import catch_up
 from offload.interrupts.frames import warn
 
 if TYPE_CHECKING:
+    from offload.devices.base import Kernels
     from offload.devices.retired import Retired
     from offload.events.wakeup import Wakeup
 
@@ -60,6 +62,7 @@ class SimDevice:
     bodies_block = True
     waits_look = False
     wakes_by_driver = False
+    kernels: Kernels | None = SimKernels()
     _serial = itertools.count()
 
     def __init__(

@@ -1,0 +1,183 @@
+"""What `explain` returns: all that is decided about a loop for certain arguments, as text and as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.loops import ir
+from offload.loops.arguments import on_host
+from offload.loops.launch import view_at
+from offload.loops.mapping import map_types
+from offload.loops.nodes import walk
+from offload.loops.plan import numbers_of, ranged
+from offload.loops.uses import numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from offload.devices.base import Device
+    from offload.loops.accesses import Access
+    from offload.loops.plan import NestPlan
+    from offload.loops.specialise import LoopProgram, Specialisation
+
+_BOUNDS: Final = ("launch", "range", "kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReport:
+    """What is known of a loop for certain arguments.
+
+    Attributes
+    ----------
+    facts : dict
+        Nested dictionaries, lists, strings and numbers: function, file and line, device, types, nests with their
+        verdicts and loops, arrays with access, map type and how their bounds are checked, notes.
+    """
+
+    facts: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts; a copy of the outermost dictionary."""
+        return dict(self.facts)
+
+    def __rich__(self) -> str:
+        return str(self).replace("[", r"\[")  # what Rich would take for its markup
+
+    def __str__(self) -> str:
+        facts = self.facts
+        lines = [f"{facts['function']} ({facts['file']}:{facts['line']}) on {facts['device']}"]
+        lines += [f"  {name}: {kind}" for name, kind in facts["types"].items()]
+        for nest in facts["nests"]:
+            lines.append(f"  nest at line {nest['line']}: {nest['verdict']}")
+            for one in nest["dependences"]:
+                where = "line {} to {}".format(*one["lines"])
+                lines.append(f"    {one['kind']} dependence by {one['array']}, distance {one['distance']}, {where}")
+            for loop in nest["loops"]:
+                lines.append(f"    loop at line {loop['line']} over {loop['variable']}: {_loop_text(loop)}")
+        for name, array in facts["arrays"].items():
+            lines.append(f"  {name}: {array['access']}, map {array['map']}, bounds checked: {array['bounds']}")
+        lines += [f"  cache: {item}, a hint" for item in facts["cache"]]
+        return "\n".join([*lines, *[f"  note: {note}" for note in facts["notes"]]])
+
+
+def explained(
+    program: LoopProgram, values: Mapping[str, Any], device: Device | None, said: Mapping[str, str]
+) -> LoopReport:
+    """Return what is decided for a call with these arguments; ``said`` has the map types that clauses give."""
+    spec = program.specialise(values)
+    numbers = numbers_of(spec, values, lambda array: view_at(device, array))
+    plans = ranged(spec, numbers, lambda name: on_host(values[name]), always=True)
+    place = program.source.place
+    found = {name: kind.word for name, kind in map_types(spec, values).items()}
+    arrays = {
+        name: {
+            "access": _word(spec.uses[name]),
+            "map": said.get(name, found.get(name, "none")) if device is not None else "none",
+            "bounds": _bounds(spec, plans, name),
+        }
+        for name in spec.typed.arrays
+        if name in values
+    }
+    return LoopReport(
+        {
+            "function": program.name,
+            "file": place.file,
+            "line": place.line,
+            "device": "host" if device is None else device.name,
+            "types": {name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
+            "nests": [_nest(plan) for plan in plans],
+            "arrays": arrays,
+            "filter": {"mode": "off", "why": "one device", "devices": [], "arrays": {}, "predicates": []},
+            "speculation": {"mode": "off", "logged": [], "last": None},
+            "cache": list(program.words.cache),
+            "notes": list(spec.typed.notes),
+        }
+    )
+
+
+def _word(use: Access) -> str:
+    """Return what a report calls what the loop does with an array."""
+    if use.is_atomic and not (use.is_read or use.is_written):
+        return "atomic"
+    if not use.is_changed:
+        return "read"
+    return "readwrite" if use.is_read or use.is_atomic or use.is_reduced else "write"
+
+
+def _nest(plan: NestPlan) -> dict[str, Any]:
+    return {
+        "line": plan.nest.place.line,
+        "verdict": plan.verdict.verdict,
+        "dependences": [
+            {
+                "array": one.sink.array,
+                "kind": one.kind,
+                "distance": one.distance[0] if len(one.distance) == 1 else list(one.distance),
+                "lines": [one.source.place.line, one.sink.place.line],
+            }
+            for one in plan.verdict.dependences
+        ],
+        "loops": list(_loops(plan)),
+    }
+
+
+def _loops(plan: NestPlan) -> Iterator[dict[str, Any]]:
+    """Yield how the iterations of each loop are carried out, those of the associated loops first.
+
+    ``mapping`` is what the text asks for; ``runs`` is what becomes of it: an iteration of the nest is one thread's, and
+    so are the loops in it.
+    """
+    said = plan.nest.clauses
+    is_ordered = plan.variant.is_ordered
+    for number, axis in enumerate(plan.nest.axes):
+        yield {
+            "line": axis.place.line,
+            "variable": axis.variable,
+            "mapping": "seq" if is_ordered else said.level or "gang vector",
+            "sizes": dict(said.sizes),
+            "tile": said.tile[number] if said.tile and not is_ordered else None,
+            "reduction": _items(plan.nest.reductions),
+            "private": sorted(plan.nest.privates),
+            "runs": "in order" if is_ordered else "in parallel",
+        }
+    for loop in walk(*plan.nest.body):
+        if isinstance(loop, ir.For):
+            level = "" if loop.clauses.order == "seq" else loop.clauses.level
+            yield {
+                "line": loop.place.line,
+                "variable": loop.variable,
+                "mapping": level or "seq",
+                "sizes": dict(loop.clauses.sizes),
+                "tile": None,
+                "reduction": _items(loop.clauses.reductions),
+                "private": list(loop.clauses.private),
+                "runs": "in order",
+            }
+
+
+def _items(reductions: tuple[ir.Reduction, ...]) -> dict[str, list[str]]:
+    """Return reductions as a clause has them."""
+    items: dict[str, list[str]] = {}
+    for one in reductions:
+        items.setdefault(one.operator, []).append(one.name)
+    return items
+
+
+def _loop_text(loop: Mapping[str, Any]) -> str:
+    parts = [loop["mapping"], *[f"{word} {size}" for word, size in loop["sizes"].items()]]
+    parts += [f"tile {loop['tile']}"] if loop["tile"] else []
+    parts += [f"reduction {operator} of {', '.join(names)}" for operator, names in loop["reduction"].items()]
+    parts += [f"private {', '.join(loop['private'])}"] if loop["private"] else []
+    return f"{', '.join(parts)}; {loop['runs']}"
+
+
+def _bounds(spec: Specialisation, plans: tuple[NestPlan, ...], array: str) -> str:
+    """Return how the accesses of an array are kept inside of it: by what is needed for the worst of them."""
+    worst = 0
+    for plan in plans:
+        for at, access in numbered(plan.nest).items():
+            found = plan.bounds.get(at)
+            if access.array == array and found is not None:
+                worst = max(worst, 2 if found.mode == "check" else _BOUNDS.index(found.category))
+    return "off" if worst == 2 and not spec.program.words.bounds else _BOUNDS[worst]

@@ -1,0 +1,369 @@
+"""Loop functions: what the decorators ``target_loop`` and ``parallel_loop`` make of a function.
+
+A loop function is a target function, or a task function, whose body is a `offload.loops.launch.Launcher`: it finds out
+where it runs, and starts the loop there. Everything else about a call, which is dependences, deferring, devices,
+mapping and failures, is that of the construct which it belongs to. `LoopFunction` is what both have in common: the
+clauses that speak of the loop, and the program that they and the function make.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from offload.constructs.clauses.dependences import check_depend
+from offload.constructs.clauses.maps import MapClause, check_device, check_name, check_priority
+from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, decorate
+from offload.constructs.passed import dependence_on
+from offload.constructs.target import TargetFunction
+from offload.interrupts.finalizers import collector
+from offload.interrupts.shields import is_at_work
+from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, LoopWords
+from offload.runtime.current import current_scope, here, put_off_here
+from offload.runtime.generate import encounter, run
+from offload.tasks.received import Receiver, Values
+from offload.tasks.recipe import Recipe
+from offload.tasks.stack import owned
+from offload.tasks.task import TASK_TYPES, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Self
+
+    from offload.constructs.clauses.binding import Binding
+    from offload.loops.explain import LoopReport
+    from offload.loops.launch import Launcher
+    from offload.loops.specialise import LoopProgram
+    from offload.runtime.current import Scope
+    from offload.tasks.region import Region
+
+
+class LoopFunction(DirectiveFunction):
+    """A function whose calls are loops: what all loop constructs have in common.
+
+    A construct names the slots of this, since it may have another base with slots.
+    """
+
+    _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
+    """The clauses that speak of the loop."""
+
+    __slots__ = ()
+    _all: dict[str, Any]
+    _program: LoopProgram
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        """Take over the clauses: those of the loop here, the others by the construct."""
+        from offload.loops.specialise import program_of  # what parses is imported when there is a loop to parse
+
+        self._all = dict(clauses)
+        self._program = program_of(self._function, self._words(clauses), self._directive, self.__dict__)
+        super()._apply({name: value for name, value in clauses.items() if name not in self._words_of})
+
+    def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
+        """Return what the clauses say of the loop."""
+        return LoopWords.of(self._directive, clauses, names_of(self._function))
+
+    def _given(self) -> dict[str, Any]:
+        """Return all clauses, as the construct has them."""
+        return dict(self._all)
+
+    @property
+    def python(self) -> Callable[..., Any]:
+        """The undecorated function."""
+        return self._function
+
+    def compile(self, *args: Any, device: int | None = None, **kwargs: Any) -> None:
+        """Compile the loop for such arguments; run nothing.
+
+        Parameters
+        ----------
+        device : int, optional
+            A device number; None is the one that a call would take.
+        """
+        from offload.loops.launch import compile_for
+
+        compile_for(self._program, self._program.bound(args, kwargs), self._device_of(device))
+
+    def source(self, *args: Any, device: int | None = None, **kwargs: Any) -> str:
+        """Return the C, or CUDA, that the loop becomes for such arguments."""
+        from offload.loops.launch import forms_for
+
+        forms = forms_for(self._program, self._program.bound(args, kwargs), self._device_of(device))
+        return "\n".join([form.source for form in forms])
+
+    def explain(self, *args: Any, device: int | None = None, **kwargs: Any) -> LoopReport:
+        """Return what is known of the loop for such arguments: types, verdicts, maps, bounds."""
+        from offload.loops.explain import explained
+
+        return explained(self._program, self._program.bound(args, kwargs), self._device_of(device), self._said_maps())
+
+    def _said_maps(self) -> Mapping[str, str]:
+        """Return the map type that clauses give a parameter, by name."""
+        return {}
+
+    def _device_of(self, number: int | None) -> Any:
+        """Return the device of that number, or of a call; None for the host."""
+        return None
+
+
+class DeviceLoop(LoopFunction, TargetFunction):
+    """A function whose calls are loops on a device: what OpenMP's and OpenACC's have in common."""
+
+    _may_be_direct = False
+    _words_of = frozenset(DEVICE_CHECKS)
+
+    __slots__ = ()
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        super()._apply(clauses)
+        if self._rules is not None:
+            self._rules.excused = self._program.words.named
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`.
+
+        In a target body: enqueue the loop on the body's stream.
+        """
+        scope = current_scope.get()
+        if scope is None or scope.thread != get_ident():
+            scope = here()
+        if scope.region is None and scope.task is not None and scope.task.construct.is_target:
+            from offload.loops.launch import launch_in_body
+
+            return launch_in_body(self._program, args, kwargs, scope.task)
+        return self._encounter(scope, args, kwargs)
+
+    def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return what starts the loop where it is called."""
+        from offload.loops.launch import Launcher
+
+        return Launcher(self._program)
+
+    def _look(self, binding: Binding, body: Any) -> None:
+        from offload.loops.mapping import map_found
+
+        body.specialisation = map_found(self._program, binding)
+
+    def _device_of(self, number: int | None) -> Any:
+        scope = here()
+        if number is None:
+            number = self._clauses.get("device")
+        if not self._is_offloaded():
+            return None
+        place = scope.runtime.place(scope.frame(self._directive), check_device(number))
+        return None if place is None else place.device
+
+    def _said_maps(self) -> Mapping[str, str]:
+        return {
+            item: clause.map_type.word if isinstance(clause, MapClause) else "tofrom"
+            for clause in self._clauses.get("map", ())
+            for item in (clause.items if isinstance(clause, MapClause) else (clause,))
+            if isinstance(item, str)
+        }
+
+
+class TargetLoop(DeviceLoop):
+    """A function under ``target_loop``."""
+
+    _directive = "target_loop"
+    _checks = {**TargetFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
+
+    __slots__ = ("_all", "_program")
+
+    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
+        """Return a copy with these clauses replaced. Raises as for every construct."""
+        if depend is not NOT_GIVEN:
+            clauses["depend"] = depend
+        return DirectiveFunction.options(self, **clauses)
+
+
+class ParallelLoop(LoopFunction):
+    """A function whose calls are loops on the host's threads."""
+
+    _directive = "parallel_loop"
+    _checks = {  # noqa: RUF012  # a table, never changed
+        **COMMON_CHECKS,
+        "depend": check_depend,
+        "nowait": bool,
+        "if_": lambda value: value,
+        "priority": check_priority,
+        "name": check_name,
+    }
+
+    __slots__ = ("_all", "_is_direct", "_program")
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        super()._apply(clauses)
+        self._is_direct = not self._is_late and self._clauses.keys() <= {"if_"}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`."""
+        scope = current_scope.get()
+        if scope is None or scope.thread != get_ident():
+            scope = here()
+        frame = scope.region
+        if (
+            not self._is_direct
+            or frame is None
+            or frame.recorder is not None
+            or not frame.inherited.is_plain
+            or collector.thread
+            or owned
+            or is_at_work()
+            or not TASK_TYPES.isdisjoint(map(type, (*args, *kwargs.values())))
+        ):
+            return self._encounter(scope, args, kwargs)
+        task = Task(self._site_in(scope.runtime), self._launcher(args, kwargs), args, kwargs or None, frame)
+        try:
+            return run(scope, frame, task, self._depend)
+        finally:
+            del task  # as `run` asks for
+
+    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Encounter a loop that has more than dependences, or a region that does more with it."""
+        if put_off_here(scope, self, args, kwargs):
+            return None
+        frame = scope.frame(self._directive)
+        clauses = self._clauses
+        is_deferred = bool(clauses.get("nowait"))
+        depend: Any = self._depend
+        if self._is_late:
+            depend = self._dependences(self._names.at_call(args, kwargs) if self._names is not None else {})
+        values = Values.among(args, kwargs)
+        if values is not None:
+            depend = (*depend, dependence_on(values))
+            args, kwargs = values.without(args, kwargs)
+        recipe = self._recipe(scope, args, kwargs, values)
+        task = encounter(scope, frame, recipe, depend, deferred=is_deferred)
+        return task if is_deferred else task.value
+
+    def _launcher(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, are_known: bool = True) -> Launcher:
+        """Return the body of a call; what is wrong with arguments that are known is said here."""
+        from offload.loops.launch import Launcher
+
+        body = Launcher(self._program, is_alone=not self._clauses.get("if_", True))
+        if are_known:
+            body.look(args, kwargs)
+        return body
+
+    def _recipe(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values | None) -> _HostLoop:
+        body = self._launcher(args, kwargs, are_known=values is None)
+        priority = min(self._clauses.get("priority", 0), scope.runtime.engine.max_priority)
+        recipe = _HostLoop(self._site_in(scope.runtime), body, args, kwargs or None, self._label, priority)
+        recipe.values = values
+        return recipe
+
+
+class _HostLoop(Recipe):
+    """What the tasks of a loop on the host's threads are made of."""
+
+    __slots__ = ("values",)
+
+    values: Values | None
+
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
+        body = self.body
+        if self.values is not None:
+            body = Receiver(body, self.values.of(sources))
+        task = Task(self.site, body, self.args, self.kwargs, frame)
+        self._mark(task)
+        return task
+
+
+def names_of(function: Callable[..., Any]) -> Iterable[str]:
+    """Return the names of a function's parameters and variables."""
+    code = getattr(function, "__code__", None)
+    return () if code is None else (*code.co_varnames, *code.co_cellvars)
+
+
+def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make each call of a function a loop on a device: its iterations run beside each other.
+
+    The function is a nest of ``for … in range(…)``, with scalar statements before it and an optional ``return`` of
+    scalars behind. It is compiled; called without the decorator (`fn.python`) it does the same in CPython.
+
+    Parameters
+    ----------
+    map, depend, nowait, device, if_, is_device_ptr, has_device_addr, defaultmap, priority, name
+        As for `target`. Arrays in no clause are ``to`` where the loop only reads them, ``from_`` where it provably
+        writes all of them and reads none, else ``tofrom``.
+    collapse : int
+        So many of the outermost loops, perfectly nested, are one iteration space.
+    reduction : dict of str to list of str
+        By operator (``+ * min max & | ^ and or``), scalars that the function returns, or parameters whose arguments are
+        arrays of one element.
+    private, firstprivate, lastprivate : list of str
+        Arrays of which each iteration has its own; scalars of ``lastprivate`` can be returned.
+    atomic : list of str
+        Arrays whose every update is one step.
+    schedule : str or tuple of (str, int)
+        On the host: ``"static"``, ``"dynamic"``, ``"guided"``; with the size of a chunk.
+    num_threads, num_teams, thread_limit, num_gangs, num_workers, vector_length : int
+        How many threads run the loop on the host, and its shape on a device.
+    gang, worker, vector, seq, independent, auto, tile
+        Of the associated loops, as OpenACC has them. ``seq``: iterations in order. ``auto``: beside each other where
+        that is proved, else in order, with a `PerformanceWarning`.
+    cache : list of str
+        A hint.
+    check : bool
+        Before it runs, the call proves that iterations are independent, or sees it in a run in order, in Python, on
+        copies: some microseconds for each access. ``assert`` counts.
+    bounds : "auto" or False
+        False leaves out checks of indices that depend on data.
+    fastmath : False, "contract" or "fast"
+        Whether operations may be fused, or reassociated.
+
+    Returns
+    -------
+    TargetLoop
+        Calling it returns what the function returns, or with ``nowait`` a `Task`; in a target body it enqueues the loop
+        on the body's stream and returns device arrays without dimensions. ``.options(…)`` as for `target`;
+        ``.python``, ``.compile(…)``, ``.source(…)``, ``.explain(…)``.
+
+    Raises
+    ------
+    LoopError
+        At the decorator: the function is outside of what loops can be. At a call: its arguments are, or its iterations
+        provably depend on each other; in the task: with ``check``, they are seen to.
+    ClauseError
+        Wrong clauses or values; the loop writes to an array that is read-only.
+    IndexError, ZeroDivisionError, AssertionError
+        In the task, with array, index, iteration and line.
+
+    Notes
+    -----
+    *Blocks* and *costs* as `target`; the first call with arguments of new types compiles. OpenMP 5.2, 11.7 "loop
+    Construct", combined with ``target`` and ``teams`` (section numbers unchecked); deviations: independence is asserted
+    by the construct, and refused where the opposite is proved.
+    """
+    return decorate(TargetLoop, function, clauses)
+
+
+def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make each call of a function a loop on the host's threads: its iterations run beside each other.
+
+    Parameters
+    ----------
+    depend, nowait, priority, name
+        As for `target`; nothing is mapped.
+    if_ : bool
+        False: one thread runs the loop.
+    collapse, reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, check, bounds, fastmath
+        As for `target_loop`, and so are the other clauses that speak of the loop.
+
+    Returns
+    -------
+    ParallelLoop
+        As `target_loop`.
+
+    Raises
+    ------
+    LoopError, ClauseError, IndexError, ZeroDivisionError, AssertionError
+        As `target_loop`.
+
+    Notes
+    -----
+    *Blocks* without ``nowait`` until the loop has run; Ctrl-C takes effect then. OpenMP 5.2, 11.5.2 "Worksharing-Loop
+    Construct" of a parallel region (section numbers unchecked).
+    """
+    return decorate(ParallelLoop, function, clauses)

@@ -1,0 +1,445 @@
+"""What is decided about a nest from the numbers of a call: its trips, checks of indices, layouts, dependences.
+
+Theory of operation
+-------------------
+The parts before a nest are scalar statements, which the host carries out, so that at a launch everything is a number
+but the iterators and what is read from arrays. From these numbers follow the trips of each loop, the accesses that
+cannot leave their arrays, and whether iterations depend on each other. The decisions are kept for the numbers that they
+follow from: scalars that only the body of a nest reads as floating values are none of these, nor are addresses, unless
+arrays share memory; then their distances are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.errors import LoopError, PerformanceWarning
+from offload.interrupts.frames import warn
+from offload.loops import ir, pool
+from offload.loops.affine import Form
+from offload.loops.bounds import bounds
+from offload.loops.build import builder
+from offload.loops.coverage import is_overwritten
+from offload.loops.emit_c import CVariant, copied
+from offload.loops.independence import independence
+from offload.loops.nodes import walk
+from offload.loops.numbers import Launch, Trips, View
+from offload.loops.python_form import held
+from offload.loops.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, contents_of, is_worth_a_look, parts_wanted
+from offload.loops.reach import accesses
+from offload.loops.remedies import proved_error, proved_text
+from offload.loops.reports import index_error, iteration
+from offload.loops.runs import NestForm
+from offload.loops.uses import numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offload.loops.affine import Interval
+    from offload.loops.bounds import Bounds, Mode
+    from offload.loops.c_expressions import Layout
+    from offload.loops.independence import Verdict
+    from offload.loops.ranges import Part
+    from offload.loops.reach import Access, Accesses
+    from offload.loops.specialise import Specialisation
+
+_PLANS: Final = 64
+"""Decisions that a specialisation keeps: more than a program has sizes that take turns."""
+
+_COPIES_NBYTES: Final = 64 << 20
+"""What the workers' copies of an array of atomics may have."""
+
+PRIVATE_NBYTES: Final = 16 << 10
+"""What the private and local arrays of an iteration may have: a thread's share of a GPU's memory for such."""
+
+
+class Numbers(NamedTuple):
+    """The numbers of a call.
+
+    Attributes
+    ----------
+    scalars : tuple of dict
+        For each nest, by name, NumPy scalars as they are before it.
+    axes : tuple of tuple of Trips
+        Of each nest.
+    views : dict of str to View
+        Where arrays lie.
+    """
+
+    scalars: tuple[dict[str, Any], ...]
+    axes: tuple[tuple[Trips, ...], ...]
+    views: dict[str, View]
+
+
+class Outside(NamedTuple):
+    """An access that leaves its array in an iteration which is certainly carried out.
+
+    Attributes
+    ----------
+    access : Access
+    extent, dimension, reached : int
+        The array's extent in a dimension, and the index there.
+    iteration : str
+        ``"i=3, j=0"``.
+    """
+
+    access: Access
+    extent: int
+    dimension: int
+    reached: int
+    iteration: str
+
+
+class NestPlan(NamedTuple):
+    """What is decided about a nest.
+
+    Attributes
+    ----------
+    nest : Nest
+    bounds : mapping of int to Bounds
+        By access.
+    verdict : Verdict
+        Whether its iterations are independent.
+    overwritten : frozenset of str
+        Arrays of which it writes every element, and reads none.
+    wanted : tuple of Part
+        What would say more about accesses that are checked.
+    outside : Outside or None
+        An access that certainly leaves its array.
+    variant : CVariant
+    observed : frozenset of int
+        Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
+    is_sound : bool
+        Whether `check` has nothing against it.
+    """
+
+    nest: ir.Nest
+    bounds: Mapping[int, Bounds]
+    verdict: Verdict
+    overwritten: frozenset[str]
+    wanted: tuple[Part, ...]
+    outside: Outside | None
+    variant: CVariant
+    observed: frozenset[int]
+    is_sound: bool
+
+
+def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callable[[Any], View]) -> Numbers:
+    """Return the numbers of a call; carry out the parts before its nests.
+
+    Parameters
+    ----------
+    values : mapping
+        The arguments, by name.
+    view_of : callable
+        Tells where an array lies.
+
+    Raises
+    ------
+    ValueError, ZeroDivisionError
+        As the parts do: a step of zero, an integer divided by zero.
+    """
+    typed = spec.typed
+    arrays = {name: values[name] for name in typed.arrays if name in values}
+    scalars = {name: _held(values[name], kind) for name, kind in typed.scalars.items() if name in values}
+    before: list[dict[str, Any]] = []
+    axes: list[tuple[Trips, ...]] = []
+    for part in spec.parts:
+        found = part(scalars, arrays)
+        if found is not None:
+            before.append(scalars.copy())
+            axes.append(tuple(Trips(*axis) for axis in found))
+    return Numbers(
+        tuple(before),
+        tuple(axes),
+        {name: view_of(array) for name, array in arrays.items()},
+    )
+
+
+def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
+    """Return what is decided for these numbers; raise `LoopError` where too much is private."""
+    key = _key(spec, numbers)
+    found: tuple[NestPlan, ...] | None = spec.plans.get(key)
+    if found is None:
+        found = tuple(
+            _plan(spec, nest, Launch(axes, _plain(scalars), numbers.views))
+            for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
+        )
+        with spec.lock:
+            if len(spec.plans) >= _PLANS:
+                del spec.plans[next(iter(spec.plans))]
+            spec.plans[key] = found
+    return found
+
+
+def ranged(
+    spec: Specialisation, numbers: Numbers, array_of: Callable[[str], Any], *, always: bool = False
+) -> tuple[NestPlan, ...]:
+    """Return what is decided for these numbers and for the elements that indices are made of, if that is worth it.
+
+    Parameters
+    ----------
+    array_of : callable
+        Returns an array as NumPy has it, by its name.
+    always : bool
+        Whatever it is worth.
+    """
+    plans = plans_of(spec, numbers)
+    if not is_looked_at(spec, numbers, plans, always=always):
+        return plans
+    known: dict[int, Interval] = {}
+    key = _key(spec, numbers)
+    for _ in range(ROUNDS):
+        seen = contents_of(
+            plans[0].wanted,
+            array_of,
+            None if always else MOST_ELEMENTS * math.prod(axis.trips for axis in numbers.axes[0]),
+        )
+        if not seen:
+            break
+        known |= seen
+        looked = key, tuple(known.items())
+        found = spec.looked.get(looked)
+        if found is None:
+            is_kept = len(spec.looked) < ROUNDS * MOST_CONTENTS
+            if not (is_kept or always):
+                break
+            launch = Launch(numbers.axes[0], _plain(numbers.scalars[0]), numbers.views, dict(known))
+            found = (_plan(spec, spec.typed.function.nests[0], launch),)
+            if is_kept:
+                spec.looked[looked] = found
+        plans = found
+    return plans
+
+
+def is_looked_at(spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, always: bool = False) -> bool:
+    """Tell whether `ranged` looks at elements."""
+    if len(plans) > 1 or not plans[0].wanted or not plans[0].is_sound or not spec.program.words.bounds:
+        return False
+    return always or is_worth_a_look(tuple(axis.trips for axis in numbers.axes[0]))
+
+
+def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
+    """Return the compiled form of a nest, by its number in the function, under a plan."""
+    key = number, plan.variant
+    form = spec.forms.get(key)
+    if form is None:
+        with spec.lock:
+            form = spec.forms.get(key)
+            if form is None:
+                if builder.compiler is None:
+                    warn_once(
+                        spec,
+                        "there is no C compiler, so that the loop runs as Python, some hundred times slower; install "
+                        'gcc or clang, or pip install "offload[loops]", or name a compiler in OFFLOAD_CC',
+                    )
+                form = NestForm(spec.typed, plan.nest, plan.variant, spec.program.words)
+                spec.forms[key] = form
+    return form
+
+
+def check(spec: Specialisation, plans: tuple[NestPlan, ...]) -> None:
+    """Refuse a call that must not run, before anything has changed.
+
+    Raises
+    ------
+    IndexError
+        An iteration certainly leaves an array.
+    LoopError
+        Iterations are said to be independent, and provably are not.
+    """
+    for plan in plans:
+        if not plan.is_sound:
+            _refuse(spec, plan)
+
+
+def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
+    """Decide about a nest."""
+    _check_private(spec, nest, launch)
+    _check_reduced(spec, nest, launch)
+    words = spec.program.words
+    found = accesses(spec.typed, nest, launch)
+    limits = bounds(found)
+    verdict = independence(found)
+    order = nest.clauses.order
+    is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel")
+    if order == "auto" and is_in_order:
+        line = nest.place.line
+        warn_once(spec, f"the loop at line {line} runs in order: {proved_text(verdict)}", f"line {line}")
+    modes: dict[int, Mode] = {at: limit.mode for at, limit in limits.items()}
+    if not words.bounds:
+        modes = {at: "wrap" if mode == "check" else mode for at, mode in modes.items()}
+    variant = CVariant(
+        modes=tuple(sorted(modes.items())),
+        layouts=tuple((name, _layout(view)) for name, view in launch.views.items()),
+        is_restricted=not shares(spec, launch.views),
+        unit_steps=tuple((number, axis.step) for number, axis in enumerate(launch.axes) if abs(axis.step) == 1),
+        copies=() if is_in_order else _copied(nest, launch),
+        is_ordered=is_in_order,
+    )
+    is_independent = is_in_order or verdict.verdict != "sequential"
+    outside = _outside(found, limits)
+    overwritten = frozenset(name for name in launch.views if is_overwritten(found, name))
+    return NestPlan(
+        nest,
+        limits,
+        verdict,
+        overwritten,
+        parts_wanted(found, limits),
+        outside,
+        variant,
+        _observed(nest, verdict) if words.checks and not is_in_order else frozenset(),
+        is_independent and outside is None,
+    )
+
+
+def _observed(nest: ir.Nest, verdict: Verdict) -> frozenset[int]:
+    """Return the loads and stores about which nothing is proved."""
+    accesses_of = numbered(nest)
+    return frozenset(at for at in verdict.unknown if not isinstance(accesses_of[at], ir.Atomic))
+
+
+def _refuse(spec: Specialisation, plan: NestPlan) -> None:
+    """Raise what is wrong with a nest; `check` says what."""
+    found = plan.outside
+    if found is not None:
+        raise index_error(found.access, found.reached, found.dimension, found.extent, found.iteration)
+    raise proved_error(spec.program.name, plan.nest, plan.verdict)
+
+
+def _outside(found: Accesses, limits: Mapping[int, Bounds]) -> Outside | None:
+    """Return the first access, in the order of the text, that certainly leaves its array."""
+    for access in found.listed:
+        outside = limits[access.at].outside
+        if outside is not None:
+            dimension, index = outside
+            value = access.indices[dimension]
+            if index in value.interval:
+                corner = _corner(found, value.form if index == value.high else -value.form)
+                where = iteration(found.nest, found.launch.axes, corner)
+                return Outside(access, found.extents[access.array][dimension], dimension, index, where)
+    return None
+
+
+def _corner(found: Accesses, form: Form) -> list[int]:
+    """Return the trips of the axes at which a form has its greatest value."""
+    trips = [0] * len(found.launch.axes)
+    while form.terms:
+        number, coefficient = form.terms[-1]
+        atom = found.space.atoms[number]
+        form = Form(form.constant, form.terms[:-1])
+        if number < len(trips):
+            trips[number] = atom.high if coefficient > 0 else atom.low
+        elif coefficient > 0 and atom.room is not None:
+            form += atom.room * (coefficient // atom.step)
+    return trips
+
+
+def _copied(nest: ir.Nest, launch: Launch) -> tuple[str, ...]:
+    """Return the arrays of atomics of which each worker is to have a copy: the loop is long enough to merge them."""
+    size = math.prod(axis.trips for axis in launch.axes)
+    sizes = {name: math.prod(view.extents) for name, view in launch.views.items()}
+    return tuple(
+        sorted(
+            name
+            for name in copied(nest)
+            if sizes[name] <= size and sizes[name] * launch.views[name].itemsize * pool.n_cores() <= _COPIES_NBYTES
+        )
+    )
+
+
+def _check_private(spec: Specialisation, nest: ir.Nest, launch: Launch) -> None:
+    """Raise `LoopError` where an iteration has more than fits."""
+    nbytes = {
+        node.name: int(np.prod(node.shape, dtype=np.int64)) * np.dtype(node.dtype).itemsize
+        for node in walk(*nest.body)
+        if isinstance(node, ir.Local)
+    }
+    for name in nest.privates:
+        view = launch.views.get(name)
+        if view is not None:
+            nbytes[name] = int(np.prod(view.extents, dtype=np.int64)) * view.itemsize
+    if sum(nbytes.values()) > PRIVATE_NBYTES:
+        place = nest.place
+        raise LoopError(
+            f"{place.file}:{place.line}, {spec.typed.function.name}: an iteration has {sum(nbytes.values()):,} bytes "
+            f"of its own, in {', '.join(sorted(nbytes))}; {PRIVATE_NBYTES:,} are allowed: index a larger array by "
+            "iteration",
+            place.file,
+            place.line,
+            "private",
+        )
+
+
+def _check_reduced(spec: Specialisation, nest: ir.Nest, launch: Launch) -> None:
+    """Raise `LoopError` where the array of a reduction has not one element."""
+    for item in nest.reductions:
+        view = launch.views.get(item.name)
+        if view is not None and math.prod(view.extents) != 1:
+            place = nest.place
+            raise LoopError(
+                f"{place.file}:{place.line}, {spec.typed.function.name}: {item.name!r} of reduction has shape "
+                f"{view.extents}; an array that is reduced to has one element: pass a part that has, or use atomic=",
+                place.file,
+                place.line,
+                "reduction",
+            )
+
+
+def _layout(view: View) -> Layout:
+    """Return how an array lies: ``"C"``, ``"inner"`` where rows are contiguous, or ``"strided"``."""
+    expected = view.itemsize
+    is_c = True
+    for extent, stride in zip(reversed(view.extents), reversed(view.strides), strict=True):
+        if extent != 1:
+            is_c = is_c and stride == expected
+        expected *= extent
+    if is_c:
+        return "C"
+    return "inner" if view.strides[-1] == view.itemsize else "strided"
+
+
+def shares(spec: Specialisation, views: Mapping[str, View]) -> bool:
+    """Tell whether a nest writes to an array that shares memory with another."""
+    names = list(views)
+    return any(
+        views[one].may_share(views[other])
+        for number, one in enumerate(names)
+        for other in names[number + 1 :]
+        if spec.uses[one].is_changed or spec.uses[other].is_changed
+    )
+
+
+def _key(spec: Specialisation, numbers: Numbers) -> Any:
+    """Return what decisions follow from."""
+    views = numbers.views
+    base = min((view.address for view in views.values()), default=0) if shares(spec, views) else None
+    return (
+        numbers.axes,
+        tuple([scalars.get(name) for scalars in numbers.scalars for name in spec.deciding]),
+        tuple([(view.extents, view.strides) for view in views.values()]),
+        None if base is None else tuple([view.address - base for view in views.values()]),
+    )
+
+
+def _plain(scalars: Mapping[str, Any]) -> dict[str, bool | int | float]:
+    return {name: value.item() for name, value in scalars.items()}
+
+
+def _held(value: Any, kind: ir.Type) -> Any:
+    """Return a number as a NumPy scalar of a type; an int of Python's as 64 bits hold it."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        value = (value + (1 << 63)) % (1 << 64) - (1 << 63)
+    return held(value, kind)
+
+
+def warn_once(spec: Specialisation, what: str, subject: str = "") -> None:
+    """Give a `PerformanceWarning` the first time that there is one of a subject of this loop function."""
+    program = spec.program
+    if subject not in program.warned:
+        program.warned.add(subject)
+        place = program.source.place
+        warn(f"{program.directive} {program.name!r}: {what}", PerformanceWarning, f"{place.file}:{place.line}")

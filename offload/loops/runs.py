@@ -1,0 +1,134 @@
+"""A nest as a function of this process.
+
+`NestForm` is a nest with what a launch has decided about it, compiled for the host or, where there is no compiler, as
+Python. It is a `offload.devices.base.Program`, so that a simulated device runs it as well. Chunks follow from the
+number of trips alone, so that results do not depend on how many threads there are; what one run has for itself, and
+what comes of its chunks, is `offload.loops.arguments`'s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.loops import pool
+from offload.loops.build import builder
+from offload.loops.emit_c import copied, emit
+from offload.loops.python_form import python_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from offload.loops import ir
+    from offload.loops.arguments import NestRun
+    from offload.loops.clauses import LoopWords
+    from offload.loops.emit_c import CKernel, CVariant
+
+_CHUNKS: Final = 64
+"""Chunks of a loop: enough that threads which are late or slow even out, few enough to combine in no time."""
+
+_MOST_CHUNKS: Final = 1 << 16
+"""Where ``schedule`` gives the size of a chunk: 512 KB of partial results for each item of a reduction."""
+
+_SHORT_NS: Final = 30_000
+"""A shorter loop runs on one thread: to wake a helper that sleeps takes some 5 µs, and it has caches to fill."""
+
+_TRIP_NS: Final = 2.0
+"""What an iteration is thought to take before one has been timed."""
+
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+class NestForm:
+    """A nest of a typed function, in the form that a launch has decided on.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+    variant : CVariant
+    words : LoopWords
+        For the size of chunks.
+
+    Attributes
+    ----------
+    copies : tuple of (str, str)
+        Arrays of which each worker has a copy, with the operator that merges them.
+    """
+
+    options: Sequence[str] = ()
+
+    def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
+        if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
+            nest = replace(nest, clauses=replace(nest.clauses, tile=()))
+        self.nest = nest
+        self.typed = typed
+        self.is_compiled = builder.compiler is not None
+        self._variant = variant
+        self._words = words
+        self._trip_ns = _TRIP_NS
+        operators = copied(nest) if self.is_compiled else {}
+        self.copies = tuple((name, operators[name]) for name in variant.copies if name in operators)
+
+    @cached_property
+    def kernel(self) -> CKernel:
+        """The nest as C."""
+        return emit(self.typed, self.nest, self._variant)
+
+    @cached_property
+    def _entry(self) -> int:
+        return builder.load(self.kernel.source, self.kernel.entry, self.nest.place)
+
+    @cached_property
+    def _python(self) -> Callable[..., None]:
+        return python_form(self.typed, self.nest, dict(self._variant.modes))
+
+    def compile(self) -> None:
+        """Make what `run` runs, if that has not been made: so that it is not made on a stream."""
+        _ = self._entry if self.is_compiled else self._python
+
+    @property
+    def source(self) -> str:
+        return self.kernel.source
+
+    @property
+    def names(self) -> Sequence[str]:
+        return (self.kernel.entry if self.is_compiled else self.typed.function.name,)
+
+    def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
+        return {self.names[0]: self.run}
+
+    def n_chunks(self, trips: int, *, shuffles: bool) -> int:
+        """Return how many chunks a number of trips is cut into: one that is in order, many that are shuffled."""
+        if self._variant.is_ordered:
+            return min(trips, 1)
+        schedule = self._words.schedule
+        if schedule is not None and schedule[1] is not None:
+            return min(-(-trips // schedule[1]), _MOST_CHUNKS)
+        rows = -(-trips // self.nest.clauses.tile[0]) if self.nest.clauses.tile else trips
+        return min(rows, 16 * _CHUNKS if shuffles else _CHUNKS)
+
+    def run(self, grid: tuple[int, ...], run: NestRun) -> None:
+        """Run all chunks, and what follows them."""
+        n_chunks = grid[0]
+        if run.order is not None or not self.is_compiled:
+            self._run_in_order(n_chunks, run)
+        elif n_chunks:
+            size = run.blank.size
+            n_threads = 1 if self._trip_ns * size < _SHORT_NS else run.n_threads
+            self._trip_ns = pool.run(self._entry, run.address, run.blank.trips, n_chunks, n_threads) / size
+        run.finish()
+
+    def _run_in_order(self, n_chunks: int, run: NestRun) -> None:
+        """Run the chunks one after another on this thread, in the order that the run says."""
+        trips = run.blank.trips
+        entry = _ENTRY(self._entry) if self.is_compiled else None
+        arguments, report = (None, None) if self.is_compiled else (run.arguments, run.report)
+        for chunk in range(n_chunks) if run.order is None else run.order:
+            begin, end = trips * chunk // n_chunks, trips * (chunk + 1) // n_chunks
+            if entry is not None:
+                entry(run.address, begin, end, chunk, 0)
+            else:
+                self._python(arguments, begin, end, chunk, run.partials, report)

@@ -1,0 +1,279 @@
+"""From a function and the types of a call's arguments to a typed function, and what is kept with it.
+
+Theory of operation
+-------------------
+A `LoopProgram` belongs to a function and what its clauses say of the loop; `options` that say the same share it. It is
+parsed once for each set of parameters that are None, and once more whenever a scalar that the function reads from
+outside has changed, since that is frozen into the text. A `Specialisation` is such a text with the types of arguments.
+Both are looked up by keys that a call makes of its arguments, so that a call which has been made before parses nothing.
+Two threads that come with the same new types make it once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign
+from offload.errors import LoopError
+from offload.loops import ir
+from offload.loops.accesses import Access, accesses
+from offload.loops.parse import NestClauses, parse
+from offload.loops.python_form import host_parts
+from offload.loops.source import Source
+from offload.loops.types import infer
+from offload.loops.uses import deciding_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offload.loops.clauses import LoopWords
+    from offload.loops.source import Outlook
+
+Kind: TypeAlias = ir.Type | ir.ArrayType | None
+"""What of an argument is in the key: the type of a scalar or an array; None is None."""
+
+_DTYPES: Final = frozenset(get_args(ir.Dtype))
+_WEAK: Final[Mapping[type, ir.Type]] = {
+    bool: ir.Type("bool", is_weak=True),
+    int: ir.Type("int64", is_weak=True),
+    float: ir.Type("float64", is_weak=True),
+}
+
+
+class _Seen(NamedTuple):
+    """What the names from outside stood for when they were last looked at, and what belongs to that."""
+
+    outlook: Outlook
+    outside: tuple[object, ...]
+    specialised: dict[Any, Specialisation]
+
+
+class LoopProgram:
+    """A function and what its clauses say of the loop.
+
+    Parameters
+    ----------
+    function : callable
+        The undecorated function.
+    words : LoopWords
+    directive : str
+        For messages.
+
+    Raises
+    ------
+    LoopError
+        What is wrong with the function whatever its arguments are.
+    """
+
+    def __init__(self, function: Callable[..., Any], words: LoopWords, directive: str) -> None:
+        self.function = function
+        self.words = words
+        self.directive = directive
+        self.name: str = getattr(function, "__name__", type(function).__name__)
+        self.source = Source.of(function)
+        self.warned: set[str] = set()  # what has been said once
+        self._signature = inspect.signature(function)
+        self.parameters = tuple(self._signature.parameters)
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        self._n_positional = sum(one.kind is not by_name for one in self._signature.parameters.values())
+        self._clauses = _nest_clauses(words)
+        self._parsed: dict[Any, ir.LoopFunction] = {}
+        self._specialised: dict[Any, dict[Any, Specialisation]] = {}
+        self._lock = threading.Lock()
+        self._seen = self._look()
+        self._parse(self._seen.outside, frozenset())
+
+    def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by the names of the parameters; raise `TypeError` as the function would."""
+        if not kwargs and len(args) == self._n_positional == len(self.parameters):
+            return dict(zip(self.parameters, args, strict=True))
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def specialise(self, values: Mapping[str, Any]) -> Specialisation:
+        """Return the function with the types of these arguments.
+
+        Raises
+        ------
+        LoopError
+            What is wrong with such types.
+        """
+        seen = self._seen
+        if not seen.outlook.holds():
+            seen = self._seen = self._look()
+        key = tuple([_quick_kind(value) for value in values.values()])
+        found = seen.specialised.get(key)
+        if found is None:
+            kinds = tuple(map(self._kind, values.items()))
+            with self._lock:
+                found = seen.specialised.get(key)
+                if found is None:
+                    found = seen.specialised[key] = self._specialisation(seen.outside, values, kinds)
+        return found
+
+    def _look(self) -> _Seen:
+        """Return what the names outside stand for now, and what has been specialised for that."""
+        while True:
+            outlook = self.source.outlook()
+            outside = self.source.key()
+            if outlook.holds():  # else another thread has changed a name in between
+                return _Seen(outlook, outside, self._specialised.setdefault(outside, {}))
+
+    def _specialisation(self, outside: Any, values: Mapping[str, Any], kinds: tuple[Kind, ...]) -> Specialisation:
+        named = dict(zip(values, kinds, strict=True))
+        function = self._parse(outside, frozenset(name for name, kind in named.items() if kind is None))
+        scalars = {name: kind for name, kind in named.items() if isinstance(kind, ir.Type)}
+        arrays = {name: kind for name, kind in named.items() if isinstance(kind, ir.ArrayType)}
+        return Specialisation(self, infer(function, scalars, arrays))
+
+    def _parse(self, outside: Any, absent: frozenset[str]) -> ir.LoopFunction:
+        key = outside, absent
+        if key not in self._parsed:
+            self._parsed[key] = parse(self.source, self._clauses, absent)
+        return self._parsed[key]
+
+    def _kind(self, item: tuple[str, Any]) -> Kind:
+        """Return what of an argument is in the key."""
+        name, value = item
+        if value is None:
+            return None
+        weak = _WEAK.get(value.__class__)
+        if weak is not None:
+            return weak
+        is_array = isinstance(value, np.ndarray) or (
+            not isinstance(value, np.generic) and (is_device_array(value) or is_foreign(value))
+        )
+        if isinstance(value, np.ndarray) and value.__class__ is not np.ndarray:
+            array_section(value)  # refuses masked arrays and matrices
+        if is_array or isinstance(value, np.generic):
+            dtype = value.dtype
+            if dtype.name not in _DTYPES or not dtype.isnative:
+                raise self._refusal("types", name, f"of dtype {dtype}, which loops do not have; convert it first")
+            return ir.ArrayType(dtype.name, len(value.shape)) if is_array else ir.Type(dtype.name)
+        for base, kind in _WEAK.items():  # an enum's member is a number
+            if isinstance(value, base):
+                return kind
+        raise self._refusal(
+            "argument", name, f"of class {type(value).__name__}, which loops cannot use; pass its arrays and numbers"
+        )
+
+    def _refusal(self, rule: str, name: str, what: str) -> LoopError:
+        place = self.source.place
+        return LoopError(
+            f"{place.file}:{place.line}, {self.name}: argument {name!r} is {what}", place.file, place.line, rule
+        )
+
+
+class Specialisation:
+    """A program with the types of arguments, and what has been made of it.
+
+    Attributes
+    ----------
+    program : LoopProgram
+    typed : Typed
+    uses : mapping of str to Access
+        What the nests do with each array.
+    parts : tuple of callable
+        What the host carries out, as `host_parts` returns it.
+    deciding : tuple of str
+        The scalars that decisions about a nest may follow from.
+    forms : dict
+        The compiled nests, by nest and variant.
+    own : dict of str to str
+        Arrays of which each iteration has its own, by the clause that says so.
+    plans : dict
+        What has been decided for numbers of a call.
+    looked : dict
+        And for elements that indices are made of.
+    prepared : dict
+        What calls lead to, by the numbers that it follows from.
+    given, changed : tuple of str
+        The parameters that are arrays, and those of them that the nests write to, copies left out.
+    told : tuple of (str, bool)
+        The parameters that decisions may follow from, and whether they are floats.
+    free : tuple of str
+        The other scalar parameters; floats.
+    shapes : dict
+        What follows from plans on CUDA.
+    """
+
+    __slots__ = (
+        "changed",
+        "deciding",
+        "forms",
+        "free",
+        "given",
+        "lock",
+        "looked",
+        "own",
+        "parts",
+        "plans",
+        "prepared",
+        "program",
+        "shapes",
+        "told",
+        "typed",
+        "uses",
+    )
+
+    def __init__(self, program: LoopProgram, typed: ir.Typed) -> None:
+        self.program = program
+        self.typed = typed
+        self.uses: Mapping[str, Access] = {**dict.fromkeys(typed.arrays, Access()), **accesses(typed.function)}
+        self.forms: dict[Any, Any] = {}
+        self.own = {name: word for nest in typed.function.nests for name, word in nest.privates.items()}
+        self.plans: dict[Any, Any] = {}
+        self.looked: dict[Any, Any] = {}
+        self.shapes: dict[int, Any] = {}
+        self.parts = host_parts(typed)
+        self.deciding = deciding_names(typed)
+        self.prepared: dict[Any, Any] = {}
+        parameters = program.parameters
+        self.given = tuple(name for name in parameters if name in typed.arrays)
+        copied = [name for name, word in self.own.items() if word != "lastprivate"]
+        self.changed = tuple(name for name in self.given if self.uses[name].is_changed and name not in copied)
+        scalars = {name: typed.scalars[name].dtype for name in parameters if name in typed.scalars}
+        self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in self.deciding)
+        self.free = tuple(name for name in scalars if name not in self.deciding)
+        self.lock = threading.Lock()
+
+
+def _quick_kind(value: Any) -> Any:
+    """Return what tells the kinds of arguments apart, in less time than it takes to find out which it is."""
+    kind = value.__class__
+    if kind is np.ndarray:
+        return value.dtype, value.ndim
+    if kind in SCALARS:
+        return kind
+    return kind, getattr(value, "dtype", None), len(getattr(value, "shape", ()))
+
+
+def program_of(function: Callable[..., Any], words: LoopWords, directive: str, shared: dict[str, Any]) -> LoopProgram:
+    """Return the program of a function; ``shared`` is what all copies of a loop function have in common."""
+    programs: dict[LoopWords, LoopProgram] = shared.setdefault("_programs", {})
+    program = programs.get(words)
+    if program is None:
+        program = programs[words] = LoopProgram(function, words, directive)
+    return program
+
+
+def _nest_clauses(words: LoopWords) -> NestClauses:
+    return NestClauses(
+        collapse=words.collapse,
+        reductions=tuple(ir.Reduction(operator, name) for operator, name in words.reductions),
+        private=words.private,
+        firstprivate=words.firstprivate,
+        lastprivate=words.lastprivate,
+        atomic=words.atomic,
+        level=words.level,
+        sizes=words.sizes,
+        order=words.order,
+        tile=words.tile,
+        several=words.several,
+        checks=words.checks,
+    )

@@ -1,0 +1,82 @@
+"""What a run on copies sees, against all pairs of accesses; and what passes a check, against the serial run."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import offload as omp
+from offload.loops.launch import host_view
+from offload.loops.observe import observe
+from offload.loops.plan import numbers_of
+from offload.loops.uses import numbered
+from tests.conftest import checked
+
+TRIPS = 6
+
+
+def carried_out(a, kinds, places, sums):
+    """Carry out accesses of one array: ``kinds[i, k]`` says whether iteration i reads or writes ``places[i, k]``."""
+    for i in range(kinds.shape[0]):
+        for k in range(kinds.shape[1]):
+            if kinds[i, k] == 0:
+                sums[i] += a[places[i, k]]
+            else:
+                a[places[i, k]] = sums[i] + i + k
+
+
+OBSERVED = omp.parallel_loop(carried_out)
+PLANS = st.lists(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(-3, 2)), min_size=3, max_size=3), min_size=TRIPS, max_size=TRIPS
+)
+
+
+def events(plan):
+    """Return kinds with the distances of their events, as the definition has them, from the list of all accesses."""
+    found = {"flow": [], "anti": [], "output": []}
+    before = []
+    for i, accesses in enumerate(plan):
+        for is_write, place in accesses:
+            here = [(other, wrote) for other, wrote, at in before if at == place % 3]
+            last = max((other for other, wrote in here if wrote), default=None)
+            if last is not None and last != i:
+                found["output" if is_write else "flow"].append(i - last)
+            readers = [other for other, wrote in here if not wrote and other != i and (last is None or other >= last)]
+            if is_write and readers:
+                found["anti"].append(i - max(readers))
+            before.append((i, is_write, place % 3))
+    return {("a", kind): (len(each), min(each), max(each)) for kind, each in found.items() if each}
+
+
+@given(PLANS)
+def test_what_is_seen_is_what_all_pairs_say(plan):
+    """Kinds, counts and distances are those of the definition, whatever iterations read and write."""
+    kinds, places = np.array(plan).transpose(2, 0, 1)
+    values = OBSERVED._program.bound((np.zeros(3), kinds, places, np.zeros(TRIPS)), {})
+    spec = OBSERVED._program.specialise(values)
+    numbers = numbers_of(spec, values, host_view)
+    nest = spec.typed.function.nests[0]
+    arrays = {name: values[name] for name in numbers.views}
+    every = frozenset(numbered(nest))
+    observer = observe(spec.typed, nest, {}, every, numbers.scalars[0], arrays, numbers.views, numbers.axes[0])
+    seen = {key: (one.count, one.min_distance, one.max_distance) for key, one in observer.found.items()}
+    assert seen == events(plan)
+
+
+@given(PLANS, st.integers(0, 100))
+def test_what_passes_a_check_is_right_in_any_order(plan, seed):
+    """A checked call either raises and changes nothing, or leaves what the serial run leaves, in any order."""
+    kinds, places = np.array(plan).transpose(2, 0, 1)
+    a, sums = np.arange(3.0), np.zeros(TRIPS)
+    expected = a.copy(), sums.copy()
+    with checked("sim:1", seed=seed):
+        try:
+            omp.target_loop(carried_out, check=True)(a, kinds, places, sums)
+        except omp.LoopError:
+            assert events(plan)
+        else:
+            assert not events(plan)
+            carried_out(expected[0], kinds, places, expected[1])
+    assert (a == expected[0]).all()
+    assert (sums == expected[1]).all()
