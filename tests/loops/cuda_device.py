@@ -1,0 +1,31 @@
+"""A simulated device whose kernels are CUDA, compiled for the host: launches and their outcome without a GPU."""
+
+from __future__ import annotations
+
+from offload.loops.emit_cuda import FINISH
+from tests.loops.cuda_form import launch, on_host
+
+
+class HostCuda:
+    """Kernels of dialect ``"cuda"``, each launch one operation of a simulated device's stream."""
+
+    dialect = "cuda"
+    target = "sm_90"
+
+    def __init__(self):
+        self.launches = []
+
+    def load(self, program):
+        library = on_host(program.source)
+        functions = {name: getattr(library, f"launch_{name}") for name in program.names}
+        return {name: _Kernel(name, function, self.launches) for name, function in functions.items()}
+
+
+class _Kernel:
+    def __init__(self, name, function, launches):
+        self._name, self._function, self._launches = name, function, launches
+
+    def launch(self, stream, grid, block, shared_nbytes, arguments):
+        assert self._name != FINISH or grid == (1, 1, 1)
+        self._launches.append((self._name, grid, block, shared_nbytes))
+        stream.launch(launch, self._function, arguments.copy(), grid, block)

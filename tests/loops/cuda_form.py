@@ -1,0 +1,162 @@
+"""The CUDA form of a nest, called as the Python form is: compiled for the host, or by nvcc without being run."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+import threading
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from offload.loops.emit_cuda import FINISH_THREADS, CudaVariant, emit_cuda
+from offload.loops.grids import Shape, grid_of
+from offload.loops.promotion import identity
+from offload.loops.python_form import bits
+
+GXX = shutil.which("g++")
+NVCC = shutil.which("nvcc")
+SHARED = "extern __shared__ uint64_t shared[];"
+_ONE = threading.Lock()  # a text has one set of threads
+LAUNCHERS = """
+static const Arguments *given;
+extern "C" void launch_loop(const Arguments *arguments, const long *shape)
+{
+    given = arguments;
+    run_grid([] { loop(*given); }, shape);
+}
+"""
+FINISHER = """
+extern "C" void launch_finish(const Arguments *arguments, const long *shape)
+{
+    given = arguments;
+    run_grid([] { finish(*given); }, shape);
+}
+"""
+
+
+def cuda_form(shape=None, **words):
+    """Return a form for `forms.run` with one chunk; `words` are those of a `CudaVariant`."""
+
+    def make(typed, nest, modes):
+        return _Form(typed, nest, modes, shape or Shape(), words).run
+
+    return make
+
+
+class _Form:
+    def __init__(self, typed, nest, modes, shape, words):
+        self.typed, self.nest, self.modes, self.shape, self.words = typed, nest, modes, shape, words
+
+    def run(self, arguments, begin, end, chunk, partials, report):
+        trips = [arguments[f"trips {k}"] for k in range(len(self.nest.axes))]
+        assert (begin, end) == (0, trips[0])
+        self.arguments, self.partials, self.report = arguments, partials, report
+        grid = grid_of([max(n, 1) for n in trips], self.shape, is_ordered=self.words.get("is_ordered", False))
+        arrays = {n: v for n, v in arguments.items() if isinstance(v, np.ndarray) and n in self.typed.arrays}
+        variant = CudaVariant(
+            modes=tuple(self.modes.items()),
+            n_threads=grid.n_threads,
+            is_strided=grid.is_strided,
+            privates=tuple((name, arrays[name].size) for name in self.nest.privates),
+            empty=tuple(name for name, array in arrays.items() if array.size == 0),
+            **self.words,
+        )
+        kernel = emit_cuda(self.typed, self.nest, variant)
+        library = on_host(kernel.source)
+        self.of_blocks = np.zeros((grid.n_blocks, max(1, len(self.nest.reductions))), np.uint64)
+        self.blocks = grid.n_blocks if all(trips) else 0
+        slots = np.array([self.slot(field) for field in kernel.fields] or [0], np.int64)
+        if all(trips):
+            launch(library.launch_loop, slots, grid.blocks, grid.threads)
+        for number, item in enumerate(self.nest.reductions):
+            if item.name in self.typed.arrays:  # which `finish` has combined in place
+                partials[0, number] = self.none(item)
+        if self.nest.reductions:
+            launch(library.launch_finish, slots, (1, 1, 1), (FINISH_THREADS, 1, 1))
+
+    def none(self, item):
+        types = self.typed.arrays if item.name in self.typed.arrays else self.typed.scalars
+        dtype = types[item.name].dtype
+        return bits(np.dtype(dtype).type(identity(item.operator, dtype)))
+
+    def slot(self, field):
+        held = self.arguments.get(field.name)
+        items = [item.name for item in self.nest.reductions]
+        match field.kind:
+            case "pointer":
+                return held.ctypes.data
+            case "extent":
+                return held.shape[field.number]
+            case "stride":
+                return held.strides[field.number]
+            case "copies":
+                return sorted(self.words["copies"]).index(field.name) * 1024
+            case "scalar" if field.name in items:  # combined with the value before the loop by `forms`
+                return int(self.none(self.nest.reductions[items.index(field.name)]).view(np.int64))
+            case "scalar":
+                return int(bits(held).view(np.int64))
+            case "partials":
+                return self.of_blocks.ctypes.data
+            case "blocks":
+                return self.blocks
+            case "report":
+                return self.report.ctypes.data
+            case "result":
+                number = [*items, *self.nest.last].index(field.name)
+                return self.partials[0, number:].ctypes.data
+            case kind:
+                return self.arguments[f"{kind} {field.number}"]
+
+
+def launch(function, slots, blocks, threads):
+    shape = np.array([*blocks, *threads], np.int64)
+    with _ONE:
+        function(ctypes.c_void_p(slots.ctypes.data), ctypes.c_void_p(shape.ctypes.data))
+
+
+@cache
+def folder():
+    path = Path(tempfile.mkdtemp(prefix="offload-cuda-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+@cache
+def on_host(source):
+    """Compile a CUDA text for the host, and load it."""
+    text = '#include "cuda_on_host.h"\n' + source.replace(SHARED, "static uint64_t shared[1 << 16];") + LAUNCHERS
+    text += FINISHER if " finish(" in source else ""
+    path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.cpp"
+    path.write_text(text)
+    library = path.with_suffix(".so")
+    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-fPIC", "-shared"]
+    command = [GXX, *options, f"-I{Path(__file__).parent}", str(path), "-o", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(library))
+
+
+def compiled(source):
+    """Compile a CUDA text by nvcc, and return its PTX."""
+    return by_nvcc(source, "ptx").read_text()
+
+
+def assembled(source):
+    """Compile a CUDA text by nvcc, and return the code of the device."""
+    return by_nvcc(source, "cubin").read_bytes()
+
+
+def by_nvcc(source, kind):
+    path = folder() / f"{hashlib.sha256(source.encode()).hexdigest()}.cu"
+    path.write_text(source)
+    made = path.with_suffix(f".{kind}")
+    command = [NVCC, "-arch=sm_90", "--fmad=false", "-std=c++17", f"-{kind}", str(path), "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return made
