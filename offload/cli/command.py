@@ -1,4 +1,4 @@
-"""The command ``offload``: ``demo``, ``bench`` and ``info``."""
+"""The command ``offload``: ``demo``, ``bench``, ``info`` and ``cache``."""
 
 from __future__ import annotations
 
@@ -136,8 +136,10 @@ def _joined(argv: Sequence[str]) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from offload.cli import cache
     from offload.cli.bench import acc, present, rect, tasks
     from offload.cli.bench.gpu import command as gpu
+    from offload.cli.bench.loops import command as loops
     from offload.cli.bench.mpi import command as mpi
     from offload.cli.demo import fft3d
 
@@ -179,6 +181,9 @@ def _parser() -> argparse.ArgumentParser:
     one = benches.add_parser("gpu", help="what a CUDA device reaches, beside CuPy by hand", allow_abbrev=False)
     gpu.add_arguments(one)
     one.set_defaults(run=gpu.run, parser=one)
+    one = benches.add_parser("loops", help="what loop functions reach, beside Numba", allow_abbrev=False)
+    loops.add_arguments(one)
+    one.set_defaults(run=loops.run, parser=one)
     one = benches.add_parser("mpi", help="what requests of MPI cost as events, and hide", allow_abbrev=False)
     mpi.add_arguments(one)
     one.set_defaults(run=mpi.run, parser=one)
@@ -193,6 +198,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     info.add_argument("--json", action="store_true", help="print one JSON object")
     info.set_defaults(run=_info, parser=info)
+
+    one = commands.add_parser(
+        "cache",
+        help="show or empty the cache of compiled loops",
+        description="Show where compiled loops are kept, how many files that are and their bytes, or remove them.",
+        allow_abbrev=False,
+    )
+    cache.add_arguments(one)
+    one.set_defaults(run=cache.run, parser=one)
     return parser
 
 

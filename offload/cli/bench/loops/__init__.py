@@ -1,0 +1,1 @@
+"""What loop functions reach, beside the same loops by Numba."""

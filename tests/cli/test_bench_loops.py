@@ -1,0 +1,59 @@
+"""``offload bench loops``: loop functions beside Numba, and what compiling takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from offload.cli.bench.loops import host, programs
+from offload.cli.command import main
+from offload.errors import InternalError
+
+
+def test_every_sample_is_in_json(capsys):
+    """JSON has a sample for each loop and turn, beside Numba's if that is here, and says how a short call is priced."""
+    assert main(["bench", "loops", "--section", "host", "--repeat", "2", "--quick", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    tables = figures["sections"]["host"]["tables"]
+    rows = tables["host"]["rows"]
+    names = {case.name for case in programs.cases(0.001)}
+    assert all(len(rows[name][one]) == 2 for name in (host.UNCHECKED, host.CHECKED) for one in names)
+    assert (host.PEER in rows) == (importlib.util.find_spec("numba") is not None)
+    call = tables["host_call"]["rows"]
+    beyond = [ours - null for ours, null in zip(*(call[name]["µs"] for name in host.CALLS), strict=True)]
+    assert call[host.BEYOND]["µs"] == pytest.approx(beyond)
+
+
+def test_compiling_is_measured_with_an_empty_cache(capsys, tmp_path, monkeypatch):
+    """A first process compiles, a second one finds what that has made; the user's own cache is not touched."""
+    monkeypatch.setenv("OFFLOAD_CACHE_DIR", str(tmp_path))
+    assert main(["bench", "loops", "--section", "compile", "--repeat", "1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["sections"]["compile"]["tables"]["compile"]["rows"]
+    assert {len(row) for row in rows.values()} == {len(programs.cases(0.001))}
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_result_is_no_figure(monkeypatch):
+    """Results are compared before anything is timed."""
+    wrong = programs.cases(0.001)[0]
+    monkeypatch.setattr(
+        programs, "cases", lambda _: [programs.Case(wrong.function, wrong.arguments, wrong.expected + 1)]
+    )
+    with pytest.raises(InternalError, match="saxpy"):
+        host.measure(1, 0.001)
+
+
+def test_cases_are_what_numpy_computes():
+    """What a case expects is not what a loop that does nothing leaves."""
+    for case in programs.cases(0.001):
+        assert not case.is_right(lambda *_: None)
+        assert case.is_right(lambda *arguments, case=case: np.copyto(arguments[-1], case.expected))
+
+
+def test_what_cannot_be_measured(capsys):
+    """A mistake in an option is an error that names it."""
+    assert main(["bench", "loops", "--repeat", "0"]) == 2
+    assert "--repeat" in capsys.readouterr().err
