@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from mpi4py import MPI
 
+_FORWARDED_S = 0.1
+"""How long a launcher may take to read what a rank has written: MPICH's drops the rest when the job is aborted."""
+
 
 @contextmanager
 def printed_once(argv: Sequence[str]) -> Iterator[None]:
@@ -39,7 +42,7 @@ def end_all(comm: MPI.Comm, error: BaseException, part: str = "") -> NoReturn:
     """Tell what has ended this rank, remove the file that is not whole, and end all: others may wait for it."""
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which the first of them ends the others
-    time.sleep(min(0.1 * comm.rank, 2))  # where several fail at once, the first of them tells
+    time.sleep(min(3 * _FORWARDED_S * comm.rank, 2))  # where several fail at once, the first of them tells
     leaves = [error]
     while any(isinstance(leaf, BaseExceptionGroup) for leaf in leaves):
         leaves = [
@@ -60,5 +63,6 @@ def end_all(comm: MPI.Comm, error: BaseException, part: str = "") -> NoReturn:
     if sys.stderr is not None:
         sys.stderr.write(f"offload: {text.rstrip()}\n")
         sys.stderr.flush()
+        time.sleep(_FORWARDED_S)
     comm.Abort(status)
     os._exit(status)  # where that returns, as it may to one of several threads
