@@ -143,7 +143,7 @@ class NestRun:
     @property
     def report(self) -> np.ndarray[Any, Any]:
         """What is wrong, as `offload.loops.reports` reads it: int64."""
-        return np.frombuffer(self._memory, np.int64)[self.blank.n_fields :]
+        return np.frombuffer(memoryview(self._memory), np.int64)[self.blank.n_fields :]
 
     def finish(self) -> None:
         """Combine the partial results of chunks: into ``results``, and into arrays of one element; merge copies."""
