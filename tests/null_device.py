@@ -171,6 +171,10 @@ class NullDevice:
         """Return the storage that ``array`` would have."""
         return section_of(self.space, array.address, array.shape, array.strides, array.dtype.itemsize)
 
+    def address(self, array: object) -> int | None:
+        """Return where ``array`` would lie."""
+        return array.address if isinstance(array, NullArray) and self.is_array(array) else None
+
     def namespace(self) -> types.SimpleNamespace:
         """Return a namespace with ``empty`` only."""
         stream = NullStream(self)

@@ -330,6 +330,12 @@ class Device(Protocol):
     def section(self, array: Any) -> Section:
         """Return the storage of a device array of this device."""
 
+    def address(self, array: object) -> int | None:
+        """Return where the element ``[0, …, 0]`` of a device array of this very device lies; None of anything else.
+
+        Raises `RegionClosedError` if its storage has gone back.
+        """
+
     def namespace(self) -> ModuleType | Any:
         """Return the module whose functions make arrays on this device."""
 

@@ -357,6 +357,18 @@ class CudaDevice:
         """Return the storage of an array of this device."""
         return section_of(self.space, array.data.ptr, array.shape, array.strides, array.itemsize)
 
+    def address(self, array: object) -> int | None:
+        """Return where the first element of a CuPy array on this device lies; see the contract."""
+        if not isinstance(array, cupy.ndarray):
+            return None
+        data: Any = array.data
+        if data.device_id != self.index:
+            return None
+        owner = getattr(data.mem, "_owner", None)  # as `retired`
+        if type(owner) is Block and owner.retired is not None:
+            raise owner.retired.error(array)
+        return data.ptr  # type: ignore[no-any-return]  # CuPy is not typed
+
     def namespace(self) -> ModuleType:
         """Return CuPy."""
         return cupy  # type: ignore[no-any-return]  # CuPy is not typed

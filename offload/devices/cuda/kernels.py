@@ -101,14 +101,14 @@ class CudaKernel:
         ----------
         grid, block : tuple of int
             Three numbers each.
-        arguments : NumPy array
-            The structure, contiguous; the call copies it.
+        arguments : array of ctypes
+            The structure; the call copies it.
 
         Raises
         ------
         DeviceLostError
         """
-        at = ctypes.c_void_p(arguments.ctypes.data)
+        at = ctypes.c_void_p(ctypes.addressof(arguments))
         call = (self._address, *grid, *block, shared_nbytes, stream.ptr, ctypes.addressof(at), 0)
         try:
             driver.launchKernel(*call)  # CuPy's own would look at the argument again

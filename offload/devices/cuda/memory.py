@@ -40,6 +40,9 @@ _POOLS_SUPPORTED = 115  # cudaDevAttrMemoryPoolsSupported
 _PINNED, _NO_HANDLE, _ON_DEVICE = 1, 0, 1  # cudaMemAllocationType, cudaMemAllocationHandleType, cudaMemLocationType
 _READ_WRITE = 3  # cudaMemAccessFlagsProtReadWrite
 
+_WORD_NBYTES = 4
+"""What a block is a multiple of: an atomic step on a byte takes the word that it lies in."""
+
 _GRANULE_NBYTES = 512
 """Blocks that are kept are of multiples of this size; the driver's are aligned to it, too."""
 
@@ -253,7 +256,8 @@ class DriverPool:
         if limit_nbytes and not self._is_within(limit_nbytes, nbytes):
             return None
         try:
-            address = int(cuda.mallocFromPoolAsync(nbytes, self.handle, self._stream_ptr))
+            whole_nbytes = -(-nbytes // _WORD_NBYTES) * _WORD_NBYTES
+            address = int(cuda.mallocFromPoolAsync(whole_nbytes, self.handle, self._stream_ptr))
         except cuda.CUDARuntimeError as error:
             if error.status != _NO_MEMORY:
                 raise

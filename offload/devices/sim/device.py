@@ -286,6 +286,14 @@ class SimDevice:
         address = storage.__array_interface__["data"][0]
         return section_of(self.space, address, storage.shape, storage.strides, storage.itemsize)
 
+    def address(self, array: object) -> int | None:
+        """Return where the first element of ``array`` lies; see the contract."""
+        if not isinstance(array, SimArray) or array._device is not self:  # noqa: SLF001
+            return None
+        if array._block.retired is not None:  # noqa: SLF001
+            raise array._block.retired.error(array)  # noqa: SLF001
+        return int(array._storage.__array_interface__["data"][0])  # noqa: SLF001
+
     def namespace(self) -> SimNamespace:
         """Return the namespace whose functions make arrays on this device."""
         return self._namespace
