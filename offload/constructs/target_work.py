@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from offload.arrays.containers import leaves_of
 from offload.arrays.items import address_of, array_section, is_device_array, label
 from offload.data.entries import Counter
+from offload.data.plans import entry_at
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.runtime.works import Work, present_items
 
@@ -75,6 +76,9 @@ class TargetWork(Work):
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
+        changed = binding.may_change() if binding.changed is None else binding.changed
+        if changed:
+            place.change(map(plan.entries.__getitem__, changed), lane)
         args, kwargs = list(self.args), dict(self.kwargs)
         try:
             for slot, host, address, number in binding.arrays:
@@ -122,25 +126,26 @@ class TargetWork(Work):
         return self._view(plan, place, lane, number, host, address_of(host))
 
     def check(self, launch: Launch, value: Any) -> None:
-        """Refuse to return storage that the construct is about to release.
+        """Refuse to return storage that the construct is about to release; of other storage note that it is exposed.
 
         What a closure, a generator or an object of another class holds cannot be checked: see
         `offload.arrays.containers`.
         """
-        created = launch.plan.created if launch.plan is not None else ()
-        if value is None or not created:
+        plan = launch.plan
+        if value is None or plan is None or not plan.counted:
             return
         for part in leaves_of(value):
             if not (is_device_array(part) and part.size):
                 continue
-            section = array_section(part)
-            for entry in created:
-                buffer = array_section(entry.buffer)
-                if section.space == buffer.space and buffer.address <= section.address < buffer.end:
-                    raise MapError(
-                        f"the body returns a view of {entry.label}, whose storage this construct releases; "
-                        "return a copy, or map it around the construct"
-                    )
+            entry = entry_at(plan, array_section(part), array_section)
+            if entry is None:
+                continue
+            if entry in plan.created:
+                raise MapError(
+                    f"the body returns a view of {entry.label}, whose storage this construct releases; "
+                    "return a copy, or map it around the construct"
+                )
+            entry.is_exposed = True
 
     def end(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         plan = launch.plan

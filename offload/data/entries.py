@@ -19,8 +19,10 @@ from bisect import bisect_left, bisect_right
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from offload.arrays.sections import Section, c_strides, covers, locate_nbytes, overlaps, section_of
+from offload.data.versions import Contents
 from offload.errors import InternalError, MapError
 
 if TYPE_CHECKING:
@@ -183,15 +185,20 @@ class Entry:
         What was remembered until it went (`PresentTable.remembered`): it goes with it, when nobody holds a lock.
     seen : tuple or None
         The layout of the host array that was last asked for on the device, and the device array that it gave.
+    is_exposed : bool
+        The program has been given the storage, and may write to it at any time: nothing is remembered of it.
     """
 
     __slots__ = (
         "__weakref__",
+        "_changing",
+        "_contents",
         "buffer",
         "dynamic",
         "end",
         "generation",
         "host",
+        "is_exposed",
         "label",
         "origin",
         "outlived",
@@ -216,6 +223,9 @@ class Entry:
         self.generation = 0
         self.label = label
         self.outlived: object = None
+        self.is_exposed = origin is Origin.ASSOCIATED
+        self._contents: Contents | None = None
+        self._changing: dict[Any, int] | None = None
 
     def __repr__(self) -> str:
         return f"<Entry {self.label} at {self.section.address:#x}, {self.nbytes} bytes, count {self.count}>"
@@ -234,6 +244,42 @@ class Entry:
     def is_packed(self) -> bool:
         """Tell whether the host section has gaps, which the buffer has not."""
         return bool(self.section.dims)
+
+    @property
+    def contents(self) -> Contents | None:
+        """What the storage holds until a construct may change it; None while one does, or where it `is_exposed`.
+
+        Under the lock of the table.
+        """
+        if self.is_exposed:
+            return None
+        if self._changing is not None:
+            for known, sequence in self._changing.items():
+                lane = known() if isinstance(known, ref) else known
+                if lane is not None and lane.passed[0] <= sequence:
+                    return None
+            self._changing = None
+        contents = self._contents
+        if contents is None:
+            contents = self._contents = Contents()
+        return contents
+
+    @property
+    def version(self) -> int | None:
+        """The number of its `contents`; None where these are unknown."""
+        contents = self.contents
+        return None if contents is None else contents.version
+
+    def change(self, lane: Any) -> None:
+        """Take note that what is being launched on a lane may write to the storage; under the lock of the table.
+
+        Launches that end later on the lane have greater sequences.
+        """
+        changing = self._changing
+        if changing is None:
+            changing = self._changing = {}
+        changing[lane if lane.pool is not None else ref(lane)] = lane.sequence  # a user's stream is not kept
+        self._contents = None
 
     def increment(self, counter: Counter) -> None:
         """Count a construct that maps the storage."""

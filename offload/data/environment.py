@@ -263,6 +263,8 @@ class DataEnvironment(Storage):
             lane.wait_for(steps.waits)
         if steps.plan is not None:
             self.table.commit(steps.plan, buffers)
+        for entry, _ in steps.writes:
+            entry.change(lane)
         reads = steps.reads
         if steps.used:
             self._copy_out(steps.copies_kept, steps, lane, staged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from offload.arrays.sections import Section
     from offload.data.entries import Counter, Entry
@@ -129,3 +129,18 @@ class OwnEnter:
 
 Entered: TypeAlias = Plan | CountedEnter | OwnEnter
 """The entry of a construct, as it was carried out."""
+
+
+def entry_at(plan: Entered, section: Section, section_of: Callable[[Any], Section]) -> Entry | None:
+    """Return the entry of a plan in whose buffer a section of the device lies; None if it lies in none of them.
+
+    Parameters
+    ----------
+    section_of : callable
+        Tells where a buffer lies.
+    """
+    for entry in plan.counted:
+        buffer = section_of(entry.buffer)
+        if section.space == buffer.space and buffer.address <= section.address < buffer.end:
+            return entry
+    return None

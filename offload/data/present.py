@@ -25,7 +25,7 @@ before removal. 13.9 "target update Construct": counts do not change, absent ite
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from offload.arrays.sections import covers
 from offload.data.entries import Counter, Entry, Index, Origin, has_no_place
@@ -62,6 +62,8 @@ class PresentTable(ShortWays):
     """
 
     __slots__ = ("_generation", "device_num", "remembered")
+
+    make_entry: ClassVar[type[Entry]] = Entry
 
     def __init__(self, device_num: int = 0) -> None:
         self.device_num = device_num
@@ -318,7 +320,7 @@ class PresentTable(ShortWays):
             if entry is None:
                 if not item.section.is_nested:
                     raise MapError(_interleaves(item.text(), item))
-                entry = Entry(item.section, item.host, item.label)
+                entry = self.make_entry(item.section, item.host, item.label)
                 if fresh is not None:
                     fresh.add(entry)
                 plan.created.append(entry)

@@ -21,8 +21,11 @@ from offload.data.present import PresentTable
 from offload.errors import MapError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from offload.arrays.sections import Section
     from offload.data.entries import Entry
+    from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.devices.streams import Lane
     from offload.events.observer import Observer
@@ -63,10 +66,16 @@ class Storage:
             return bool(host.size) and self.table.search(array_section(host))[0] is not None
 
     def corresponding(self, host: Any) -> Any:
-        """Return the device array that corresponds to a host array; None unless all of it is present."""
+        """Return the device array that corresponds to a host array; None unless all of it is present.
+
+        The program has it, and may write to it from now on.
+        """
         with self.lock:
             entry, _ = self.table.search(array_section(host))
-        return None if entry is None or not host.size else self.view(entry, host)
+        if entry is None or not host.size:
+            return None
+        entry.is_exposed = True
+        return self.view(entry, host)
 
     def view(self, entry: Entry, host: Any, address: int | None = None) -> Any:
         """Return the device array that corresponds to a host array inside an entry.
@@ -92,6 +101,18 @@ class Storage:
             self.notify.copy(dst, src, self.device.number, lane.number if lane.of_queue else None, text)
         if copy is not None:
             staged.append(copy)
+
+    def change(self, entries: Iterable[Entry | None], lane: Lane) -> None:
+        """Take note that what is being launched on a lane may write to entries; None has no storage."""
+        with self.lock:
+            for entry in entries:
+                if entry is not None:
+                    entry.change(lane)
+
+    def contents(self, entry: Entry) -> Contents | None:
+        """Return what an entry holds until a construct may change it, if that is known (`Entry.contents`)."""
+        with self.lock:
+            return entry.contents
 
     def forget(self) -> None:
         """Drop all mappings, as the device is closed."""

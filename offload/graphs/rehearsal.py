@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offload.data.entries import Counter, Entry
+from offload.data.entries import Counter, Entry, Origin
 from offload.data.maptypes import MapType
 from offload.data.present import PresentTable
 
@@ -58,6 +58,8 @@ class Use:
         Whether copies to it are part of the region.
     follows_users : bool
         Whether what the region does there comes after all that uses it, as a copy in either direction may have to.
+    changes : bool
+        Whether the region may change what it holds, be it by copies or by bodies.
     """
 
     section: Section
@@ -65,6 +67,7 @@ class Use:
     buffer: Section
     writes: bool = False
     follows_users: bool = False
+    changes: bool = False
 
 
 class Noted:
@@ -118,6 +121,20 @@ class Noted:
         return tuple(found)
 
 
+class _ShadowEntry(Entry):
+    """An entry of a rehearsal: nothing is remembered of its contents, which are others at each repetition."""
+
+    __slots__ = ("is_changed",)
+
+    def __init__(self, section: Section, host: object, label: object, origin: Origin = Origin.MAPPED) -> None:
+        super().__init__(section, host, label, origin)
+        self.is_exposed = True
+        self.is_changed = False
+
+    def change(self, lane: object) -> None:
+        self.is_changed = True
+
+
 class ShadowTable(PresentTable):
     """The present table of a rehearsal.
 
@@ -131,6 +148,8 @@ class ShadowTable(PresentTable):
 
     __slots__ = ("_copied_back", "_missing", "_outside", "_place_of", "_uses")
 
+    make_entry = _ShadowEntry
+
     def __init__(self, table: PresentTable, place_of: Callable[[Entry], Section]) -> None:
         super().__init__(table.device_num)
         self._place_of = place_of
@@ -139,7 +158,7 @@ class ShadowTable(PresentTable):
         self._missing: dict[Section, None] = {}
         self._copied_back: dict[Section, None] = {}
         for real in table.entries():
-            entry = Entry(real.section, real.host, real.label, real.origin)
+            entry = _ShadowEntry(real.section, real.host, real.label, real.origin)
             entry.dynamic, entry.structured = real.dynamic, real.structured
             entry.buffer, entry.generation = real.buffer, real.generation
             self._index.add(entry)
@@ -213,6 +232,8 @@ class ShadowTable(PresentTable):
         for entry in self.entries():
             if self._outside.get(entry) != (entry.dynamic, entry.structured):
                 raise NotCapturableError(f"it leaves {entry.label} mapped that it maps")
+        for entry, use in self._uses.items():
+            use.changes = isinstance(entry, _ShadowEntry) and entry.is_changed  # all are
         return Noted(list(self._uses.values()), list(self._missing), list(self._copied_back))
 
     def _note(self, item: MapItem, entry: Entry | None) -> None:

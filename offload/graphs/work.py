@@ -101,6 +101,9 @@ class GraphWork(Work):
             pairs = list(zip(noted.uses, uses, strict=True))
             reads = [part for use, part in pairs if not use.follows_users]
             lane.wait_for(ledger.before(reads, [part for use, part in pairs if use.follows_users], noted.absent))
+            for use, entry in zip(noted.uses, entries, strict=True):
+                if use.changes:
+                    entry.change(lane)
             self.graph.launch(lane.stream)
             if self._findings:
                 launch.findings = [self._look]

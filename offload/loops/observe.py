@@ -26,14 +26,14 @@ import numpy as np
 from offload.loops import ir
 from offload.loops.arguments import arguments_of, on_host
 from offload.loops.nodes import walk
-from offload.loops.python_form import places, python_form
+from offload.loops.python_form import combine, places, python_form
 from offload.loops.reports import HEAD, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from offload.loops.emit_py import Mode
     from offload.loops.independence import DependenceKind
+    from offload.loops.ir import Mode
     from offload.loops.numbers import Trips, View
 
     Trip = tuple[int, ...]
@@ -228,6 +228,30 @@ def observe(
     return observer
 
 
+def advanced(
+    typed: ir.Typed,
+    nest: ir.Nest,
+    modes: Mapping[int, Mode],
+    scalars: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    views: Mapping[str, View],
+    axes: Sequence[Trips],
+) -> dict[str, Any]:
+    """Run a nest in order, on copies, and return the arrays as the next nest finds them. Raises as `observe`."""
+    copies, _ = _copies(nest, arrays, views)
+    report = np.zeros(HEAD + len(axes), np.int64)
+    partials = np.zeros((1, len(nest.reductions) + len(nest.last)), np.uint64)
+    python_form(typed, nest, modes)(arguments_of(scalars, copies, axes), 0, axes[0].trips, 0, partials, report)
+    failure = failure_of(nest, report.tolist(), axes, {name: view.extents for name, view in views.items()})
+    if failure is not None:
+        raise failure
+    for slot, item in enumerate(nest.reductions):
+        if item.name in copies:
+            element = copies[item.name].reshape(())
+            element[...] = combine(item.operator, element[()], partials[:, slot])
+    return copies
+
+
 def _copies(
     nest: ir.Nest, arrays: Mapping[str, Any], views: Mapping[str, View]
 ) -> tuple[dict[str, Any], dict[str, int]]:
@@ -237,6 +261,7 @@ def _copies(
     """
     changed = {node.array for node in walk(*nest.body) if isinstance(node, ir.Store | ir.Atomic)}
     changed |= {name for name, word in nest.privates.items() if word == "lastprivate"}
+    changed |= {item.name for item in nest.reductions}
     given = {name: on_host(array) for name, array in arrays.items()}
     grains = {name: view.itemsize for name, view in views.items()}
     for names in _groups(views):

@@ -4,6 +4,8 @@ An index read from an array that the loop does not write is inside of its own ar
 element of the part that is read are. So one pass over that part, which is quick, can take the place of a check at each
 access, and leaves a loop that a compiler can make wide. Where one is outside it may still be unused: the loop checks.
 
+What is remembered of looks, and how they are made, is `offload.loops.looks`'s.
+
 A look has to be worth it: the loop has many iterations, the parts are not much larger than it, and their contents are
 mostly what they were. Where they change from call to call, so would the decisions, which cost more than the checks.
 """
@@ -11,12 +13,12 @@ mostly what they were. Where they change from call to call, so would the decisio
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.loops.bounds import wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from offload.loops.affine import Interval
     from offload.loops.bounds import Bounds
@@ -43,12 +45,23 @@ class Part(NamedTuple):
     at : int
         The load's number.
     array : str
-    where : tuple of slice
+    ranges : tuple of (int, int)
+        Of each dimension the first index, and the one past the last.
     """
 
     at: int
     array: str
-    where: tuple[slice, ...]
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def where(self) -> tuple[slice, ...]:
+        """The part, as an index."""
+        return tuple([slice(*bounds) for bounds in self.ranges])
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod([max(end - first, 0) for first, end in self.ranges])
 
 
 def parts_wanted(accesses: Accesses, found: Mapping[int, Bounds]) -> tuple[Part, ...]:
@@ -58,18 +71,8 @@ def parts_wanted(accesses: Accesses, found: Mapping[int, Bounds]) -> tuple[Part,
     for at in sorted(wanted(accesses, found)):
         extents = accesses.extents[arrays[at]]
         intervals = zip(found[at].intervals, extents, strict=True)
-        parts.append(Part(at, arrays[at], tuple(_slice(interval, extent) for interval, extent in intervals)))
+        parts.append(Part(at, arrays[at], tuple(_range(interval, extent) for interval, extent in intervals)))
     return tuple(parts)
-
-
-def contents_of(
-    parts: tuple[Part, ...], array_of: Callable[[str], Any], most: int | None
-) -> dict[int, Interval] | None:
-    """Return the least and greatest element of each part that has any; None if there are more than ``most`` to see."""
-    views = {part.at: array_of(part.array)[part.where] for part in parts}
-    if most is not None and sum(view.size for view in views.values()) > most:
-        return None
-    return {at: (int(view.min()), int(view.max())) for at, view in views.items() if view.size}
 
 
 def is_worth_a_look(trips: tuple[int, ...]) -> bool:
@@ -77,8 +80,8 @@ def is_worth_a_look(trips: tuple[int, ...]) -> bool:
     return prod(trips) >= LEAST_SIZE
 
 
-def _slice(interval: Interval | None, extent: int) -> slice:
+def _range(interval: Interval | None, extent: int) -> tuple[int, int]:
     """Return where an index may be; everywhere, if it may be negative."""
     if interval is None or interval[0] < 0:
-        return slice(0, extent)
-    return slice(interval[0], min(interval[1] + 1, extent))
+        return 0, extent
+    return interval[0], min(interval[1] + 1, extent)

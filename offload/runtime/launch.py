@@ -133,6 +133,12 @@ class DeviceTask(Task):
         if self.launched and self.point is not None:
             self.construct.runtime.gate.watch(self.point)
 
+    def leave(self, finding: Callable[[Any], Any]) -> None:
+        """Have something look at the outcome when the work has passed: it is given the value, and returns it."""
+        if self.findings is None:
+            self.findings = []
+        self.findings.append(finding)
+
     # -- launching -----------------------------------------------------------------------------------
     def advance(self, engine: Runner[Task], scope: Scope) -> Task | None:
         """Launch, or go on with a launch that has waited: for its stream, or for staged copies."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import alloc, in_, inout, mutexinoutset, out, to, tofrom
+from offload.arrays.items import address_of
 from offload.arrays.sections import HOST, section_of
 from offload.data.items import MapItem
 from offload.data.ledger import PutOffError
@@ -316,6 +317,42 @@ def test_first_replay_captures_and_later_ones_launch(device, y):
         assert [kernels(graph.calls) for graph in graphs] == [["a", "b"]]
         (record,) = region.records
         assert record == type(record)(None, 2, True, "", 1, 64)
+
+
+def test_a_replay_changes_what_its_bodies_may_write(device, y):
+    """Each launch of a graph changes the versions of what its tasks map other than ``to``, and of nothing else."""
+    x, z = np.zeros(10), np.zeros(10)
+
+    @omp.taskgraph
+    def region(x, y):
+        omp.target(map=[to("x"), tofrom("y")], nowait=True)(lambda x, y: None)(x, y)
+
+    with omp.target_data(map=[to(x, z), tofrom(y)]):
+        table = omp.current_runtime().places[0].table
+        entries = [table.at(section_of(HOST, address_of(array), (10,), (8,), 8)) for array in (x, y, z)]
+        region(x, y)
+        for n in range(1, 4):
+            before = [entry.version for entry in entries]
+            region(x, y)
+            assert len(device.launches) == n
+            assert [entry.version != old for entry, old in zip(entries, before, strict=True)] == [False, True, False]
+
+
+def test_a_replay_changes_what_it_copies_to(device, y):
+    """Each launch of a graph with an update to the device changes the version of what is copied to."""
+
+    @omp.taskgraph
+    def region(y):
+        omp.target_update(to=[y], nowait=True)
+
+    with omp.target_data(map=[tofrom(y)]):
+        (entry,) = omp.current_runtime().places[0].table.entries()
+        region(y)
+        for n in range(1, 4):
+            before = entry.version
+            region(y)
+            assert len(device.launches) == n
+            assert entry.version not in (before, None)
 
 
 def test_branches_wait_for_each_other_by_events_of_the_capture(device, y):

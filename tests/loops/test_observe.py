@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 import offload as omp
 from offload.loops import plan, runs
 from offload.loops.build import Builder
-from offload.loops.launch import host_view
 from offload.loops.observe import observe
 from offload.loops.plan import numbers_of
+from offload.loops.prepared import view_at
 from offload.loops.uses import numbered
 from tests.conftest import checked
 
@@ -41,7 +42,7 @@ def seen(function, arguments, **clauses):
     program = omp.parallel_loop(function, **clauses)._program
     values = program.bound(arguments, {})
     spec = program.specialise(values)
-    numbers = numbers_of(spec, values, host_view)
+    numbers = numbers_of(spec, values, partial(view_at, None))
     nest = spec.typed.function.nests[0]
     arrays = {name: values[name] for name in numbers.views}
     before = {name: array.copy() for name, array in arrays.items()}

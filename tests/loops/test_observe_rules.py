@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
-from offload.loops.launch import host_view
 from offload.loops.observe import observe
 from offload.loops.plan import numbers_of
+from offload.loops.prepared import view_at
 from offload.loops.uses import numbered
 from tests.conftest import checked
 
@@ -55,7 +57,7 @@ def test_what_is_seen_is_what_all_pairs_say(plan):
     kinds, places = np.array(plan).transpose(2, 0, 1)
     values = OBSERVED._program.bound((np.zeros(3), kinds, places, np.zeros(TRIPS)), {})
     spec = OBSERVED._program.specialise(values)
-    numbers = numbers_of(spec, values, host_view)
+    numbers = numbers_of(spec, values, partial(view_at, None))
     nest = spec.typed.function.nests[0]
     arrays = {name: values[name] for name in numbers.views}
     every = frozenset(numbered(nest))

@@ -101,6 +101,8 @@ class Binding:
         The arguments that are no scalars; those of them that are no plain host arrays.
     key : tuple or None
         What it is to be remembered by; None if it is, or is not to be.
+    changed : list of int or None
+        The numbers of the items that the body writes to, where that is known; else None, or what `may_change` returns.
     held : list
         Device arrays in containers, which the program may empty meanwhile.
     takes_device_arrays : bool
@@ -110,6 +112,7 @@ class Binding:
     __slots__ = (
         "args",
         "arrays",
+        "changed",
         "copies",
         "held",
         "items",
@@ -135,6 +138,7 @@ class Binding:
         self.passed: list[tuple[Slot, Any]] = []
         self.others: list[tuple[Slot, Any]] = []
         self.key: tuple[Any, ...] | None = None
+        self.changed: list[int] | None = None
         self.held: list[object] = []
         self.takes_device_arrays = False
 
@@ -158,6 +162,12 @@ class Binding:
         other.items, other.objects = self.items.copy(), self.objects.copy()
         other.privates, other.sections = self.privates, self.sections
         return other
+
+    def may_change(self) -> list[int]:
+        """Return the numbers of the items that a body may write to: those that are mapped other than ``to``."""
+        found = [number for number, item in enumerate(self.items) if item.map_type is not MapType.TO]
+        self.changed = found
+        return found
 
     # -- what no clause decides ----------------------------------------------------------------------
     def complete(self, place: DevicePlace) -> Self:

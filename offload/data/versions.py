@@ -1,0 +1,52 @@
+"""What is remembered of the contents of a storage, for as long as no construct may change them.
+
+Theory of operation
+-------------------
+An entry of a present table has one `Contents` at a time, whose number is its version. A construct that may write to the
+entry takes that away when it is launched, before it enqueues anything (`offload.data.entries.Entry.change`). Until its
+lane is known to have passed that launch the entry has no contents: nothing is remembered of it, and nothing that was is
+used. Whoever asks afterwards makes other contents, of a number that nothing had before.
+
+So a fact is found by somebody who asked after all writes that were launched before had been done, and it is used until
+the next write is launched; if that comes in between, the fact is entered into contents where nobody looks. Nothing is
+said of the order of those who look and those who write. That matters: a look sees more than the loop reads, and what
+another task writes there at the same time is no race of the program's, but would be in the fact or not.
+
+Rejected: a number that is only raised, at the launch, at its end, or at both. A task that is not ordered with the write
+looks before that is carried out and asks after the number was raised, and its fact stays.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+_NUMBERS: Final = count(1)
+"""One sequence for all entries of all tables, so that a version says of which entry it is."""
+
+_MOST: Final = 16
+"""Facts about a storage: more than one loop asks for; a program of many loops asks again."""
+
+
+class Contents:
+    """What a storage holds, and what is known of that.
+
+    Attributes
+    ----------
+    version : int
+        Differs from that of any other contents in the process.
+    facts : dict
+        By keys of those who found them out; they refer to no array.
+    """
+
+    __slots__ = ("facts", "version")
+
+    def __init__(self) -> None:
+        self.version = next(_NUMBERS)
+        self.facts: dict[Any, Any] = {}
+
+    def note(self, key: Any, fact: Any) -> None:
+        """Remember a fact; forget all others where there are many."""
+        if len(self.facts) >= _MOST:
+            self.facts = {}
+        self.facts[key] = fact
