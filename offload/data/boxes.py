@@ -1,0 +1,364 @@
+"""Which devices of a replica set have which elements: a table of boxes of index space.
+
+Theory of operation
+-------------------
+The rows of a table are boxes that are disjoint and cover the array, each with the devices whose copy is *current*
+there, as the bits of an integer that is never 0. All that happens to a replicated array is one of two changes: inside
+of a box one more device becomes current (a copy), or others than some become stale (a write). A row that is met in part
+is cut into slabs, along the slowest dimension first, so that what is copied later has long rows of bytes.
+
+*Copies.* `exchange` takes what each device needs and returns what has to be copied. A source is current before the
+exchange, never by a copy of the same exchange, so that copies need no order among themselves. Where several devices
+could send, the one that has least to send so far does, and of those the next in number. Pieces that make up a box and
+share a device are one copy. A device receives from its successors first, in a ring: where each needs what all
+the others have, no two begin with the same source.
+
+*Undoing.* A state is a value. It stays true whatever copies of a later `exchange` have been made, since they write only
+where the receiver was stale: who could not make them puts the state before it back.
+
+*Growth.* Rows of the same devices that make up a box are joined. Beyond `most` rows, neighbours with different devices
+are joined as well, as long as one device is current in both: less is claimed then, nothing wrong. Is that not enough,
+one row is left for the devices that are current everywhere. Where there is none, as in a chessboard of two owners, no
+claim can be given up. Then the next exchange completes all devices: some copies too many, once.
+
+*Time loops* come by the same states again and again. So a state remembers what became of it, by the identity of the
+`Needs` or `Writes` that it was asked with: a caller that keeps these with what it has prepared for a loop pays a look
+into a dictionary.
+
+Rejected: a set of devices for each element or row of elements (its cost is that of the array); one table for each
+device (a write would change all of them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from math import prod
+from operator import and_, or_
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Box: TypeAlias = tuple[tuple[int, int], ...]
+"""A range of indices in each dimension: the first, and the first that is not in it. Without dimensions: one element."""
+
+Row: TypeAlias = tuple[Box, int]
+"""A box and the devices that are current in it, device d by the bit ``1 << d``."""
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+_MOST_ROWS_A_DEVICE: Final = 16
+"""A sweep over blocks leaves up to 3 rows a device and a border; loops that alternate in dimensions cross two such."""
+
+_MOST_STATES: Final = 32
+"""States of a table, and outcomes of a state, that are remembered: a time loop has a few."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needs:
+    """Where each device has to be current; the boxes of one device may overlap, and reach beyond the array."""
+
+    boxes: tuple[tuple[Box, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Writes:
+    """What has been written.
+
+    Attributes
+    ----------
+    alone : tuple of tuple of Box
+        For each device what is current there and nowhere else; those of two devices are disjoint.
+    everywhere : tuple of Box
+        What all devices have written alike.
+    """
+
+    alone: tuple[tuple[Box, ...], ...]
+    everywhere: tuple[Box, ...] = ()
+
+
+class Copy(NamedTuple):
+    """A box that one device of the set sends to another."""
+
+    source: int
+    target: int
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Copies that may be made in any order, or at once.
+
+    Attributes
+    ----------
+    into, out_of : tuple of tuple of Copy
+        The copies again, by the device that receives, and by the one that sends. A device may write what it has sent
+        once its copies in both are done.
+    """
+
+    copies: tuple[Copy, ...]
+    into: tuple[tuple[Copy, ...], ...]
+    out_of: tuple[tuple[Copy, ...], ...]
+
+
+class State:
+    """What a table knows; nobody changes `rows`."""
+
+    __slots__ = ("exchanges", "rows", "writes")
+
+    def __init__(self, rows: tuple[Row, ...]) -> None:
+        self.rows = rows
+        self.exchanges: dict[Needs, tuple[Exchange, State]] = {}
+        self.writes: dict[Writes, State] = {}
+
+
+@dataclass(slots=True)
+class BoxTable:
+    """The box table of one array on devices ``0 … n_devices - 1`` of a set, at first current on all.
+
+    Parameters
+    ----------
+    space : Box
+        The indices of the array's elements, or of the part of it that is replicated.
+    n_devices : int
+    most : int, optional
+        Rows beyond which the table becomes coarser; 0 for 16 a device.
+
+    Attributes
+    ----------
+    state : State
+        May be put back, to undo exchanges.
+    """
+
+    space: Box
+    n_devices: int
+    most: int = 0
+    state: State = field(init=False)
+    _states: dict[tuple[Row, ...], State] = field(default_factory=dict)
+    _all: int = field(init=False)
+    _whole: tuple[Needs, ...] = field(init=False)
+    _none: Exchange = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = self.n_devices
+        self.most = self.most or _MOST_ROWS_A_DEVICE * n
+        self._all = (1 << n) - 1
+        self.state = State(() if is_empty(self.space) else ((self.space, self._all),))
+        wholes = [tuple((self.space,) if d == device else () for d in range(n)) for device in range(n)]
+        self._whole = (*map(Needs, wholes), Needs(((self.space,),) * n))
+        self._none = Exchange((), ((),) * n, ((),) * n)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return self.state.rows
+
+    # -- questions ---------------------------------------------------------------------------------------
+
+    def is_current(self, device: int, box: Box) -> bool:
+        """Return whether a device has every element of a box."""
+        return all(mask >> device & 1 or meet(row, box) is None for row, mask in self.rows)
+
+    def gather(self, box: Box) -> tuple[tuple[int, Box], ...]:
+        """Return boxes that make up a box, each with a device that is current there: who has least to send so far."""
+        pieces = [(part, mask) for row, mask in self.rows if (part := meet(row, box)) is not None]
+        sent = [0] * self.n_devices
+        return tuple((self._source(mask, part, 0, sent), part) for part, mask in _joined(pieces, 0))
+
+    # -- changes -----------------------------------------------------------------------------------------
+
+    def exchange(self, needs: Needs) -> Exchange:
+        """Make devices current where they need to be, and return the copies that do it."""
+        known = self.state.exchanges.get(needs)
+        if known is None:
+            state = self.state
+            known = self._exchange(state.rows, self._whole[-1] if len(state.rows) > self.most else needs)
+            _remember(state.exchanges, needs, known)
+        exchange, self.state = known
+        return exchange
+
+    def complete(self, device: int) -> Exchange:
+        """Make a device current everywhere, and return the copies that do it."""
+        return self.exchange(self._whole[device])
+
+    def complete_all(self) -> Exchange:
+        """Make all devices current everywhere, and return the copies that do it."""
+        return self.exchange(self._whole[-1])
+
+    def wrote(self, writes: Writes) -> None:
+        """Note what a loop has written."""
+        known = self.state.writes.get(writes)
+        if known is None:
+            rows: Sequence[Row] = self.rows
+            for device, boxes in enumerate(writes.alone):
+                for box in boxes:
+                    rows = self._written(rows, box, 1 << device)
+            for box in writes.everywhere:
+                rows = self._written(rows, box, self._all)
+            known = self._state(rows)
+            _remember(self.state.writes, writes, known)
+        self.state = known
+
+    def mark_written(self, box: Box, device: int | None = None) -> None:
+        """Note that a box was written on one device, and is stale on the others; or on all."""
+        self.state = self._state(self._written(self.rows, box, self._all if device is None else 1 << device))
+
+    # -- rows --------------------------------------------------------------------------------------------
+
+    def _exchange(self, rows: tuple[Row, ...], needs: Needs) -> tuple[Exchange, State]:
+        missing: list[list[Row]] = [[] for _ in needs.boxes]
+        marked: list[Row] = []
+        for row, mask in rows:
+            here = [(row, mask)]
+            if mask != self._all:
+                for target, boxes in enumerate(needs.boxes):
+                    if boxes and not mask >> target & 1:
+                        for part in _apart([part for box in boxes if (part := meet(row, box)) is not None]):
+                            missing[target].append((part, mask))
+                            here = _added(here, part, 1 << target)
+            marked += here
+        sent = [0] * self.n_devices
+        copies = [
+            Copy(self._source(mask, box, target, sent), target, box)
+            for target, pieces in enumerate(missing)
+            for box, mask in _joined(pieces, 0)
+        ]
+        if not copies:
+            return self._none, self.state
+        copies.sort(key=lambda copy: (copy.target, (copy.source - copy.target) % self.n_devices, copy.box))
+        devices = range(self.n_devices)
+        into = tuple(tuple(copy for copy in copies if copy.target == device) for device in devices)
+        out_of = tuple(tuple(copy for copy in copies if copy.source == device) for device in devices)
+        return Exchange(tuple(copies), into, out_of), self._state(marked)
+
+    def _source(self, mask: int, box: Box, target: int, sent: list[int]) -> int:
+        """Choose who sends a box, and add it to what is sent."""
+        able = [device for device in range(self.n_devices) if mask >> device & 1]
+        source = min(able, key=lambda device: (sent[device], abs(device - target), device))
+        sent[source] += prod(high - low for low, high in box)
+        return source
+
+    def _written(self, rows: Sequence[Row], box: Box, mask: int) -> list[Row]:
+        inside = meet(box, self.space)
+        if inside is None:
+            return list(rows)
+        kept: list[Row] = [(part, before) for row, before in rows for part in cut(row, inside)]
+        return [*kept, (inside, mask)]
+
+    def _state(self, rows: Sequence[Row]) -> State:
+        """Return the state of these rows, joined: the one that there is, or a new one."""
+        rows = _joined(rows)
+        if len(rows) > self.most:
+            rows = _joined(rows, self.most)
+        if len(rows) > 1:
+            masks = [mask for _, mask in rows]
+            in_all = reduce(and_, masks)
+            if in_all == reduce(or_, masks) or (in_all and len(rows) > self.most):
+                rows = [(self.space, in_all)]  # also where no two of them make up a box
+        key = tuple(sorted(rows))
+        if self.state.rows == key:
+            return self.state
+        state = self._states.get(key)
+        if state is None:
+            state = State(key)
+            _remember(self._states, key, state)
+        return state
+
+
+def whole_of(extents: Sequence[int]) -> Box:
+    """Return the box of all indices of an array."""
+    return tuple((0, extent) for extent in extents)
+
+
+def is_empty(box: Box) -> bool:
+    """Return whether a box has no element."""
+    return any(low >= high for low, high in box)
+
+
+def meet(one: Box, other: Box) -> Box | None:
+    """Return what two boxes share; None if that is nothing."""
+    shared = []
+    for (low, high), (low_too, high_too) in zip(one, other, strict=True):
+        first = low if low > low_too else low_too  # noqa: FURB136 - this is most of the time that a table takes
+        end = high if high < high_too else high_too  # noqa: FURB136
+        if first >= end:
+            return None
+        shared.append((first, end))
+    return tuple(shared)
+
+
+def cut(box: Box, hole: Box) -> list[Box]:
+    """Return disjoint boxes that make up a box without another: slabs, along the slowest dimension first."""
+    inner = meet(box, hole)
+    if inner is None:
+        return [box]
+    parts: list[Box] = []
+    for k, ((low, high), (first, end)) in enumerate(zip(box, inner, strict=True)):
+        edges = (low, first), (end, high)
+        parts += [(*inner[:k], edge, *box[k + 1 :]) for edge in edges if edge[0] < edge[1]]
+    return parts
+
+
+def _apart(boxes: list[Box]) -> list[Box]:
+    """Return disjoint boxes that make up the same elements."""
+    found = boxes[:1]
+    for box in boxes[1:]:
+        parts = [box]
+        for other in found:
+            parts = [piece for part in parts for piece in cut(part, other)]
+        found += parts
+    return found
+
+
+def _added(rows: Sequence[Row], box: Box, bit: int) -> list[Row]:
+    """Return rows with one more device in a box."""
+    found: list[Row] = []
+    for row, mask in rows:
+        inside = None if mask & bit else meet(row, box)
+        if inside is None:
+            found.append((row, mask))
+        else:
+            found += [(part, mask) for part in cut(row, inside)]
+            found.append((inside, mask | bit))
+    return found
+
+
+def _joined(rows: Sequence[Row], most: int | None = None) -> Sequence[Row]:
+    """Join rows that make up a box and have the same devices; as long as there are more than `most`, or share one."""
+    n_before = len(rows) + 1
+    while 1 < len(rows) < n_before:
+        n_before = len(rows)
+        for dimension in reversed(range(len(rows[0][0]))):
+            spare = 0 if most is None else max(len(rows) - most, 0)
+            rows = _joined_along(rows, dimension, spare)
+    return rows
+
+
+def _joined_along(rows: Sequence[Row], dimension: int, spare: int) -> Sequence[Row]:
+    """Join neighbours in a dimension: with the same devices all of them, `spare` times such as share one."""
+    lines: dict[tuple[Box, Box], list[tuple[int, int, int]]] = {}
+    for box, mask in rows:
+        low, high = box[dimension]
+        lines.setdefault((box[:dimension], box[dimension + 1 :]), []).append((low, high, mask))
+    if len(lines) == len(rows):
+        return rows
+    found: list[Row] = []
+    for (slower, faster), line in lines.items():
+        line.sort()
+        low, high, mask = line[0]
+        for first, end, other in line[1:]:
+            if first == high and (mask == other or (spare and mask & other)):
+                spare -= mask != other
+                high, mask = end, mask & other
+            else:
+                found.append(((*slower, (low, high), *faster), mask))
+                low, high, mask = first, end, other
+        found.append(((*slower, (low, high), *faster), mask))
+    return found
+
+
+def _remember(known: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(known) >= _MOST_STATES:
+        known.clear()
+    known[key] = value
