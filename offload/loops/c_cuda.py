@@ -6,12 +6,16 @@ have made of them, and `int64_t` is the type that CUDA's functions take.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from offload.loops.c_prelude import FAULT, prelude
+from offload.loops.c_prelude import C_TYPES, FAULT, prelude
+from offload.loops.c_statements import combined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from offload.loops.ir import Dtype
 
 HEAD: Final = rf"""
 #define int8_t signed char
@@ -151,26 +155,64 @@ FN T sub_##name(T a, T b) { return (T)((W)a - (W)b); } \
 FN T mul_##name(T a, T b) { return (T)((W)a * (W)b); }
 """.strip()
 
-REDUCTIONS: Final = r"""
-/* The values of a block's threads, combined in an order that is always the same; thread 0 has the result. */
-template <class T, T (*combine)(T, T)> FN T over_block(T value, T none)
+TEAMS: Final = r"""
+/* Results of threads together: those of a row are the 32 of a warp, and all of them, or of the block, come here. */
+FN void row_barrier() { __syncwarp(); }
+FN void block_barrier() { __syncthreads(); }
+FN bool any_of_row(bool here) { return __any_sync(0xffffffffu, here); }
+FN bool any_of_block(bool here) { return __syncthreads_or(here); }
+
+/* What the first thread has. */
+template <class T> FN T from_row(T value) { return (T)__shfl_sync(0xffffffffu, value, 0); }
+
+template <class T> FN T from_block(T value)
+{
+    __shared__ T of_first;
+    __syncthreads(); /* what was there has been read */
+    if (thread_of_block() == 0)
+        of_first = value;
+    __syncthreads();
+    return of_first;
+}
+
+/* The values of a row's threads, combined in an order that is always the same. */
+template <class T, T (*combine)(T, T)> FN T over_row(T value)
+{
+    for (int distance = 16; distance; distance >>= 1)
+        value = combine(value, (T)__shfl_down_sync(0xffffffffu, value, distance));
+    return from_row(value);
+}
+
+/* The values of a block's rows, which all threads of a row have. */
+template <class T, T (*combine)(T, T)> FN T over_rows(T value, T none)
 {
     __shared__ T of_rows[32];
     const int thread = thread_of_block(), lane = thread & 31, row = thread >> 5;
-    for (int distance = 16; distance; distance >>= 1)
-        value = combine(value, (T)__shfl_down_sync(0xffffffffu, value, distance));
     __syncthreads(); /* what another reduction has left there has been read */
     if (lane == 0)
         of_rows[row] = value;
     __syncthreads();
-    if (row == 0) {
-        value = lane < threads_of_block() >> 5 ? of_rows[lane] : none;
-        for (int distance = 16; distance; distance >>= 1)
-            value = combine(value, (T)__shfl_down_sync(0xffffffffu, value, distance));
-    }
-    return value;
+    return over_row<T, combine>(lane < threads_of_block() >> 5 ? of_rows[lane] : none);
+}
+
+template <class T, T (*combine)(T, T)> FN T over_block(T value, T none)
+{
+    return over_rows<T, combine>(over_row<T, combine>(value), none);
 }
 """.strip()
+
+_COMBINE: Final = {"+": "add", "*": "mul", "&": "and", "|": "or", "^": "xor", "and": "all", "or": "any"}
+
+
+def combining(operator: str, dtype: Dtype) -> str:
+    """Return the name of the function that combines two values of a reduction."""
+    return f"combine_{_COMBINE.get(operator, operator)}_{dtype}"
+
+
+def combine(operator: str, dtype: Dtype) -> str:
+    """Return the function that combines two values of a reduction."""
+    ctype, value = C_TYPES[dtype], combined("cuda", operator, "a", "b", dtype)
+    return f"FN {ctype} {combining(operator, dtype)}({ctype} a, {ctype} b) {{ return ({ctype})({value}); }}"
 
 
 def _of_integer(name: str, n_bits: int) -> str:
@@ -191,5 +233,5 @@ _OF_TYPE: Final = {
 def text(lines: Iterable[str]) -> str:
     """Return the whole text of these lines."""
     body = "\n".join(lines)
-    reductions = (REDUCTIONS,) if "over_block<" in body else ()
-    return "\n".join((prelude(HEAD, ATOMICS, _OF_TYPE, body), *reductions, body, ""))
+    teams = (TEAMS,) if re.search(r"\b(over|from|any)_(row|rows|block)\b|_barrier\(", body) else ()
+    return "\n".join((prelude(HEAD, ATOMICS, _OF_TYPE, body), *teams, body, ""))

@@ -6,6 +6,8 @@ A thread is an iteration. The innermost loop lies on ``x``, so that threads side
 the next on ``y``, all others together on ``z``. The grid has exactly the threads that are needed, rounded up to
 blocks, and a thread beyond the trips does nothing; only where the grid is smaller (`CudaVariant.is_strided`) does a
 thread go on to further iterations. Inner loops, and a nest whose iterations run in order, stay loops of a thread.
+Where threads share inner loops (`CudaVariant.team`), an iteration is a team's, a block or a row of it, and all axes are
+one line of iterations; `offload.loops.c_shared` writes what a team does.
 
 The structure of arguments is that of the C form, passed by value: of pointers that are read out of it nvcc knows that
 they lead to global memory. With ``index_bits`` of 32 places in arrays are such numbers, computed as such; the program's
@@ -26,19 +28,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from offload.loops import c_cuda, ir
+from offload.loops.c_cuda import combine, combining
 from offload.loops.c_expressions import literal
 from offload.loops.c_host import indented
 from offload.loops.c_prelude import C_TYPES
-from offload.loops.c_statements import ATOMICS, combined
+from offload.loops.c_shared import SharedStatements
+from offload.loops.c_statements import ATOMICS
 from offload.loops.emit_c import CKernel, CVariant, Kernel, copied, scope_of
+from offload.loops.levels import loops_in
 from offload.loops.nodes import walk
 from offload.loops.promotion import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offload.loops.c_expressions import Field, Scope
+    from offload.loops.c_scope import Field, Scope
+    from offload.loops.c_statements import Statements
     from offload.loops.ir import Nest, ReductionOperator, Typed
+    from offload.loops.levels import Sharing, Team
 
 LOOP: Final = "loop"
 FINISH: Final = "finish"
@@ -54,7 +61,10 @@ class CudaVariant(CVariant):
     Attributes
     ----------
     index_bits : int
-        32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads.
+        32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads. The
+        variables of axes have as many bits.
+    narrow : tuple of str
+        Variables of inner loops that have 32 bits, if places have; see `Accesses.narrow`.
     n_threads : int
         Of a block.
     is_strided : bool
@@ -63,28 +73,61 @@ class CudaVariant(CVariant):
         Elements of private arrays.
     empty : tuple of str
         Arrays without elements.
+    team : Team or None
+        The threads that carry out an iteration together; None: one.
+    shared : tuple of (int, str)
+        The loops that they share, as in `offload.loops.levels.Levels`.
     """
 
     index_bits: int = 64
+    narrow: tuple[str, ...] = ()
     n_threads: int = 256
     is_strided: bool = False
     privates: tuple[tuple[str, int], ...] = ()
     empty: tuple[str, ...] = ()
+    team: Team | None = None
+    shared: tuple[tuple[int, Sharing], ...] = ()
 
 
 def emit_cuda(typed: Typed, nest: Nest, variant: CudaVariant) -> CKernel:
     """Return a nest as CUDA: kernels ``loop`` and, if it has reductions, ``finish``, each of the same structure."""
-    return _CudaKernel(typed, nest, variant, scope_of(typed, nest, variant, "cuda", variant.index_bits)).emitted()
+    narrow = frozenset(variant.narrow)
+    if variant.index_bits == 32:
+        narrow |= {axis.variable for axis in nest.axes if typed.scalars[axis.variable].dtype == "int64"}
+    scope = scope_of(typed, nest, variant, "cuda", variant.index_bits, narrow)
+    return _CudaKernel(typed, nest, variant, scope).emitted()
 
 
 class _CudaKernel(Kernel):
     _variant: CudaVariant
+    _parameters = frozenset()
 
     def __init__(self, typed: Typed, nest: Nest, variant: CudaVariant, scope: Scope) -> None:
+        self._team: SharedStatements | None = None
         super().__init__(typed, nest, variant, scope)
         written = {node.array for node in walk(*nest.body) if isinstance(node, (ir.Store, ir.Atomic))}
         written |= {item.name for item in nest.reductions}
+        loaded = {node.array for node in walk(*nest.body) if isinstance(node, ir.Load)}
+        self._passed_on = written & loaded if variant.team is not None else set[str]()  # from thread to thread
         self._written = written | {name for name, kind in nest.privates.items() if kind == "lastprivate"}
+
+    def _writer(self) -> Statements:
+        variant = self._variant
+        if variant.team is None:
+            return super()._writer()
+        loops = loops_in(self._nest)
+        shared = {id(loops[number]): sharing for number, sharing in variant.shared}
+        is_restricted = variant.is_restricted
+        self._team = SharedStatements(
+            self._scope,
+            self._nest,
+            variant.team,
+            shared,
+            is_restricted=is_restricted,
+            is_ordered=variant.is_ordered,
+            can_fail=self._can_fail,
+        )
+        return self._team
 
     # -- what a thread is given --------------------------------------------------------------------------
 
@@ -96,10 +139,10 @@ class _CudaKernel(Kernel):
         lines = [f"typedef struct {{ int64_t slots[{max(len(self._scope.fields), 1)}]; }} Arguments;", ""]
         if self._variant.copies:
             lines += ["extern __shared__ uint64_t shared[];", ""]
-        for item in self._nest.reductions:
-            dtype = self._scope.dtype(item.name)
-            ctype, value = C_TYPES[dtype], combined("cuda", item.operator, "a", "b", dtype)
-            lines += [f"FN {ctype} combine_{item.name}({ctype} a, {ctype} b) {{ return ({ctype})({value}); }}", ""]
+        inner = [] if self._team is None else [*self._team.combined]
+        items = [(item.operator, self._scope.dtype(item.name)) for item in self._nest.reductions]
+        for operator, dtype in dict.fromkeys((*items, *inner)):
+            lines += [combine(operator, dtype), ""]
         n_threads = (self._variant.n_threads, FINISH_THREADS)
         for name, most, body in zip((LOOP, FINISH), n_threads, bodies, strict=False):
             bound = f"__global__ void __launch_bounds__({most})"
@@ -111,7 +154,7 @@ class _CudaKernel(Kernel):
         variable = self._scope.use(field.kind, field.name, field.number)
         if field.kind == "pointer":
             ctype = self._memory(field.name) if field.name in self._written else f"const {self._memory(field.name)}"
-            restrict = "__restrict__ " if self._variant.is_restricted else ""
+            restrict = "__restrict__ " if self._variant.is_restricted and field.name not in self._passed_on else ""
             return f"{ctype} *{restrict}const {variable} = ({ctype} *){slot};"
         if field.kind == "copies":
             ctype = self._memory(field.name)
@@ -138,6 +181,8 @@ class _CudaKernel(Kernel):
         lines = [*[self._variable(k) for k in range(len(self._axes))], *self._iteration()]
         if self._variant.is_ordered:
             return self._in_order(lines)
+        if self._team is not None:
+            return self._of_teams(lines)
         index, last = self._scope.index_type, len(self._axes) - 1
         lines = self._along("x", f"t{last}", self._trips(last), lines)
         if last:
@@ -155,7 +200,25 @@ class _CudaKernel(Kernel):
         for k in reversed(range(len(self._axes))):
             head = f"for ({self._scope.index_type} t{k} = 0; t{k} < {self._trips(k)}; t{k}++) {{"
             lines = [head, *indented(lines), "}"]
-        return ["if (thread_of_block() == 0) {", *indented(lines), "}"]
+        return lines if self._team is not None else ["if (thread_of_block() == 0) {", *indented(lines), "}"]
+
+    def _of_teams(self, lines: list[str]) -> list[str]:
+        index, team = self._scope.index_type, self._variant.team
+        assert team is not None
+        casts = f"({index})" if self._scope.index_bits == 64 else ""
+        rows = f" * {team.rows}" if team.rows > 1 else ""
+        first = f"{casts}blockIdx.x{rows}" + (" + threadIdx.y" if rows else "")
+        places, rest = [], "iteration"
+        for k in range(len(self._axes) - 1, 0, -1):
+            places.append(f"const {index} t{k} = {rest} % {self._trips(k)};")
+            rest = f"{rest} / {self._trips(k)}"
+        lines = [*places, f"const {index} t0 = {rest};", *lines]
+        trips = " * ".join(self._trips(k) for k in range(len(self._axes)))
+        if self._variant.is_strided:
+            step = f"iteration += {casts}gridDim.x{rows}"
+            head = f"for ({index} iteration = {first}; iteration < {trips}; {step}) {{"
+            return [head, *indented(lines), "}"]
+        return [f"const {index} iteration = {first};", f"if (iteration < {trips}) {{", *indented(lines), "}"]
 
     def _along(self, axis: str, trip: str, trips: str, lines: list[str]) -> list[str]:
         """Return what a thread does for its trips along an axis of the grid; `z` has blocks of one."""
@@ -176,6 +239,9 @@ class _CudaKernel(Kernel):
         sizes = dict(self._variant.privates)
         own = [f"{self._memory(array)} q_{array}[{max(1, sizes[array])}];" for array in self._nest.privates]
         return [*own, *super()._iteration()]
+
+    def _is_last(self) -> str:
+        return super()._is_last() if self._team is None else f"{super()._is_last()} && {self._team.first}"
 
     def _last_values(self) -> list[str]:
         stores = [f"*({self._slot(name)} *){self._scope.use('result', name)} = v_{name};" for name in self._nest.last]
@@ -236,7 +302,7 @@ class _CudaKernel(Kernel):
         for item in self._nest.reductions:
             dtype = self._scope.dtype(item.name)
             none = literal(identity(item.operator, dtype), dtype)
-            item_over_block = f"over_block<{C_TYPES[dtype]}, combine_{item.name}>(r_{item.name}, {none})"
+            item_over_block = f"over_block<{C_TYPES[dtype]}, {combining(item.operator, dtype)}>(r_{item.name}, {none})"
             lines.append(f"r_{item.name} = {item_over_block};")
         return lines
 
@@ -248,12 +314,13 @@ class _CudaKernel(Kernel):
         for k, item in enumerate(self._nest.reductions):
             name, slot = item.name, self._slot(item.name)
             partial = f"*(const {slot} *)({partials} + block * {n} + {k})"
-            of_block.append(f"r_{name} = combine_{name}(r_{name}, {partial});")
+            function = combining(item.operator, self._scope.dtype(name))
+            of_block.append(f"r_{name} = {function}(r_{name}, {partial});")
             if name in self._typed.arrays:
                 to = before = self._scope.element(name, ["0"] * self._typed.arrays[name].ndim)
             else:
                 to, before = f"*({slot} *){self._scope.use('result', name)}", self._scope.use("scalar", name)
-            stores.append(f"{to} = combine_{name}({before}, r_{name});")
+            stores.append(f"{to} = {function}({before}, r_{name});")
         return [
             f"for (int64_t block = thread_of_block(); block < {blocks}; block += threads_of_block()) {{",
             *indented(of_block),

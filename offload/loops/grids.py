@@ -6,6 +6,10 @@ One thread an iteration, in blocks of 256 for one axis, of 32 x 8 for more: the 
 y, all others together along z. Everything follows from the numbers of a launch alone, never from the device, so that
 partial results are cut in the same way wherever a loop runs.
 
+Where threads share loops in an iteration (`offload.loops.levels`), a team of them has it, the axes are one line of
+iterations, and a block has one team, or several that are rows of 32: half of a multiprocessor's threads stay empty
+under blocks of one row.
+
 Fewer threads than iterations there are where the hardware ends (65,535 blocks along y and z), where clauses say how
 many blocks there may be, and where blocks have copies of an array of atomics: a copy is worth filling and merging only
 if its block has many iterations for each element. Measured on an H200: a histogram of 2**26 into 256 takes 17.3 ms with
@@ -18,16 +22,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from offload.loops.sizes import MOST_THREADS, ROW
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from offload.loops.levels import Team
     from offload.loops.numbers import Trips, View
 
 THREADS: Final = 256
-ROW: Final = 32
-"""Threads of a warp, which results are combined in: a block has whole ones."""
-
-MOST_THREADS: Final = 1024
 _MOST_BLOCKS: Final = (2**31 - 1, 65_535, 65_535)
 
 COPIES_NBYTES: Final = 32 << 10
@@ -38,6 +41,13 @@ _COPY_WORTH: Final = 16
 
 _COPY_BLOCKS: Final = 1024
 """Blocks of a launch with copies: about as many as a GPU of 132 multiprocessors runs at a time."""
+
+REDUCED_BLOCKS: Final = 4096
+"""Blocks of a launch with reductions, each of which leaves a partial result: one block combines these, while all
+others have ended, so that there are to be few; a GPU of 132 multiprocessors runs some 1,000 at a time."""
+
+_FULL: Final = 512
+"""Blocks that keep a GPU busy: with more iterations a block has several teams."""
 
 _BEYOND_32: Final = 2**31
 
@@ -137,6 +147,19 @@ def grid_of(trips: Sequence[int], shape: Shape = Shape(), *, is_ordered: bool = 
     return Grid((blocks[0], blocks[1], blocks[2]), threads, is_strided=blocks != exact)
 
 
+def rows_of(team: Team, iterations: int) -> Team:
+    """Return a team with the number of teams that a block has."""
+    rows = min(THREADS // ROW, max(1, iterations // _FULL))
+    return team if team.rows else team._replace(rows=1 << rows.bit_length() - 1)
+
+
+def team_grid(iterations: int, team: Team, most_blocks: int | None = None) -> Grid:
+    """Return the grid for iterations that teams have; `rows_of` has said how many a block has."""
+    exact = -(-iterations // team.rows)
+    blocks = min(exact, _MOST_BLOCKS[0], most_blocks or exact)
+    return Grid((blocks, 1, 1), (team.lanes, team.workers * team.rows, 1), is_strided=blocks != exact)
+
+
 def _threads(n_axes: int, shape: Shape) -> tuple[int, int, int]:
     tile = shape.tile
     if len(tile) in (1, 2) and math.prod(tile) <= MOST_THREADS and math.prod(tile) % ROW == 0 and len(tile) <= n_axes:
@@ -168,15 +191,18 @@ def blocks_with_copies(counts: Iterable[int], iterations: int) -> int:
     return max(1, min(_COPY_BLOCKS, iterations // (_COPY_WORTH * max(counts))))
 
 
-def index_bits(axes: Sequence[Trips], views: Iterable[View], grid: Grid) -> Literal[32, 64]:
+def index_bits(axes: Sequence[Trips], views: Iterable[View], grid: Grid, team: Team | None = None) -> Literal[32, 64]:
     """Return how wide numbers have to be that have to do with places.
 
     32 bits do where extents, numbers of elements, distances in bytes, variables of axes and trips are below 2**31;
-    trips with what the threads of the whole grid add to them.
+    trips with what the threads of the whole grid, or its teams, add to them.
     """
-    numbers = [math.prod(axis.trips for axis in axes[:-2]) + grid.blocks[2]]
-    for axis, blocks, threads in zip(reversed(axes[-2:]), grid.blocks, grid.threads, strict=False):
-        numbers.append(axis.trips + blocks * threads)
+    if team is not None:
+        numbers = [math.prod(axis.trips for axis in axes) + grid.blocks[0] * team.rows]
+    else:
+        numbers = [math.prod(axis.trips for axis in axes[:-2]) + grid.blocks[2]]
+        for axis, blocks, threads in zip(reversed(axes[-2:]), grid.blocks, grid.threads, strict=False):
+            numbers.append(axis.trips + blocks * threads)
     for axis in axes:
         numbers += [abs(axis.start), abs(axis.step * axis.trips), abs(axis.start + axis.step * axis.trips)]
     for view in views:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import hashlib
+import math
 import shutil
 import subprocess
 import tempfile
@@ -15,9 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from offload.loops.emit_cuda import FINISH_THREADS, CudaVariant, emit_cuda
-from offload.loops.grids import Shape, grid_of
+from offload.loops.grids import Shape, grid_of, rows_of, team_grid
+from offload.loops.levels import levels_of
+from offload.loops.numbers import Launch, Trips, View
 from offload.loops.promotion import identity
 from offload.loops.python_form import bits
+from offload.loops.reach import accesses
 
 GXX = shutil.which("g++")
 NVCC = shutil.which("nvcc")
@@ -25,17 +29,17 @@ SHARED = "extern __shared__ uint64_t shared[];"
 _ONE = threading.Lock()  # a text has one set of threads
 LAUNCHERS = """
 static const Arguments *given;
-extern "C" void launch_loop(const Arguments *arguments, const long *shape)
+extern "C" int launch_loop(const Arguments *arguments, const long *shape)
 {
     given = arguments;
-    run_grid([] { loop(*given); }, shape);
+    return run_grid([] { loop(*given); }, shape);
 }
 """
 FINISHER = """
-extern "C" void launch_finish(const Arguments *arguments, const long *shape)
+extern "C" int launch_finish(const Arguments *arguments, const long *shape)
 {
     given = arguments;
-    run_grid([] { finish(*given); }, shape);
+    return run_grid([] { finish(*given); }, shape);
 }
 """
 
@@ -57,7 +61,14 @@ class _Form:
         trips = [arguments[f"trips {k}"] for k in range(len(self.nest.axes))]
         assert (begin, end) == (0, trips[0])
         self.arguments, self.partials, self.report = arguments, partials, report
-        grid = grid_of([max(n, 1) for n in trips], self.shape, is_ordered=self.words.get("is_ordered", False))
+        is_ordered = self.words.get("is_ordered", False)
+        levels = levels_of(self.nest, is_ordered=is_ordered)
+        iterations = 1 if is_ordered else max(1, math.prod(trips))
+        team = levels.team and rows_of(levels.team, iterations)
+        if team is None:
+            grid = grid_of([max(n, 1) for n in trips], self.shape, is_ordered=is_ordered)
+        else:
+            grid = team_grid(iterations, team, self.shape.most_blocks)
         arrays = {n: v for n, v in arguments.items() if isinstance(v, np.ndarray) and n in self.typed.arrays}
         variant = CudaVariant(
             modes=tuple(self.modes.items()),
@@ -65,7 +76,9 @@ class _Form:
             is_strided=grid.is_strided,
             privates=tuple((name, arrays[name].size) for name in self.nest.privates),
             empty=tuple(name for name, array in arrays.items() if array.size == 0),
-            **self.words,
+            team=team,
+            shared=levels.shared,
+            **{"narrow": self.narrow(arrays), **self.words},
         )
         kernel = emit_cuda(self.typed, self.nest, variant)
         library = on_host(kernel.source)
@@ -79,6 +92,18 @@ class _Form:
                 partials[0, number] = self.none(item)
         if self.nest.reductions:
             launch(library.launch_finish, slots, (1, 1, 1), (FINISH_THREADS, 1, 1))
+
+    def narrow(self, arrays):
+        """Return the variables that a launcher gives 32 bits."""
+        if self.words.get("index_bits") != 32:
+            return ()
+        axes = [
+            Trips(*(self.arguments[f"{what} {k}"] for what in ("start", "step", "trips")))
+            for k, _ in enumerate(self.nest.axes)
+        ]
+        scalars = {n: v.item() for n, v in self.arguments.items() if isinstance(v, np.generic)}
+        views = {n: View(v.shape, v.strides, v.itemsize, v.ctypes.data) for n, v in arrays.items()}
+        return tuple(sorted(accesses(self.typed, self.nest, Launch(tuple(axes), scalars, views)).narrow))
 
     def none(self, item):
         types = self.typed.arrays if item.name in self.typed.arrays else self.typed.scalars
@@ -117,7 +142,8 @@ class _Form:
 def launch(function, slots, blocks, threads):
     shape = np.array([*blocks, *threads], np.int64)
     with _ONE:
-        function(ctypes.c_void_p(slots.ctypes.data), ctypes.c_void_p(shape.ctypes.data))
+        failed = function(ctypes.c_void_p(slots.ctypes.data), ctypes.c_void_p(shape.ctypes.data))
+    assert not failed, "threads wait for each other at different barriers"
 
 
 @cache
@@ -135,16 +161,32 @@ def on_host(source):
     path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.cpp"
     path.write_text(text)
     library = path.with_suffix(".so")
-    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-fPIC", "-shared"]
-    command = [GXX, *options, f"-I{Path(__file__).parent}", str(path), "-o", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    gxx(f"-I{words()}", "-shared", str(path), "-o", str(library))
     return ctypes.CDLL(str(library))
 
 
-def compiled(source):
+@cache
+def words():
+    """Return the folder of the header of CUDA's words, compiled: it takes more time than a kernel."""
+    header = Path(shutil.copy(Path(__file__).parent / "cuda_on_host.h", folder()))
+    gxx("-x", "c++-header", str(header), "-o", f"{header}.gch")
+    return header.parent
+
+
+def gxx(*arguments):
+    one_place = [
+        "-fno-thread-jumps",
+        "-fno-tree-dominator-opts",
+    ]  # a barrier is known by its address: it is to have one
+    command = [GXX, "-std=c++17", "-O1", *one_place, "-ffp-contract=off", "-fno-strict-aliasing", "-w", "-fPIC"]
+    command += ["-U_FORTIFY_SOURCE", *arguments]  # which takes jumps to another stack for mistakes
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def compiled(source, options=("--fmad=false",)):
     """Compile a CUDA text by nvcc, and return its PTX."""
-    return by_nvcc(source, "ptx").read_text()
+    return by_nvcc(source, "ptx", options).read_text()
 
 
 def assembled(source):
@@ -152,11 +194,11 @@ def assembled(source):
     return by_nvcc(source, "cubin").read_bytes()
 
 
-def by_nvcc(source, kind):
-    path = folder() / f"{hashlib.sha256(source.encode()).hexdigest()}.cu"
+def by_nvcc(source, kind, options=("--fmad=false",)):
+    path = folder() / f"{hashlib.sha256(' '.join((source, *options)).encode()).hexdigest()}.cu"
     path.write_text(source)
     made = path.with_suffix(f".{kind}")
-    command = [NVCC, "-arch=sm_90", "--fmad=false", "-std=c++17", f"-{kind}", str(path), "-o", str(made)]
+    command = [NVCC, "-arch=sm_90", *options, "-std=c++17", f"-{kind}", str(path), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return made

@@ -1,0 +1,38 @@
+"""Numbers of threads that clauses ask for, and what a block of CUDA has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ROW: Final = 32
+"""Threads of a warp: the least row, and the one whose threads exchange values without shared memory."""
+
+MOST_THREADS: Final = 1024
+"""Of a block."""
+
+
+def size_error(sizes: Iterable[tuple[str, int]]) -> str:
+    """Return what is wrong with the numbers of threads that clauses ask for; nothing if all is right."""
+    said = dict(sizes)
+    lanes, workers = lanes_of(said), workers_of(said)
+    clause = "vector_length" if "vector_length" in said else "vector"
+    if lanes is not None and lanes % ROW:
+        return f"{clause}={lanes} is no multiple of {ROW}, which a row of threads has; use {-(-lanes // ROW) * ROW}"
+    if lanes is not None and lanes > ROW and workers is not None and workers > 1:
+        return f"{clause}={lanes} with {workers} workers; more than {ROW} lanes have one worker: leave out one of them"
+    if (lanes or ROW) * (workers or 1) > MOST_THREADS:
+        return f"{lanes or ROW} lanes times {workers or 1} workers are more than the {MOST_THREADS} threads of a block"
+    return ""
+
+
+def lanes_of(said: Mapping[str, int]) -> int | None:
+    """Return the threads of a row that clauses ask for."""
+    return said.get("vector_length", said.get("vector"))
+
+
+def workers_of(said: Mapping[str, int]) -> int | None:
+    """Return the rows of a block that clauses ask for."""
+    return said.get("num_workers", said.get("worker"))
