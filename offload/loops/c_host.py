@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ENTRY: Final = "loop"
 RESTRICT: Final = "restrict "
-SLOTS: Final = "const int64_t *const slots = arguments;"
+_CHUNK: Final = "int64_t begin, int64_t end, int64_t chunk, int64_t worker"
 
 UNROLLED: Final = "#pragma GCC unroll 8"
 """Before a loop of updates that go to any element: gcc leaves it as it is, which takes a sixth longer than Numba's."""
@@ -108,20 +108,31 @@ _OF_TYPE: Final = {
 }
 
 
-def text(lines: Iterable[str]) -> str:
-    """Return the text whose function's body are the lines."""
-    body = "\n".join(function(lines))
+def text(lines: Sequence[str], parameters: Sequence[tuple[str, str]]) -> str:
+    """Return the text of a nest: of the function whose body are the lines, and of the entry, which calls it.
+
+    Parameters
+    ----------
+    lines : sequence of str
+    parameters : sequence of (str, str)
+        What the function is given beside the chunk and ``slots``; what the entry gives it.
+    """
+    declared = ", ".join(["const int64_t *const slots", *(parameter for parameter, _ in parameters), _CHUNK])
+    given = ", ".join(["slots", *(argument for _, argument in parameters), "begin", "end", "chunk", "worker"])
+    body = "\n".join(
+        [
+            f"static __attribute__((noinline)) void nest({declared})",
+            "{",
+            *indented([*lines, "(void)slots, (void)chunk, (void)worker;"]),
+            "}",
+            "",
+            f"void {ENTRY}(const void *arguments, {_CHUNK})",
+            "{",
+            *indented(["const int64_t *const slots = arguments;", f"nest({given});"]),
+            "}",
+        ]
+    )
     return f"{prelude(HEAD, ATOMICS, _OF_TYPE, body)}\n{body}\n"
-
-
-def function(lines: Iterable[str]) -> list[str]:
-    """Return the function whose body are the lines."""
-    return [
-        f"void {ENTRY}(const void *arguments, int64_t begin, int64_t end, int64_t chunk, int64_t worker)",
-        "{",
-        *indented([*lines, "(void)chunk, (void)worker;"]),
-        "}",
-    ]
 
 
 def loop(number: int, trips: str, body: Iterable[str], *, is_in_tile: bool = False) -> list[str]:

@@ -54,6 +54,44 @@ FN int64_t clamped(Fault *fault, int64_t index, int64_t extent, int64_t where, i
     return inside(fault, index, extent, where, dimension) ? wrapped(index, extent) : 0;
 }
 
+/* Of a loop that is carried out again if an index was missed: negative ones are. */
+FN int64_t tried(bool *is_missed, int64_t index, int64_t extent)
+{
+    const bool is_inside = (uint64_t)index < (uint64_t)extent;
+    *is_missed |= !is_inside;
+    return is_inside ? index : 0;
+}
+
+/* Whether `more` indices behind a first one are in range with it. */
+FN bool all_inside(int64_t first, uint64_t more, int64_t extent)
+{
+    return (uint64_t)first < (uint64_t)extent && more < (uint64_t)extent - (uint64_t)first;
+}
+
+/* In 32 bits. */
+FN bool all_inside32(int32_t first, uint32_t more, int32_t extent)
+{
+    return (uint32_t)first < (uint32_t)extent && more < (uint32_t)extent - (uint32_t)first;
+}
+
+FN int32_t tried32(bool *is_missed, int32_t index, int32_t extent)
+{
+    const bool is_inside = (uint32_t)index < (uint32_t)extent;
+    *is_missed |= !is_inside;
+    return is_inside ? index : 0;
+}
+
+FN int32_t wrapped32(int32_t index, int32_t extent) { return index < 0 ? index + extent : index; }
+
+FN int32_t clamped32(Fault *fault, int32_t index, int32_t extent, int64_t where, int64_t dimension)
+{
+    const int32_t place = wrapped32(index, extent);
+    if (__builtin_expect((uint32_t)place < (uint32_t)extent, 1))
+        return place;
+    note(fault, 1, where, index, dimension);
+    return 0;
+}
+
 FN int64_t trips_of(int64_t start, int64_t stop, int64_t step)
 {
     if (step > 0)

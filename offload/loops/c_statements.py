@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offload.loops import ir
-from offload.loops.c_expressions import Expressions, arithmetic, can_divide_by_zero
+from offload.loops.c_expressions import Expressions, arithmetic
 from offload.loops.c_host import LOGICAL, in_lanes, indented
 from offload.loops.c_prelude import C_TYPES, MEMORY_TYPES
-from offload.loops.nodes import walk
+from offload.loops.c_ranges import once_checked
+from offload.loops.nodes import can_divide_by_zero, constant_step, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from offload.loops.c_expressions import Dialect, Mode, Scope
+    from offload.loops.c_ranges import OnceChecked
+    from offload.loops.c_scope import Dialect, Scope
     from offload.loops.ir import Expression, Statement
 
 ATOMICS: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
@@ -104,18 +106,19 @@ class Statements:
             return ["{", *indented([f"const {ctype} value = {value};", *lines, f"    {element} = value;"]), "}"]
         return [f"{self._element(node, mode)} = {value};"]
 
-    def _element(self, node: ir.Store | ir.Atomic, mode: Mode) -> str:
+    def _element(self, node: ir.Store | ir.Atomic, mode: ir.Mode) -> str:
         places = [self._expressions.place(node.array, k, index, mode) for k, index in enumerate(node.indices)]
         return self._scope.element(node.array, places)
 
     def _checked(self, node: ir.Store | ir.Atomic) -> tuple[list[str], str]:
         """Return lines that end in an ``if`` for what stores, and the element in its range."""
         lines, tests, places = [], [], []
+        casts = "(uint32_t)" if self._scope.index_bits == 32 else ""
         for k, index in enumerate(node.indices):
             extent = self._scope.extent(node.array, k)
             lines.append(f"const int64_t i{k} = {self._text(index)};")
             tests.append(f"inside(&fault, i{k}, {extent}, {node.at}, {k})")
-            places.append(f"wrapped(i{k}, {extent})")
+            places.append(f"{casts}wrapped(i{k}, {extent})")
         return [*lines, f"if ({' && '.join(tests)})"], self._scope.element(node.array, places)
 
     def _reduce(self, node: ir.Reduce) -> str:
@@ -152,31 +155,102 @@ class Statements:
 
     def _for(self, node: ir.For) -> list[str]:
         self._loops += 1
-        depth = self._loops
-        trip, start, stop, step = (f"{letter}{depth}" for letter in "kbes")
-        ctype = C_TYPES[self._scope.dtype(node.variable)]
-        lines = [
-            f"const int64_t {start} = {self._text(node.start)};",
-            f"const int64_t {stop} = {self._text(node.stop)};",
-        ]
-        if isinstance(node.step, ir.Constant) and node.step.value in (1, -1):
-            relation, change = ("<", "++") if node.step.value == 1 else (">", "--")
-            head = f"for (int64_t {trip} = {start}; {trip} {relation} {stop}; {trip}{change}) {{"
-            value = trip
+        lines, head, value = self._counted(node)
+        trip = [head, f"    v_{node.variable} = ({self._scope.ctype(node.variable)})({value});"]
+        found = once_checked(node, self._scope.modes) if self._gains_without_checks(node) else None
+        if found is not None:
+            lines += self._checked_once(node, found, trip)
         else:
-            distance = self._text(node.step)
-            if not _is_constant_step(node):
-                distance = f"nonzero_step(&fault, {distance}, {node.place.line})"
-            lines += [f"const int64_t {step} = {distance};"]
-            lines += [f"const int64_t n{depth} = trips_of({start}, {stop}, {step});"]
-            head = f"for (int64_t {trip} = 0; {trip} < n{depth}; {trip}++) {{"
-            value = f"{start} + {trip} * {step}"
-        body = self.lines(node.body)
-        if self._scope.dialect == "c" and not self._can_fail and (items := self._declared(node)):
-            lines.append(in_lanes(items, f" lastprivate(v_{node.variable})"))
-        lines += [head, *indented([f"v_{node.variable} = ({ctype})({value});", *body]), "}"]
+            lines += self._looped(node, trip)
         self._loops -= 1
         return ["{", *indented(lines), "}"]
+
+    def _counted(self, node: ir.For) -> tuple[list[str], str, str]:
+        """Return the lines before a loop, its head, and what its variable is in a trip."""
+        depth = self._loops
+        trip, start, stop, step = (f"{letter}{depth}" for letter in "kbes")
+        is_narrow = node.variable in self._scope.narrow
+        index, number = ("int32_t", self._expressions.narrow) if is_narrow else ("int64_t", self._text)
+        lines = [f"const {index} {start} = {number(node.start)};", f"const {index} {stop} = {number(node.stop)};"]
+        if constant_step(node) in (1, -1):
+            relation, change = ("<", "++") if constant_step(node) == 1 else (">", "--")
+            return lines, f"for ({index} {trip} = {start}; {trip} {relation} {stop}; {trip}{change}) {{", trip
+        distance = self._text(node.step)
+        if constant_step(node) is None:
+            distance = f"nonzero_step(&fault, {distance}, {node.place.line})"
+        lines += [f"const int64_t {step} = {distance};"]
+        lines += [f"const {index} n{depth} = trips_of({start}, {stop}, {step});"]
+        head = f"for ({index} {trip} = 0; {trip} < n{depth}; {trip}++) {{"
+        return lines, head, f"{start} + {trip} * {'(int32_t)' if is_narrow else ''}{step}"
+
+    def _gains_without_checks(self, node: ir.For) -> bool:
+        """Tell whether a loop is worth two forms: on the host, where a vectoriser would stop at its checks."""
+        stores = any(isinstance(inner, ir.Store) for inner in walk(*node.body))
+        return self._scope.dialect == "cuda" or stores or bool(self._declared(node))
+
+    def _looped(self, node: ir.For, trip: list[str]) -> list[str]:
+        """Return a loop behind the lines before it."""
+        loop = [*trip, *indented(self.lines(node.body)), "}"]
+        can_fail = any(_may_note(inner, self._scope.modes) for inner in walk(*node.body))
+        if self._scope.dialect == "c" and not can_fail and (items := self._declared(node)):
+            loop.insert(0, in_lanes(items, f" lastprivate(v_{node.variable})"))
+        return loop
+
+    def _checked_once(self, node: ir.For, found: OnceChecked, trip: list[str]) -> list[str]:
+        """Return a loop in two forms; `c_ranges` says how."""
+        scope, line = self._scope, self._line
+        tests, before = self._tests(node, found)
+        modes = scope.modes
+        scope.modes = {**modes, **dict.fromkeys(found.inside, "off")}
+        scope.tried = found.tried
+        first = self._looped(node, trip)
+        scope.modes, scope.tried, self._line = modes, frozenset(), line
+        second = self._looped(node, trip)
+        test = " && ".join(tests) or "true"
+        if not found.tried:
+            return [*before, f"if ({test}) {{", *indented(first), "} else {", *indented(second), "}"]
+        items = [(self._item(name), C_TYPES[scope.dtype(name)]) for name in found.scalars]
+        first = [
+            "bool is_missed = false;",
+            *[f"const {ctype} before_{item} = {item};" for item, ctype in items],
+            *first,
+            "is_done = !is_missed;",
+            "if (is_missed) {",
+            *indented(f"{item} = before_{item};" for item, _ in items),
+            "}",
+        ]
+        return [
+            *before,
+            "bool is_done = false;",
+            f"if ({test}) {{",
+            *indented(first),
+            "}",
+            "if (!is_done) {",
+            *indented(second),
+            "}",
+        ]
+
+    def _tests(self, node: ir.For, found: OnceChecked) -> tuple[list[str], list[str]]:
+        """Return the tests that all indices of a loop are inside, and the lines before them."""
+        depth, scope, step = self._loops, self._scope, constant_step(node) or 1
+        bits = 32 if node.variable in scope.narrow else 64
+        unsigned, index = f"uint{bits}_t", f"int{bits}_t"
+        start, stop = f"({unsigned})b{depth}", f"({unsigned})e{depth}"
+        if step in (1, -1):
+            more = f"{stop} - {start} - 1" if step > 0 else f"{start} - {stop} - 1"
+        else:
+            more = f"(({unsigned})n{depth} - 1) * ({unsigned}){abs(step) % 2**64}ull"
+        end = f"({index})({start} {'+' if step > 0 else '-'} d{depth})"
+        low, high = (f"({index})b{depth}", end) if step > 0 else (end, f"({index})b{depth}")
+        tests: dict[str, None] = {}
+        for one in found.moving:
+            scope.ends[node.variable] = f"({high if one.slope < 0 else low})"
+            extent, distance = scope.extent(one.array, one.dimension), f"d{depth}" if one.slope else "0"
+            exact = self._expressions.held_by_int32(one.place) if bits == 32 else None
+            first = exact or self._text(one.place)
+            tests[f"all_inside{'32' if exact else ''}({first}, {distance}, {extent})"] = None
+        scope.ends.pop(node.variable, None)
+        return list(tests), [f"const {unsigned} d{depth} = {more};"] if found.moving else []
 
     def _declared(self, node: ir.For) -> dict[tuple[str, str], None]:
         """Return what a loop updates, if that is all it does and its clauses declare each of the items."""
@@ -224,7 +298,7 @@ def combined(dialect: Dialect, operator: str, item: str, value: str, dtype: ir.D
     return f"({C_TYPES[dtype]})({item} {LOGICAL.get(operator, operator)} {value})"
 
 
-def can_fail(nest: ir.Nest, modes: Mapping[int, Mode]) -> bool:
+def can_fail(nest: ir.Nest, modes: Mapping[int, ir.Mode]) -> bool:
     """Tell whether an iteration may find something wrong."""
     return any(_may_note(node, modes) for node in walk(*nest.body))
 
@@ -237,19 +311,15 @@ def n_elements(shape: tuple[int, ...]) -> int:
     return n
 
 
-def _may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, Mode]) -> bool:
+def _may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, ir.Mode]) -> bool:
     match node:
         case ir.Load() | ir.Store() | ir.Atomic():
             return bool(node.indices) and modes.get(node.at, "check") == "check"
         case ir.Binary():
             return can_divide_by_zero(node)
         case ir.For():
-            return not _is_constant_step(node)
+            return constant_step(node) is None
         case ir.Assert():
             return True
         case _:
             return False
-
-
-def _is_constant_step(node: ir.For) -> bool:
-    return isinstance(node.step, ir.Constant) and node.step.value != 0

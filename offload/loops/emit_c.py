@@ -19,19 +19,21 @@ without checks has no branch that a vectoriser would stop at.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from offload.loops import c_host, ir
-from offload.loops.c_expressions import Dialect, Field, Layout, Mode, Scope, literal
+from offload.loops.c_expressions import literal
 from offload.loops.c_host import indented
 from offload.loops.c_prelude import C_TYPES, MEMORY_TYPES
+from offload.loops.c_scope import Dialect, Field, Layout, Scope
 from offload.loops.c_statements import Statements, can_fail, n_elements
 from offload.loops.nodes import walk
 from offload.loops.promotion import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from offload.loops.c_scope import FieldKind
     from offload.loops.ir import Nest, Typed
 
 _PLAIN: Final = (ir.Expression, ir.Assign, ir.Store, ir.Reduce, ir.If)
@@ -48,7 +50,7 @@ class CVariant:
         Of accesses by their number: ``"off"``, ``"wrap"``, ``"check"``; those that are not named are checked.
     layouts : tuple of (str, str)
         Of arrays: ``"C"``; ``"inner"``: elements of the last dimension lie side by side; ``"strided"``, also of those
-        that are not named. Addresses and strides are multiples of the item size.
+        that are not named; ``"packed"``: addresses or strides are no multiples of the item size, as they are else.
     is_restricted : bool
         Whether no two arrays share memory, if one of them is written.
     unit_steps : tuple of (int, int)
@@ -59,7 +61,7 @@ class CVariant:
         Whether iterations run in order because their order may matter.
     """
 
-    modes: tuple[tuple[int, Mode], ...] = ()
+    modes: tuple[tuple[int, ir.Mode], ...] = ()
     layouts: tuple[tuple[str, Layout], ...] = ()
     is_restricted: bool = False
     unit_steps: tuple[tuple[int, int], ...] = ()
@@ -114,6 +116,9 @@ class Kernel:
         What `scope_of` returns for these.
     """
 
+    _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})
+    """What the function of the nest is given by parameters, of which alone gcc believes ``restrict``."""
+
     def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: Scope) -> None:
         self._typed = typed
         self._nest = nest
@@ -124,7 +129,12 @@ class Kernel:
         self._locals = {node.name: node for node in walk(*nest.body) if isinstance(node, ir.Local)}
         self._scope = scope
         self._can_fail = can_fail(nest, scope.modes)
-        self._statements = Statements(self._scope, items, nest.place.line, can_fail=self._can_fail)
+        self._statements = self._writer()
+
+    def _writer(self) -> Statements:
+        """Return what writes the statements of an iteration."""
+        items = [item.name for item in self._nest.reductions]
+        return Statements(self._scope, items, self._nest.place.line, can_fail=self._can_fail)
 
     def emitted(self) -> CKernel:
         for array in (*self._nest.privates, *self._variant.copies):
@@ -140,13 +150,16 @@ class Kernel:
 
     def _text(self, head: list[str], bodies: list[list[str]]) -> str:
         """Return the whole text, of what reads the structure of arguments, and what functions do."""
-        return c_host.text([c_host.SLOTS, *head, *bodies[0]])
+        slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
+        parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
+        return c_host.text([*head, *bodies[0]], parameters)
 
     # -- what is read before the loops -------------------------------------------------------------------
 
     def _head(self, fields: tuple[Field, ...]) -> Iterator[str]:
         for k, field in enumerate(fields):
-            yield self._read(field, f"slots[{k}]")
+            if field.kind not in self._parameters:
+                yield self._read(field, f"slots[{k}]")
         for array in self._scope.guarded:
             yield from self._guard(array)
         yield from self._own()
@@ -158,14 +171,6 @@ class Kernel:
         """Return the line that gives a slot a name."""
         variable = self._scope.use(field.kind, field.name, field.number)
         match field.kind:
-            case "pointer":
-                restrict = c_host.RESTRICT if self._variant.is_restricted else ""
-                ctype = self._memory(field.name)
-                return f"{ctype} *{restrict}const {variable} = ({ctype} *){slot};"
-            case "copies":
-                ctype = self._memory(field.name)
-                size = " * ".join(f"n{d}_{field.name}" for d in range(self._typed.arrays[field.name].ndim)) or "1"
-                return f"{ctype} *{c_host.RESTRICT}const {variable} = ({ctype} *){slot} + worker * ({size});"
             case "scalar":
                 dtype = self._scope.dtype(field.name)
                 test = " != 0" if dtype == "bool" else ""
@@ -174,6 +179,17 @@ class Kernel:
                 return f"int64_t *const {variable} = (int64_t *){slot};"
             case _:
                 return f"const {self._scope.index_type} {variable} = {slot};"
+
+    def _parameter(self, field: Field, slots: Mapping[Field, str]) -> tuple[str, str]:
+        """Return the parameter by which the nest is given an array, and what it is called with."""
+        ctype, is_own = self._memory(field.name), field.kind == "copies"
+        restrict = c_host.RESTRICT if is_own or self._variant.is_restricted else ""
+        parameter = f"{ctype} *{restrict}const {self._scope.use(field.kind, field.name, field.number)}"
+        argument = f"({ctype} *){slots[field]}"
+        if is_own:
+            shape = [slots[Field("extent", field.name, k)] for k in range(self._typed.arrays[field.name].ndim)]
+            argument += f" + worker * ({' * '.join(shape) or '1'})"
+        return parameter, argument
 
     def _own(self) -> Iterator[str]:
         """Yield the private arrays and the variables that iterations of a chunk use one after another."""
@@ -188,7 +204,7 @@ class Kernel:
         extents = [f"n{k}_{array}" for k in range(self._typed.arrays[array].ndim)]
         yield f"const bool is_empty_{array} = {' || '.join(f'{extent} == 0' for extent in extents)};"
         for k, extent in enumerate(extents):
-            yield f"const int64_t b{k}_{array} = is_empty_{array} ? 0 : {extent};"
+            yield f"const {self._scope.index_type} b{k}_{array} = is_empty_{array} ? 0 : {extent};"
         if array not in self._nest.privates:
             ctype = self._memory(array)
             yield f"const {ctype} spare_{array} = 0;"
@@ -220,7 +236,7 @@ class Kernel:
 
     def _variable(self, k: int) -> str:
         """Return the line that gives an axis's variable its value at trip ``t``."""
-        ctype = C_TYPES[self._scope.dtype(self._axes[k])]
+        ctype = self._scope.ctype(self._axes[k])
         step = dict(self._variant.unit_steps).get(k)
         distance = f"t{k} * {self._scope.use('step', number=k)}" if step is None else f"t{k}"
         start = self._scope.use("start", number=k)
@@ -234,7 +250,7 @@ class Kernel:
     def _iteration(self) -> list[str]:
         body = self._statements.lines(self._nest.body)
         lines = ["Fault fault = {0};"] if self._can_fail else []
-        lines += [f"{C_TYPES[self._scope.dtype(name)]} v_{name} = 0;" for name in self._assigned]
+        lines += [f"{self._scope.ctype(name)} v_{name} = 0;" for name in self._assigned]
         for name, node in self._locals.items():
             lines.append(f"{MEMORY_TYPES[node.dtype]} q_{name}[{max(1, n_elements(node.shape))}];")
         for array, kind in self._nest.privates.items():
@@ -268,7 +284,7 @@ class Kernel:
         lines = [f"{own} = {original};" if into_private else f"{original} = {own};"]
         for k in reversed(range(len(places))):
             extent = self._scope.extent(array, k)
-            lines = [f"for (int64_t i{k} = 0; i{k} < {extent}; i{k}++)", *indented(lines)]
+            lines = [f"for ({self._scope.index_type} i{k} = 0; i{k} < {extent}; i{k}++)", *indented(lines)]
         return lines
 
     # -- what a chunk leaves -----------------------------------------------------------------------------
@@ -282,7 +298,14 @@ class Kernel:
         return MEMORY_TYPES[self._scope.dtype(name)]
 
 
-def scope_of(typed: Typed, nest: Nest, variant: CVariant, dialect: Dialect = "c", index_bits: int = 64) -> Scope:
+def scope_of(
+    typed: Typed,
+    nest: Nest,
+    variant: CVariant,
+    dialect: Dialect = "c",
+    index_bits: int = 64,
+    narrow: frozenset[str] = frozenset(),
+) -> Scope:
     """Return what the text of a nest may name."""
     own = (*assigned(nest), *(axis.variable for axis in nest.axes))
     return Scope(
@@ -295,6 +318,7 @@ def scope_of(typed: Typed, nest: Nest, variant: CVariant, dialect: Dialect = "c"
         nest.privates,
         dialect,
         index_bits,
+        narrow,
     )
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from offload.loops import ir
 from offload.loops.affine import LIMITS, Form, Space
 from offload.loops.integers import Value, Values, limits_of
-from offload.loops.nodes import names_assigned, walk
+from offload.loops.nodes import constant_step, names_assigned, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +74,9 @@ class Accesses:
         Arrays of which each iteration has its own.
     written : frozenset of str
         Parameters whose storage the nest may write.
+    narrow : frozenset of str
+        Variables of inner loops that nothing else assigns, and that 32 bits hold, with the bounds of their loops and
+        the numbers of their trips.
     """
 
     nest: ir.Nest
@@ -83,6 +86,7 @@ class Accesses:
     extents: Mapping[str, tuple[int, ...]]
     own: frozenset[str]
     written: frozenset[str]
+    narrow: frozenset[str]
 
 
 def accesses(typed: ir.Typed, nest: ir.Nest, launch: Launch) -> Accesses:
@@ -111,7 +115,9 @@ def accesses(typed: ir.Typed, nest: ir.Nest, launch: Launch) -> Accesses:
     going = _Walk(typed, launch, extents, own | written)
     if all(axis.trips > 0 for axis in launch.axes):
         going.iteration(nest)
-    return Accesses(nest, launch, tuple(going.listed), going.space, extents, own, written)
+    names = names_assigned(*nest.body)
+    narrow = frozenset(name for name, fits in going.narrow.items() if fits and name not in names)
+    return Accesses(nest, launch, tuple(going.listed), going.space, extents, own, written, narrow)
 
 
 @dataclass(slots=True)
@@ -127,6 +133,7 @@ class _Walk:
     scalars: dict[str, Value] | None = field(default_factory=dict)
     loops: tuple[int, ...] = ()
     is_certain: bool = True
+    narrow: dict[str, bool] = field(default_factory=dict)
     values: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -216,6 +223,8 @@ class _Walk:
 
     def loop(self, statement: ir.For) -> None:
         start, stop, step = (self.value(bound) for bound in (statement.start, statement.stop, statement.step))
+        name, fits = statement.variable, _fits_32(start, stop, constant_step(statement))
+        self.narrow[name] = fits and self.narrow.get(name, True) and self.typed.scalars[name].dtype == "int64"
         is_certain, loops = self.is_certain, self.loops
         variable = self.variable(start, stop, step)
         if variable is None:
@@ -383,6 +392,15 @@ class _Walk:
 def _dtype(expression: ir.Expression) -> ir.Dtype:
     assert expression.type is not None  # the function has types
     return expression.type.dtype
+
+
+def _fits_32(start: Value, stop: Value, step: int | None) -> bool:
+    """Whether 32 bits hold the bounds of a loop, its variable and the numbers of its trips."""
+    low, high = LIMITS["int32"]
+    if min(start.low, stop.low) < low or max(start.high, stop.high) > high:
+        return False
+    # By steps of one its variable counts; trips of others are no more than its bounds are apart.
+    return step in (1, -1) or max(stop.high - start.low, start.high - stop.low) <= high
 
 
 def _leaves(statement: ir.Statement) -> bool:

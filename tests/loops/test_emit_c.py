@@ -43,7 +43,7 @@ def c_text(function, arguments, **variant):
     """Return what the emitter writes after the prelude."""
     typed = infer(function, *types_of(function, arguments))
     source = emit(typed, typed.function.nests[0], CVariant(**variant)).source
-    return source[source.index("void loop(") :]
+    return source[source.index("void nest(") :]
 
 
 X, Y = load("x", at=0), load("y", at=1)
@@ -539,7 +539,7 @@ def atomic(operator, value, **more):
     return ir.Atomic(place=HERE, array="h", indices=(load("k", at=0),), operator=operator, value=value, at=1, **more)
 
 
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", *FLOATS, "bool"])
 def test_atomics_and_copies_of_workers_do_the_same(dtype):
     """Every operator, as one step on the array, and on a worker's copy that starts from the operator's identity."""
     k = np.array([0, 1, 2, 1, 1, 0, 2, 2])
@@ -678,3 +678,13 @@ def test_names_of_c_and_of_other_alphabets():
     body = (*body, assign("sin", call("math.sin", name("größe"))), store("y", name("sin")))
     run(function_of(*body), {"x": x, "y": y}, form=c_form)
     np.testing.assert_array_max_ulp(y, np.sin(2 * x), 4)
+
+
+def test_arrays_that_share_no_memory_are_restricted_parameters():
+    """gcc believes ``restrict`` of parameters alone: arrays are that, and restricted where they share no memory."""
+    function = function_of(store("y", load("x", at=0), at=1), arrays=("x", "y"))
+    arguments = {"x": np.zeros(3), "y": np.zeros(3)}
+    head, _ = c_text(function, arguments, is_restricted=True).split("{", 1)
+    assert "double *restrict const p_x" in head
+    assert "double *restrict const p_y" in head
+    assert "restrict" not in c_text(function, arguments)

@@ -47,6 +47,39 @@ def lexicographic(a, order, n):
                     order[()] += 1
 
 
+def matmul(a, b, c):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            s = 0.0
+            for k in range(a.shape[1]):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+def limits(p, q, u, y, z):
+    for i in range(y.shape[0]):
+        last = 0
+        for a in range(p[i, 0], p[i, 1]):
+            y[i, 0] += a * 65536 + (a - 1)
+            last = a
+        for b in range(p[i, 1], p[i, 0], -1):
+            y[i, 1] += b * 65536
+        for c in range(p[i, 0], p[i, 1], 2):
+            y[i, 2] += c
+        for d in range(q[i, 0], q[i, 1]):
+            y[i, 3] += d
+        for e in range(u[i, 0], u[i, 1]):
+            y[i, 4] += e
+        for f in range(p[i, 0], p[i, 1]):
+            f = f * 3  # noqa: PLW2901  # which CPython allows
+            y[i, 5] += f
+        for g in range(3):
+            for h in range(g, -g - 1, -1):
+                z[g + 1, g - h] = g * h + 1
+                z[g, -1 - h] += z[3 - g, h + 2] + (g < h)
+        y[i, 6] = last
+
+
 def function(python, **clauses):
     return parse(Source.of(python), NestClauses(**clauses), frozenset())
 
@@ -131,6 +164,24 @@ def test_the_cuda_form_gives_what_cpython_gives(seed):
 def test_indices_of_32_bits_give_the_same(seed):
     """With 32-bit indices and restricted pointers the results are CPython's."""
     check(program(seed), cuda_form(index_bits=32, is_restricted=True), chunks=1)
+
+
+@on_host
+def test_loops_at_the_ends_of_32_bits():
+    """Loops whose bounds are the ends of int32, beyond them, or loaded as another type give what CPython gives."""
+    low, high = -(2**31), 2**31 - 1
+    ends = [(high - 3, high), (low, low + 3), (high, high - 2), (-2, 2), (5, 5), (high, high)]
+    wide = [(2**31 - 2, 2**31 + 2), (-(2**33), 2 - 2**33), (2**40, 2**40 + 1), (0, 2), (1, 0), (0, 0)]
+    p, q = np.array(ends, "i4"), np.array(wide, "i8")
+    u = np.array([(2**32 - 3, 2**32 - 1), (2**31 - 1, 2**31 + 1), (0, 2), (4, 1), (0, 0), (9, 9)], "u4")
+    given = {"p": p, "q": q, "u": u, "y": np.zeros((6, 7), "i8"), "z": np.zeros((4, 5), "i8")}
+    expected = {name: array.copy() for name, array in given.items()}
+    limits(**{name: array.astype(object) if name in "pqu" else array for name, array in expected.items()})
+    for bits in (32, 64):
+        arrays = {name: array.copy() for name, array in given.items()}
+        run(function(limits), arrays, cuda_form(index_bits=bits, is_ordered=True), 1)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, expected[name])
 
 
 @on_host
@@ -293,6 +344,64 @@ def test_nvcc_compiles_a_stencil_as_by_hand():
     assert len(re.findall(r"\bbra\b", ptx)) == 2
     assert ptx.count("ld.global.nc.f64") == 4
     assert not re.search(r"mul\.lo\.s64|shr\.s64|fma\.|st\.local|ld\.local", ptx)
+
+
+BY_HAND = """
+extern "C" __global__ void loop(
+    const double *__restrict__ a, const double *__restrict__ b, double *__restrict__ c, int n, int m, int inner)
+{
+    int j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * blockDim.y + threadIdx.y;
+    if (i < n && j < m) {
+        double s = 0;
+        for (int k = 0; k < inner; k++) s += a[i * inner + k] * b[k * m + j];
+        c[i * m + j] = s;
+    }
+}
+"""
+
+
+@by_nvcc
+def test_nvcc_compiles_an_inner_loop_as_by_hand():
+    """The inner loop of a product of matrices is unrolled as that of a kernel by hand, of the same instructions."""
+    squares = {name: np.ones((4, 4)) for name in "abc"}
+    variant = {"modes": OFF, "layouts": tuple((name, "C") for name in "abc"), "unit_steps": ((0, 1), (1, 1))}
+    _, source = text(matmul, squares, {"collapse": 2}, index_bits=32, narrow=("k",), is_restricted=True, **variant)
+    made, by_hand = loops_of(compiled(source)), loops_of(compiled(BY_HAND))
+    assert made == by_hand
+    assert max(map(len, made)) > 20
+
+
+def sparse(p, c, v, x, y):
+    for i in range(y.size):
+        s = 0.0
+        for k in range(p[i], p[i + 1]):
+            s += v[k] * x[c[k]]
+        y[i] = s
+
+
+@by_nvcc
+def test_nvcc_compiles_rows_that_are_checked_without_branches():
+    """The first form of sparse rows is unrolled: a comparison and a selection for each column, and no branch."""
+    arguments = {"p": np.zeros(4, "i4"), "c": np.zeros(9, "i4"), "v": np.zeros(9), "x": np.zeros(9), "y": np.zeros(3)}
+    rows = {"layouts": tuple((name, "C") for name in arguments), "unit_steps": ((0, 1),), "is_restricted": True}
+    _, source = text(sparse, arguments, {}, index_bits=32, narrow=("k",), **rows)
+    unrolled = next(loop for loop in loops_of(compiled(source)) if loop.count("mul.rn.f64") == 4)
+    assert "bra" not in unrolled
+    assert not [one for one in unrolled if re.match(r"selp\.b64|shr|st\.", one)]
+    assert sum(one.startswith("ld.global") for one in unrolled) == 12
+    assert len(unrolled) < 60
+
+
+def loops_of(ptx):
+    """Return the instructions of each loop, sorted, without their operands."""
+    lines = [line.strip() for line in ptx.splitlines()]
+    loops = []
+    for number, line in enumerate(lines):
+        jump = re.search(r"bra\s+(\S+);", line)
+        if jump and f"{jump[1]}:" in lines[:number]:
+            inner = lines[lines.index(f"{jump[1]}:") : number]
+            loops.append(sorted(one.split()[0] for one in inner if one.endswith(";")))
+    return loops
 
 
 @by_nvcc

@@ -45,6 +45,49 @@ def test_sparse_rows():
     assert {access.array for access in found.listed if access.at in asked} == {"p"}
 
 
+def bounded(p, q, u, y, n, far):
+    for i in range(len(y)):
+        for a in range(p[i], p[i + 1]):
+            y[i] += a
+        for b in range(p[i + 1], p[i], -1):
+            y[i] -= b
+        for c in range(p[i], p[i + 1], 2):
+            y[i] += c
+        for d in range(i, n, 3):
+            y[i] += d
+        for e in range(q[i], q[i + 1]):
+            y[i] += e
+        for g in range(u[i]):
+            y[i] += g
+        for h in range(n, far):
+            y[i] += h
+        for k in range(far, n):
+            y[i] += k
+        for m in range(n):
+            m += 1  # noqa: PLW2901  # which CPython allows
+            y[i] += m
+        for r in range(n):
+            y[i] += r
+        for r in range(q[i]):
+            y[i] += r
+        for s in range(q[i] % 100):
+            for t in range(s, 2 * s):
+                y[i] += t
+        for v in range(p[i], p[i + 1], n):
+            y[i] += v
+        for w in range(-1, -n, -n):
+            y[i] += w
+
+
+def test_variables_that_32_bits_hold():
+    """Bounds decide, and steps: elements of int32 by steps of one, numbers of the launch."""
+    arrays = {"p": ("int32", (9,)), "q": ("int64", (9,)), "u": ("uint32", (8,)), "y": ("int64", (8,))}
+    found = reached(bounded, arrays, (Trips(0, 1, 8),), n=9, far=2**31)
+    assert found.narrow == {"a", "b", "d", "m_1", "s", "t", "w"}
+    found = reached(bounded, arrays, (Trips(0, 1, 8),), n=9, far=2**31 - 1)
+    assert found.narrow == {"a", "b", "d", "h", "k", "m_1", "s", "t", "w"}
+
+
 def at(a, i, j):
     t = 2 * i
     return a[t // 2 + j]
