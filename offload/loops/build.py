@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import threading
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from offload.errors import InternalError
 from offload.loops import compilers, diskcache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from offload.loops.compilers import Compiler
     from offload.loops.ir import Place
@@ -70,7 +71,7 @@ class Builder:
         """Why each compiler that was tried does not work."""
         return tuple(self._tried)
 
-    def load(self, source: str, entry: str, place: Place | None = None) -> int:
+    def load(self, source: str, entry: str, place: Place | None = None, options: Sequence[str] = ()) -> int:
         """Return the address of a function of the source.
 
         Parameters
@@ -81,6 +82,8 @@ class Builder:
             The function's name.
         place : Place, optional
             The nest, for messages.
+        options : sequence of str, optional
+            Of the compiler, behind those that it always has.
 
         Raises
         ------
@@ -91,7 +94,7 @@ class Builder:
         if compiler is None:
             raise InternalError("generated C cannot be compiled, there is no compiler; ask `compiler` first")
         try:
-            library = self._library(compiler, source)
+            library = self._library(replace(compiler, options=(*compiler.options, *options)), source)
         except compilers.CompilerFailure as failure:
             where = "" if place is None else f" for {place.file}:{_line(source, str(failure), place)}"
             raise InternalError(f"generated C{where} was not compiled: {failure}\nPlease report this.") from failure
