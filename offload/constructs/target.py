@@ -67,6 +67,8 @@ class TargetFunction(DirectiveFunction):
     _directive = "target"
     _is_target = True
     _may_be_direct = True
+    _runs_function = True
+    """Whether the body is the function, whatever the arguments are."""
     _counter = Counter.DYNAMIC
     _rules_of: type[ArgumentRules] = ArgumentRules
     _checks = {  # noqa: RUF012  # a table, never changed
@@ -163,6 +165,11 @@ class TargetFunction(DirectiveFunction):
                 if not device.is_array(value) or device.retired(value) is not None:
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
+        body: Any = self._function
+        if not self._runs_function:
+            body = None if arrays else self._body_on_device(args)
+            if body is None:
+                return self._encounter(scope, args, kwargs)
         depend: Any = self._depend
         if self._is_late and self._names is not None:
             depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
@@ -171,7 +178,7 @@ class TargetFunction(DirectiveFunction):
             if binding is None:
                 return self._encounter(scope, args, kwargs)
             work: TargetWork | None
-            work = TargetWork(self._function, args, {}, binding, self._counter)
+            work = TargetWork(body, args, {}, binding, self._counter)
             if takes_arrays:
                 work.takes_device_arrays = True
             priority = self._clauses.get("priority", 0)
@@ -180,7 +187,7 @@ class TargetFunction(DirectiveFunction):
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
             work = None  # what it holds goes before the task is complete
         else:
-            task = DeviceTask(site, frame, place, None, self._function, args)
+            task = DeviceTask(site, frame, place, None, body, args)
             if takes_arrays:
                 task.after = device.caller_event()
         if not self._is_deferred:
@@ -259,6 +266,9 @@ class TargetFunction(DirectiveFunction):
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what is called with the arguments on the device."""
         return self._function
+
+    def _body_on_device(self, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """Return what is called with scalars and device arrays; raise what is wrong with them, as `_look` would."""
 
     def _look(self, binding: Binding, body: Callable[..., Any]) -> None:
         """Look at the arguments of a call, all of which are known, and at what clauses say of them; map others."""

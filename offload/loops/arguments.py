@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.loops import ir
-    from offload.loops.c_expressions import Field
+    from offload.loops.c_scope import Field
     from offload.loops.emit_c import CKernel
     from offload.loops.numbers import Trips, View
 
@@ -49,7 +49,7 @@ class NestRun:
 
     Parameters
     ----------
-    blank : Blank
+    blank : Blank of HostForm
     arrays : mapping
         By name: host arrays, or arrays of a device whose memory the host can address. They are kept.
     addresses : mapping of str to int
@@ -76,8 +76,8 @@ class NestRun:
     __slots__ = (
         "_arrays",
         "_copies",
-        "_free",
         "_memory",
+        "_values",
         "address",
         "blank",
         "form",
@@ -90,7 +90,7 @@ class NestRun:
 
     def __init__(
         self,
-        blank: Blank,
+        blank: Blank[HostForm],
         arrays: Mapping[str, Any],
         addresses: Mapping[str, int],
         values: Mapping[str, Any],
@@ -105,14 +105,10 @@ class NestRun:
             self.order = rng.sample(range(n_chunks), n_chunks)
         self.partials = np.zeros((n_chunks, blank.n_slots), np.uint64) if blank.n_slots else None
         self.results: dict[str, Any] = {}
-        self._free = blank.held(values)
+        self._values = values
         self._copies = {name: self._copies_of(name, operator) for name, operator in form.copies}
-        self._memory = memory = blank.copy()
+        self._memory = memory = blank.filled(addresses, values)
         self.address = ctypes.addressof(memory)
-        for slot, name in blank.pointers:
-            memory[slot] = addresses[name]
-        for offset, name, pack_into in blank.floats:
-            pack_into(memory, offset, self._free[name])
         for slot, field in blank.own:
             memory[slot] = self._slot(field)
 
@@ -132,7 +128,7 @@ class NestRun:
     @property
     def scalars(self) -> dict[str, Any]:
         """The scalars before the nest, as NumPy has them."""
-        return {**self.blank.scalars, **self._free}
+        return self.blank.scalars_of(self._values)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -178,26 +174,37 @@ class NestRun:
 
 
 class Form(Program, Protocol):
-    """A nest as a function of this process; `offload.loops.runs.NestForm` says what is what."""
+    """A nest in the form that a launch has decided on."""
 
     nest: ir.Nest
     typed: ir.Typed
-    is_compiled: bool
-    copies: tuple[tuple[str, str], ...]
 
     @property
     def kernel(self) -> CKernel: ...
+
+
+class HostForm(Form, Protocol):
+    """A nest as a function of this process; `offload.loops.runs.NestForm` says what is what."""
+
+    is_compiled: bool
+    copies: tuple[tuple[str, str], ...]
+
     def n_chunks(self, trips: int, *, shuffles: bool) -> int: ...
     def compile(self) -> None: ...
     def run(self, grid: tuple[int, ...], run: NestRun) -> None: ...
 
 
-class Blank:
+FormT_co = TypeVar("FormT_co", bound=Form, covariant=True)
+
+
+class Blank(Generic[FormT_co]):
     """What runs of a nest for the same numbers have in common.
 
     Parameters
     ----------
     form : Form
+    fields : sequence of Field
+        Of the structure of arguments.
     scalars : mapping
         By name, NumPy scalars of the types that the function has for them, as they are before the nest.
     free : tuple of str
@@ -235,7 +242,8 @@ class Blank:
 
     def __init__(
         self,
-        form: Form,
+        form: FormT_co,
+        fields: Sequence[Field],
         scalars: Mapping[str, Any],
         free: Sequence[str],
         views: Mapping[str, View],
@@ -247,7 +255,6 @@ class Blank:
         self.size = math.prod(axis.trips for axis in axes)
         self.n_slots = len(form.nest.reductions) + len(form.nest.last)
         self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)
-        fields = form.kernel.fields if form.is_compiled else ()
         self.n_fields = len(fields)
         self.pointers: list[tuple[int, str]] = []
         self.floats: list[tuple[int, str, Callable[..., None]]] = []
@@ -275,13 +282,18 @@ class Blank:
             case _:
                 self._image[slot] = getattr(self.axes[number], field.kind)
 
-    def copy(self) -> ctypes.Array[ctypes.c_int64]:
-        """Return the memory of a run, to be filled in."""
-        return type(self._image).from_buffer_copy(self._image)
+    def filled(self, addresses: Mapping[str, int], values: Mapping[str, Any]) -> ctypes.Array[ctypes.c_int64]:
+        """Return the memory of a run, with all in it but what is its own."""
+        memory = type(self._image).from_buffer_copy(self._image)
+        for slot, name in self.pointers:
+            memory[slot] = addresses[name]
+        for offset, name, pack_into in self.floats:
+            pack_into(memory, offset, values[name])
+        return memory
 
-    def held(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the scalars that a run has for itself, of the types that the function has for them."""
-        return {name: held(values[name], kind) for name, kind in self._kinds}
+    def scalars_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the scalars before the nest, of the types that the function has for them, of such a call."""
+        return {**self.scalars, **{name: held(values[name], kind) for name, kind in self._kinds}}
 
 
 def arguments_of(scalars: Mapping[str, Any], arrays: Mapping[str, Any], axes: Sequence[Trips]) -> dict[str, Any]:

@@ -1,36 +1,52 @@
 """A nest on a CUDA device: its two kernels, and one run of it.
 
-`CudaForm` is a nest with what a launch has decided about it, as CUDA's text. `CudaRun` is what one run has for itself:
-the structure of arguments, partial results on the device, and memory of the host that the kernels write to, for the
-report and for scalars that come out, which nobody reads before the stream has passed. All of that lives as long as the
-run, and the task keeps the run until then; nothing else is allocated.
+`CudaForm` is a nest with what a launch has decided about it, as CUDA's text. `CudaBlank` is what all runs for the same
+numbers have in common, the shape of the launch among them. `CudaRun` is what one run has for itself: the structure of
+arguments, partial results on the device, and memory of the host that the kernels write to, for the report and for
+scalars that come out, which nobody reads before the stream has passed. So of a run with such memory the task keeps the
+run until then (`CudaRun.is_kept`). The structure is copied by the launch.
 """
 
 from __future__ import annotations
 
 import math
+import weakref
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from offload.loops.arguments import Blank
 from offload.loops.emit_c import copied
 from offload.loops.emit_cuda import FINISH, FINISH_THREADS, LOOP, CudaVariant, emit_cuda
-from offload.loops.grids import blocks_with_copies, copies_of, grid_of, index_bits, shape_of
+from offload.loops.grids import (
+    REDUCED_BLOCKS,
+    blocks_with_copies,
+    copies_of,
+    grid_of,
+    index_bits,
+    rows_of,
+    shape_of,
+    team_grid,
+)
+from offload.loops.levels import levels_of
+from offload.loops.looks import DeviceLooks, Looks
 from offload.loops.python_form import bits, from_bits
 from offload.loops.reports import HEAD, failure_of
 
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Callable, Mapping, Sequence
 
-    from offload.devices.base import Device, Kernels
+    from offload.devices.base import Device, Kernel, Kernels
     from offload.loops import ir
-    from offload.loops.c_expressions import Field
+    from offload.loops.c_scope import Field
     from offload.loops.emit_c import CKernel
     from offload.loops.grids import Copies, Grid
     from offload.loops.numbers import Trips, View
     from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
 
 _WORD: Final = np.dtype(np.uint64)
 
@@ -94,13 +110,23 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
     words, axes, views = spec.program.words, numbers.axes[number], numbers.views
     base = plan.variant
     trips = [max(axis.trips, 1) for axis in axes]
-    shape = shape_of(words.sizes, words.tile)
+    said = plan.nest.clauses
+    shape = shape_of(said.sizes, said.tile)
+    levels = levels_of(plan.nest, is_ordered=base.is_ordered, is_auto=words.several)
+    iterations = 1 if base.is_ordered else math.prod(trips)  # at a time
+    team = rows_of(levels.team, iterations) if levels.team is not None else None
     elements = {name: (math.prod(views[name].extents), views[name].itemsize) for name in copied(plan.nest)}
+    if plan.nest.reductions:
+        shape = shape._replace(most_blocks=min(REDUCED_BLOCKS, shape.most_blocks or REDUCED_BLOCKS))
     copies = copies_of({} if base.is_ordered else elements, math.prod(trips))
     if copies.places:
         most = blocks_with_copies([elements[name][0] for name in copies.places], math.prod(trips))
         shape = shape._replace(most_blocks=min(most, shape.most_blocks or most))
-    grid = grid_of(trips, shape, is_ordered=base.is_ordered)
+    if team is None:
+        grid = grid_of(trips, shape, is_ordered=base.is_ordered)
+    else:
+        grid = team_grid(iterations, team, shape.most_blocks)
+    n_bits = index_bits(axes, views.values(), grid, team)
     variant = CudaVariant(
         base.modes,
         base.layouts,
@@ -108,11 +134,14 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         base.unit_steps,
         tuple(copies.places),
         base.is_ordered,
-        index_bits=index_bits(axes, views.values(), grid),
+        index_bits=n_bits,
+        narrow=plan.narrow if n_bits == 32 else (),
         n_threads=grid.n_threads,
         is_strided=grid.is_strided,
         privates=tuple([(name, math.prod(views[name].extents)) for name in plan.nest.privates]),
         empty=tuple([name for name, view in views.items() if 0 in view.extents]),
+        team=team,
+        shared=levels.shared,
     )
     key = number, variant
     form: CudaForm | None = spec.forms.get(key)
@@ -121,154 +150,243 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
     return Shaped(plan, form, grid, copies)
 
 
-class CudaRun:
-    """One run of a nest on a CUDA device: what it is given, and what it leaves.
+def _nothing() -> None:
+    return None
+
+
+class Loaded(NamedTuple):
+    """A nest's kernels on a device; the second is there if it has reductions."""
+
+    loop: Kernel
+    finish: Kernel | None
+
+
+class CudaBlank(Blank[CudaForm]):
+    """What runs of a nest on CUDA for the same numbers have in common.
 
     Parameters
     ----------
     of : Shaped
-    scalars : mapping
-        By name, NumPy scalars of the types that the function has for them.
-    arrays : mapping
-        Device arrays by name. They are kept.
-    views : mapping of str to View
-        Where they lie.
-    axes : sequence of Trips
-    outputs : mapping
-        By name, device arrays without dimensions to which scalars are written that come out; of others the host's
-        memory has the value.
+    scalars, free, views, axes
+        As for `Blank`.
+
+    Attributes
+    ----------
+    grid : Grid
+    shared_nbytes : int
+        Of a block's copies.
+    n_partials : int
+        Words that blocks leave of reductions.
+    is_reported : bool
+        Whether the kernel says what is wrong.
+    left : tuple of str
+        The scalars that come out, in the order of their slots behind the report.
+    has_own : bool
+        Whether a run has memory for itself.
     """
 
-    __slots__ = (
-        "_arrays",
-        "_axes",
-        "_copies",
-        "_grid",
-        "_host",
-        "_loaded",
-        "_outputs",
-        "_partials",
-        "_scalars",
-        "_structure",
-        "_views",
-        "form",
-        "size",
-    )
+    __slots__ = ("_copies", "_loaded", "grid", "has_own", "is_reported", "left", "n_partials", "shared_nbytes")
 
     def __init__(
         self,
         of: Shaped,
         scalars: Mapping[str, Any],
-        arrays: Mapping[str, Any],
+        free: Sequence[str],
         views: Mapping[str, View],
         axes: Sequence[Trips],
-        outputs: Mapping[str, Any],
     ) -> None:
-        _, self.form, self._grid, self._copies = of
-        self._scalars, self._arrays = scalars, arrays
-        self._views, self._axes, self._outputs = views, axes, outputs
-        self.size = math.prod(axis.trips for axis in axes)
+        _, form, self.grid, self._copies = of
+        self.shared_nbytes = self._copies.nbytes
+        self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
+        nest, fields = form.nest, form.kernel.fields
+        super().__init__(form, fields, scalars, free, views, axes)
+        kinds = {field.kind for field in fields}
+        self.is_reported = "report" in kinds
+        self.n_partials = max(1, self.grid.n_blocks * len(nest.reductions)) if "partials" in kinds else 0
+        self.left = (*(item.name for item in nest.reductions if item.name not in views), *nest.last)
+        self.has_own = bool(self.own or self.left)
+
+    def _enter(self, slot: int, field: Field, views: Mapping[str, View]) -> None:
+        match field.kind:
+            case "partials" | "report" | "result":
+                self.own.append((slot, field))
+            case "copies":
+                self._image[slot] = self._copies.places[field.name]
+            case "blocks":
+                self._image[slot] = self.grid.n_blocks if self.size else 0
+            case _:
+                super()._enter(slot, field, views)
+
+    def loaded(self, kernels: Kernels) -> Loaded:
+        """Return the kernels on a device, compiled."""
+        seen, found = self._loaded
+        if found is None or seen() is not kernels:
+            by_name = kernels.load(self.form)
+            found = Loaded(by_name[LOOP], by_name.get(FINISH))
+            self._loaded = weakref.ref(kernels), found
+        return found
+
+    def launch(self, structure: ctypes.Array[ctypes.c_int64], kernels: Kernels, stream: Any) -> None:
+        """Enqueue the nest."""
+        if self.size:
+            self.loaded(kernels).loop.launch(stream, self.grid.blocks, self.grid.threads, self.shared_nbytes, structure)
+
+
+class OnCuda:
+    """How nests are prepared for CUDA; see `offload.loops.prepared.Where`."""
+
+    takes_unaligned = False
+
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
+        """Return what looks at elements in the call, for those to come."""
+        return Looks(arrays) if task is None else DeviceLooks(arrays, task, spec)
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return copies on the host, as the stream of the task has the arrays; wait for it."""
+        assert task is not None
+        device: Device = task.place.device
+        stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+        copies = {name: np.empty(array.shape, array.dtype) for name, array in arrays.items()}
+        stream.synchronize()  # what is copied by threads has nothing to wait for then
+        for name, array in arrays.items():
+            copy = device.copy(copies[name], array, stream)
+            if copy is not None:
+                copy.run()
+        stream.synchronize()
+        return copies
+
+    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[CudaBlank, ...]:
+        """Return what is to be filled in for each nest."""
+        return tuple(
+            CudaBlank(
+                shaped(spec, number, plan, numbers),
+                numbers.scalars[number],
+                spec.free,
+                numbers.views,
+                numbers.axes[number],
+            )
+            for number, plan in enumerate(plans)
+        )
+
+
+ON_CUDA: Final = OnCuda()
+
+
+class CudaRun:
+    """One run of a nest on a CUDA device: what it is given, and what it leaves.
+
+    Parameters
+    ----------
+    blank : CudaBlank
+    values : mapping
+        The arguments of the call.
+    outputs : mapping
+        By name, device arrays without dimensions to which scalars are written that come out; of others the host's
+        memory has the value.
+
+    Attributes
+    ----------
+    is_kept : bool
+        Whether the kernels use memory of its own, so that it has to outlive them, and somebody looks at it then.
+    """
+
+    __slots__ = ("_host", "_outputs", "_partials", "_structure", "_values", "blank", "is_kept")
+
+    _structure: ctypes.Array[ctypes.c_int64]
+
+    def __init__(self, blank: CudaBlank, values: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        self.blank = blank
+        self._values, self._outputs = values, outputs
         self._host: np.ndarray[Any, Any] | None = None
         self._partials: Any = None
-        self._structure: np.ndarray[Any, Any] | None = None
-        self._loaded: Mapping[str, Any] = {}
+        self.is_kept = blank.has_own
 
-    @property
-    def _left(self) -> list[str]:
-        """The scalars that come out, in the order of their slots behind the report."""
-        nest = self.form.nest
-        return [*(item.name for item in nest.reductions if item.name not in self._arrays), *nest.last]
-
-    def prepare(self, kernels: Kernels, device: Device, stream: Any) -> None:
+    def prepare(self, addresses: Mapping[str, int], kernels: Kernels, device: Device, stream: Any) -> None:
         """Compile, and allocate all that the run needs.
 
         Raises
         ------
         DeviceMemoryError
         """
-        self._loaded = kernels.load(self.form)
-        fields = self.form.kernel.fields
-        kinds = {field.kind for field in fields}
-        comes_out = any(field.kind == "result" and field.name not in self._outputs for field in fields)
-        if "report" in kinds or comes_out or (self.form.nest.last and not self.size):
-            n_words = HEAD + len(self._axes) + len(self._left)
+        blank = self.blank
+        blank.loaded(kernels)
+        self._structure = structure = blank.filled(addresses, self._values)
+        if self.is_kept:
+            self._allocate(device, stream)
+            for slot, field in blank.own:
+                structure[slot] = self._slot(field, device)
+
+    def _allocate(self, device: Device, stream: Any) -> None:
+        """Make what the run has for itself."""
+        blank = self.blank
+        comes_out = any(name not in self._outputs for name in blank.left)
+        untouched = self._untouched()
+        if blank.is_reported or comes_out or untouched:
+            n_words = HEAD + len(blank.axes) + len(blank.left)
             memory = device.host_memory(n_words * _WORD.itemsize)
             self._host = np.empty(n_words, np.int64) if memory is None else np.frombuffer(memory, np.int64, n_words)
             self._host[...] = 0
-            for name in self._untouched():
-                self._host[self._place(name)] = bits(self._scalars[name]).view(np.int64)
-        if "partials" in kinds:
-            n_words = max(1, self._grid.n_blocks * len(self.form.nest.reductions))
-            self._partials = device.alloc((n_words,), _WORD, stream)
-        self._structure = np.array([self._slot(field, device) for field in fields], np.int64)
+            for name, value in untouched.items():
+                self._host[self._place(name)] = bits(value).view(np.int64)
+        if blank.n_partials:
+            self._partials = device.alloc((blank.n_partials,), _WORD, stream)
 
-    def enqueue(self, device: Device, stream: Any) -> None:
+    def enqueue(self, kernels: Kernels, device: Device, stream: Any) -> None:
         """Enqueue the kernels, and what scalars are that no iteration has given a value."""
+        blank = self.blank
+        blank.launch(self._structure, kernels, stream)
         for name in self._untouched():
             output = self._outputs.get(name)
             if output is not None:
                 slot = self._place(name)
                 device.copy(output, self._host[slot : slot + 1].view(output.dtype)[:1].reshape(()), stream)  # type: ignore[index]  # it has their values
-        if self.size:
-            grid = self._grid
-            self._loaded[LOOP].launch(stream, grid.blocks, grid.threads, self._copies.nbytes, self._structure)
-        if self.form.nest.reductions:
-            self._loaded[FINISH].launch(stream, (1, 1, 1), (FINISH_THREADS, 1, 1), 0, self._structure)
+        finish = blank.loaded(kernels).finish
+        if finish is not None:
+            finish.launch(stream, (1, 1, 1), (FINISH_THREADS, 1, 1), 0, self._structure)
 
     def _place(self, name: str) -> int:
         """Return the slot of the host's memory for a scalar that comes out."""
-        return HEAD + len(self._axes) + self._left.index(name)
+        return HEAD + len(self.blank.axes) + self.blank.left.index(name)
 
-    def _untouched(self) -> list[str]:
+    def _untouched(self) -> dict[str, Any]:
         """Return the scalars that come out as they were before the loop, which has no iteration."""
-        return [] if self.size else [name for name in self.form.nest.last if name in self._scalars]
+        last = self.blank.form.nest.last
+        if self.blank.size or not last:
+            return {}
+        scalars = self.blank.scalars_of(self._values)
+        return {name: scalars[name] for name in last if name in scalars}
 
     def _slot(self, field: Field, device: Device) -> int:
-        """Return the slot of the structure of arguments that a field says."""
-        kind, name, number = field.kind, field.name, field.number
-        match kind:
-            case "pointer":
-                return self._views[name].address
-            case "copies":
-                return self._copies.places[name]
-            case "extent":
-                return self._views[name].extents[number]
-            case "stride":
-                return self._views[name].strides[number]
-            case "scalar":
-                return int(bits(self._scalars[name]).view(np.int64))
-            case "partials":
-                return device.section(self._partials).address
-            case "blocks":
-                return self._grid.n_blocks if self.size else 0
-            case "report":
-                return self._host.ctypes.data  # type: ignore[union-attr]  # there is one for a report
-            case "result":
-                output = self._outputs.get(name)
-                if output is not None:
-                    return device.section(output).address
-                return self._host[self._place(name) :].ctypes.data  # type: ignore[index]  # as above
-            case _:
-                return int(getattr(self._axes[number], kind))
+        """Return the address of what is the run's own."""
+        if field.kind == "partials":
+            return device.address(self._partials)  # type: ignore[return-value]  # it is the device's
+        if field.kind == "report":
+            return self._host.ctypes.data  # type: ignore[union-attr]  # there is one for a report
+        output = self._outputs.get(field.name)
+        if output is not None:
+            return device.address(output)  # type: ignore[return-value]  # as above
+        return self._host[self._place(field.name) :].ctypes.data  # type: ignore[index]  # as above
 
     @property
     def results(self) -> dict[str, Any]:
         """The scalars that come out to the host, once the stream has passed the run."""
         if self._host is None:
             return {}
-        first = HEAD + len(self._axes)
-        last = self.form.nest.last
+        blank = self.blank
+        first = HEAD + len(blank.axes)
+        last = blank.form.nest.last
+        untouched = self._untouched()
         return {
-            name: from_bits(word, self.form.typed.scalars[name].dtype)
-            for name, word in zip(self._left, self._host[first:].view(_WORD), strict=True)
-            if name not in self._outputs and (self.size or name not in last or name in self._scalars)
+            name: from_bits(word, blank.form.typed.scalars[name].dtype)
+            for name, word in zip(blank.left, self._host[first:].view(_WORD), strict=True)
+            if name not in self._outputs and (blank.size or name not in last or name in untouched)
         }
 
     def failure(self) -> Exception | None:
         """Return what the kernel has found wrong, once the stream has passed it; a graph's next run starts anew."""
         if self._host is None or not self._host[0]:
             return None
-        shapes = {name: view.extents for name, view in self._views.items()}
-        record = self._host[: HEAD + len(self._axes)].tolist()
+        blank = self.blank
+        record = self._host[: HEAD + len(blank.axes)].tolist()
         self._host[0] = 0
-        return failure_of(self.form.nest, record, self._axes, shapes)
+        return failure_of(blank.form.nest, record, blank.axes, blank.shapes)

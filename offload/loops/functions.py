@@ -8,12 +8,13 @@ clauses that speak of the loop, and the program that they and the function make.
 
 from __future__ import annotations
 
+from functools import cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import MapClause, check_device, check_name, check_priority
-from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, decorate
+from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.constructs.passed import dependence_on
 from offload.constructs.target import TargetFunction
 from offload.interrupts.finalizers import collector
@@ -28,6 +29,7 @@ from offload.tasks.task import TASK_TYPES, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import ModuleType
     from typing import Self
 
     from offload.constructs.clauses.binding import Binding
@@ -109,7 +111,7 @@ class LoopFunction(DirectiveFunction):
 class DeviceLoop(LoopFunction, TargetFunction):
     """A function whose calls are loops on a device: what OpenMP's and OpenACC's have in common."""
 
-    _may_be_direct = False
+    _runs_function = False
     _words_of = frozenset(DEVICE_CHECKS)
 
     __slots__ = ()
@@ -128,16 +130,18 @@ class DeviceLoop(LoopFunction, TargetFunction):
         if scope is None or scope.thread != get_ident():
             scope = here()
         if scope.region is None and scope.task is not None and scope.task.construct.is_target:
-            from offload.loops.launch import launch_in_body
-
-            return launch_in_body(self._program, args, kwargs, scope.task)
-        return self._encounter(scope, args, kwargs)
+            return _launching().launch_in_body(self._program, args, kwargs, scope.task)
+        return super().__call__(*args, **kwargs)
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what starts the loop where it is called."""
-        from offload.loops.launch import Launcher
+        launcher: Launcher = _launching().Launcher(self._program)
+        return launcher
 
-        return Launcher(self._program)
+    def _body_on_device(self, args: tuple[Any, ...]) -> Callable[..., Any]:
+        launcher: Launcher = _launching().Launcher(self._program)
+        launcher.take(args)
+        return launcher
 
     def _look(self, binding: Binding, body: Any) -> None:
         from offload.loops.mapping import map_found
@@ -173,6 +177,11 @@ class TargetLoop(DeviceLoop):
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
         if depend is not NOT_GIVEN:
+            if not clauses and self._is_plain and are_plain(depend):
+                copy = super().options(depend=depend)
+                copy._all = {**self._all, "depend": depend}  # noqa: SLF001  # its own kind
+                copy._program = self._program  # noqa: SLF001  # the same
+                return copy
             clauses["depend"] = depend
         return DirectiveFunction.options(self, **clauses)
 
@@ -239,9 +248,7 @@ class ParallelLoop(LoopFunction):
 
     def _launcher(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, are_known: bool = True) -> Launcher:
         """Return the body of a call; what is wrong with arguments that are known is said here."""
-        from offload.loops.launch import Launcher
-
-        body = Launcher(self._program, is_alone=not self._clauses.get("if_", True))
+        body: Launcher = _launching().Launcher(self._program, is_alone=not self._clauses.get("if_", True))
         if are_known:
             body.look(args, kwargs)
         return body
@@ -268,6 +275,14 @@ class _HostLoop(Recipe):
         task = Task(self.site, body, self.args, self.kwargs, frame)
         self._mark(task)
         return task
+
+
+@cache
+def _launching() -> ModuleType:
+    """Return what starts loops, which is imported for the first call."""
+    from offload.loops import launch
+
+    return launch
 
 
 def names_of(function: Callable[..., Any]) -> Iterable[str]:
@@ -307,7 +322,7 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
         A hint.
     check : bool
         Before it runs, the call proves that iterations are independent, or sees it in a run in order, in Python, on
-        copies: some microseconds for each access. ``assert`` counts.
+        copies on the host: some microseconds for each access. ``assert`` counts.
     bounds : "auto" or False
         False leaves out checks of indices that depend on data.
     fastmath : False, "contract" or "fast"
@@ -332,7 +347,8 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
 
     Notes
     -----
-    *Blocks* and *costs* as `target`; the first call with arguments of new types compiles. OpenMP 5.2, 11.7 "loop
+    *Blocks* and *costs* as `target`, with ``check`` until what is before it on its stream is done, unless what it would
+    see is known; the first call with arguments of new types compiles. OpenMP 5.2, 11.7 "loop
     Construct", combined with ``target`` and ``teams`` (section numbers unchecked); deviations: independence is asserted
     by the construct, and refused where the opposite is proved.
     """

@@ -18,28 +18,28 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from offload.arrays.items import address_of, label
-from offload.devices.retired import refuse_retired
+from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.loops import pool
-from offload.loops.arguments import on_host
-from offload.loops.cuda_runs import CudaRun, shaped
-from offload.loops.numbers import View
-from offload.loops.plan import check, form_of, numbers_of, plans_of, ranged
-from offload.loops.prepared import runs_of
+from offload.loops.arguments import Blank, NestRun, on_host
+from offload.loops.cuda_runs import ON_CUDA, CudaRun, shaped
+from offload.loops.looks import Looks, change
+from offload.loops.plan import form_of, numbers_of, plans_of, ranged
+from offload.loops.prepared import described, prepared
 from offload.loops.runs import NestForm
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from offload.devices.base import Device, Kernels
-    from offload.loops.arguments import NestRun
     from offload.loops.cuda_runs import CudaForm
+    from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
 
 _NO_OUTPUTS: Final[Mapping[str, Any]] = {}
+_NO_NAMES: Final[Mapping[str, Any]] = {}
 
 
 class Run(Protocol):
@@ -68,28 +68,47 @@ class Launcher:
         That of the arguments, where they were known at the call.
     """
 
-    __slots__ = ("__wrapped__", "_is_alone", "_program", "specialisation")
+    __slots__ = ("__wrapped__", "_is_alone", "_program", "_values", "specialisation")
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
         self._program = program
         self._is_alone = is_alone
         self.specialisation: Specialisation | None = None
+        self._values: dict[str, Any] | None = None
+
+    def take(self, args: tuple[Any, ...]) -> None:
+        """Take scalars and device arrays, which the one task that runs this has; raise `LoopError` for wrong types."""
+        self._values = values = self._program.bound(args, _NO_NAMES)
+        self.specialisation = self._program.specialise(values)
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Look at the arguments of a call on the host; raise what is wrong with their types, and read-only arrays."""
+        """Look at the arguments; raise what is wrong with them.
+
+        Raises
+        ------
+        LoopError
+            They are of wrong types.
+        ClauseError
+            The loop writes to a host array that is read-only.
+        """
         values = self._program.bound(args, kwargs)
         self.specialisation = self._program.specialise(values)
         check_writeable(self.specialisation, values)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = self._program.bound(args, kwargs)
+        values = self._values
+        if values is None:
+            values = self._program.bound(args, kwargs)
         spec = self.specialisation or self._program.specialise(values)
         task: Any = here().task
         if task is None or task.place is None:
             return _run_on_host(spec, values, 1 if self._is_alone else _n_threads(self._program))
+        if self.specialisation is None:  # `map_found` has not seen what is written
+            change(task, [values[name] for name in spec.changed])
         runs = _enqueue(spec, values, task)
-        _leave(task, lambda _: _outcome(spec, runs))
+        if runs or spec.typed.function.returns:
+            task.leave(lambda _: _outcome(spec, runs))
         return None
 
 
@@ -110,23 +129,33 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
     if task.place is None:
         return _run_on_host(spec, values, _n_threads(program))
     device, stream = task.place.device, task.lane.stream
+    returns = spec.typed.function.returns
+    outputs = {name: device.alloc((), np.dtype(spec.typed.scalars[name].dtype), stream) for name in returns}
+    if task.plan is not None:
+        change(task, [values[name] for name in spec.changed])
+    try:
+        runs = _enqueue(spec, values, task, outputs)
+    except ClauseError:
+        _refuse_host_arrays(program, values)
+        raise
+    if runs:
+
+        def look(value: Any) -> Any:
+            _raise_failure(runs)
+            return value
+
+        task.leave(look)
+    return _shaped(spec, outputs) if returns else None
+
+
+def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if there is a host array among the arguments of a call in a body on a device."""
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             raise UsageError(
                 f"{program.name!r} in a target body: argument {name!r}, {label(value):.60}, is a host array; pass the "
                 "device arrays that the body is given"
             )
-    outputs = {}
-    for name in spec.typed.function.returns:
-        outputs[name] = device.alloc((), np.dtype(spec.typed.scalars[name].dtype), stream)
-    runs = _enqueue(spec, values, task, outputs)
-
-    def look(value: Any) -> Any:
-        _raise_failure(runs)
-        return value
-
-    _leave(task, look)
-    return _shaped(spec, outputs)
 
 
 # -- where a loop runs -------------------------------------------------------------------------------
@@ -135,7 +164,7 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
 def _run_on_host(spec: Specialisation, values: Mapping[str, Any], n_threads: int) -> Any:
     """Run the nests, and return what the function returns."""
     check_writeable(spec, values)
-    runs = runs_of(spec, values, host_view, _host_address, n_threads, None)
+    runs = _runs(spec, values, None, n_threads, None)
     for run in runs:
         run.form.run((run.n_chunks,), run)
         failure = run.failure()
@@ -147,82 +176,115 @@ def _run_on_host(spec: Specialisation, values: Mapping[str, Any], n_threads: int
 def _enqueue(
     spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, outputs: Mapping[str, Any] = _NO_OUTPUTS
 ) -> Sequence[Run]:
-    """Enqueue the nests on the lane of a device task, and return their runs.
+    """Enqueue the nests on the lane of a device task, and return those of their runs that are to be looked at.
 
     ``outputs`` are device arrays without dimensions for scalars that come out, which are written in the order of the
     stream.
     """
     device: Device = task.place.device
     kernels = kernels_of(device, spec.program)
-    for name in spec.typed.arrays:
-        array = values.get(name)
-        if device.is_array(array) and device.retired(array) is not None:
-            refuse_retired(device, array)
-    runtime: Any = task.construct.runtime
-    lane: Any = task.lane
+    stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
     if kernels.dialect == "cuda":
-        return _enqueue_cuda(spec, values, lane.stream, device, outputs)
-    runs = runs_of(
-        spec,
-        values,
-        partial(device_view, device),
-        partial(_device_address, device),
-        _n_threads(spec.program),
-        runtime.rng,
-    )
+        return _enqueue_cuda(spec, values, task, kernels, outputs)
+    runtime: Any = task.construct.runtime
+    runs = _runs(spec, values, device, _n_threads(spec.program), runtime.rng, task)
     for run in runs:
         run.form.compile()
         kernel = kernels.load(run.form)[run.form.names[0]]
-        kernel.launch(lane.stream, (run.n_chunks,), (1,), 0, run)
+        kernel.launch(stream, (run.n_chunks,), (1,), 0, run)
     if outputs:
-        lane.stream.launch(_write, runs, outputs)
+        stream.launch(_write, runs, outputs)
     return runs
 
 
 def _enqueue_cuda(
     spec: Specialisation,
     values: Mapping[str, Any],
-    stream: Any,
-    device: Device,
+    task: DeviceTask,
+    kernels: Kernels,
     outputs: Mapping[str, Any],
 ) -> Sequence[Run]:
-    numbers = numbers_of(spec, values, partial(device_view, device))
-    arrays = {name: values[name] for name in numbers.views}
-    plans = plans_of(spec, numbers)
-    check(spec, plans)
-    if any(plan.observed for plan in plans):
-        raise UnsupportedError(
-            f"{spec.program.directive} {spec.program.name!r}: check=True, and that iterations are independent is not "
-            "proved; a loop is observed on the host and on simulated devices only, so far"
-        )
-    kernels = kernels_of(device, spec.program)
-    runs: list[CudaRun] = []
-    for number, plan in enumerate(plans):
-        of = shaped(spec, number, plan, numbers)
-        run = CudaRun(of, numbers.scalars[number], arrays, numbers.views, numbers.axes[number], outputs)
-        run.prepare(kernels, device, stream)
-        runs.append(run)
+    """Enqueue the nests on a CUDA stream; return those runs that are to be kept and looked at."""
+    device: Device = task.place.device
+    stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+    blanks, addresses = prepared(spec, values, device, ON_CUDA, task)
+    if len(blanks) == 1 and not blanks[0].has_own:  # the usual case, of which nothing is left
+        blanks[0].launch(blanks[0].filled(addresses, values), kernels, stream)
+        return ()
+    runs = [CudaRun(blank, values, outputs) for blank in blanks]
+    for run in runs:
+        run.prepare(addresses, kernels, device, stream)
     for run in runs:  # from here on nothing raises but a lost device: what is in use is kept
-        run.enqueue(device, stream)
-    return runs
+        run.enqueue(kernels, device, stream)
+    return [run for run in runs if run.is_kept]
+
+
+def _runs(
+    spec: Specialisation,
+    values: Mapping[str, Any],
+    device: Device | None,
+    n_threads: int,
+    rng: Any,
+    task: DeviceTask | None = None,
+) -> list[NestRun]:
+    """Return a run for each nest, on the host or on a device whose memory the host can address."""
+    blanks, addresses = prepared(spec, values, device, _ON_HOST, task)
+    arrays = {name: values[name] for name in spec.given}
+    return [NestRun(blank, arrays, addresses, values, n_threads, rng) for blank in blanks]
+
+
+class _OnHost:
+    """How nests are prepared for the processor of this process; see `offload.loops.prepared.Where`."""
+
+    takes_unaligned = True
+
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
+        """Return what looks at elements in the call."""
+        return Looks(arrays, task)
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return arrays as NumPy has them."""
+        return {name: on_host(array) for name, array in arrays.items()}
+
+    def blanks(
+        self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]
+    ) -> tuple[Blank[NestForm], ...]:
+        """Return what is to be filled in for each nest."""
+        found = []
+        for number, plan in enumerate(plans):
+            form = form_of(spec, number, plan)
+            fields = form.kernel.fields if form.is_compiled else ()
+            scalars, axes = numbers.scalars[number], numbers.axes[number]
+            found.append(Blank(form, fields, scalars, spec.free, numbers.views, axes))
+        return tuple(found)
+
+
+_ON_HOST: Final = _OnHost()
 
 
 def forms_for(
-    program: LoopProgram, values: Mapping[str, Any], device: Device | None
+    program: LoopProgram, values: Mapping[str, Any], device: Device | None, *, knows: bool = False
 ) -> Sequence[NestForm] | Sequence[CudaForm]:
-    """Return the nests as they are compiled for a call with such arguments; host arrays stand for those of a device."""
+    """Return the nests as they are compiled for a call with such arguments; host arrays stand for those of a device.
+
+    On CUDA that is the first call with such index arrays, or one that ``knows`` what they hold.
+    """
     kernels = None if device is None else kernels_of(device, program)
     spec = program.specialise(values)
-    numbers = numbers_of(spec, values, lambda array: view_at(device, array))
-    if kernels is None or kernels.dialect == "c":
-        plans = ranged(spec, numbers, lambda name: on_host(values[name]))
+    numbers = numbers_of(spec, values, partial(described, device))
+    is_c = kernels is None or kernels.dialect == "c"
+    plans = ranged(spec, numbers, Looks(values)) if is_c or knows else plans_of(spec, numbers)
+    if is_c:
         return [form_of(spec, number, plan) for number, plan in enumerate(plans)]
-    return [shaped(spec, number, plan, numbers).form for number, plan in enumerate(plans_of(spec, numbers))]
+    return [shaped(spec, number, plan, numbers).form for number, plan in enumerate(plans)]
 
 
 def compile_for(program: LoopProgram, values: Mapping[str, Any], device: Device | None) -> None:
-    """Compile what `forms_for` returns."""
-    for form in forms_for(program, values, device):
+    """Compile what `forms_for` returns, of later calls too where host arrays say what indices will be."""
+    forms = [*forms_for(program, values, device)]
+    if not any(is_device_array(value) for value in values.values()):
+        forms += forms_for(program, values, device, knows=True)
+    for form in dict.fromkeys(forms):
         if isinstance(form, NestForm):
             form.compile()
         elif device is not None:
@@ -257,74 +319,12 @@ def kernels_of(device: Device, program: LoopProgram) -> Kernels:
     return kernels
 
 
-def host_view(array: np.ndarray[Any, Any]) -> View:
-    """Return where a host array lies, of a loop that runs there."""
-    address = _host_address(array, 0)
-    _check_aligned(array)
-    return View(array.shape, array.strides, array.itemsize, address)
-
-
-def mapped_view(array: np.ndarray[Any, Any]) -> View:
-    """Return where a host array lies, of a loop that is given a device's."""
-    return View(array.shape, array.strides, array.itemsize, address_of(array))
-
-
-def device_view(device: Device, array: Any) -> View:
-    """Return where an array of a device lies."""
-    low = sum(stride * (extent - 1) for extent, stride in zip(array.shape, array.strides, strict=True) if stride < 0)
-    address = _device_address(device, array, low)
-    _check_aligned(array)
-    return View(array.shape, array.strides, array.itemsize, address)
-
-
-def _host_address(array: Any, _low: int) -> int:
-    """Return where the element ``[0, …, 0]`` of a host array is."""
-    if not isinstance(array, np.ndarray):
-        raise UsageError(f"{label(array):.60} is a device array, and the loop runs on the host; pass host arrays")
-    return address_of(array)
-
-
-def _device_address(device: Device, array: Any, low: int) -> int:
-    """Return where the element ``[0, …, 0]`` of a device array is, whose first byte is ``low`` from there."""
-    if not device.is_array(array):
-        raise ClauseError(
-            f"{label(array):.60} is no array of device {device.number}, where the loop runs; make it present there, or "
-            "map it"
-        )
-    return device.section(array).address - low
-
-
-def _check_aligned(array: Any) -> None:
-    """Raise `ClauseError` where elements lie at no multiples of their size, as in a view of packed records."""
-    is_apart = any(
-        stride % array.itemsize for stride, extent in zip(array.strides, array.shape, strict=True) if extent > 1
-    )
-    if is_apart or not getattr(array.flags, "aligned", True):
-        raise ClauseError(
-            f"{label(array):.60}: its elements, of {array.itemsize} bytes, lie at no multiples of that; pass a copy"
-        )
-
-
-def view_at(device: Device | None, array: Any) -> View:
-    """Return where an array of the host, or of a device, lies."""
-    if device is None:
-        return host_view(array)
-    return mapped_view(array) if isinstance(array, np.ndarray) else device_view(device, array)
-
-
 def _n_threads(program: LoopProgram) -> int:
     """Return how many threads may work on a loop, the one that starts it included."""
     return min(program.words.num_threads or 1 + len(here().runtime.engine.threads), pool.n_cores())
 
 
 # -- what comes of it --------------------------------------------------------------------------------
-
-
-def _leave(task: DeviceTask, finding: Callable[[Any], Any]) -> None:
-    """Have a device task look at the outcome of a loop when its work has passed."""
-    if task.findings is None:
-        task.findings = []
-    task.findings.append(finding)
 
 
 def _raise_failure(runs: Sequence[Run]) -> None:

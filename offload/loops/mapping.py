@@ -1,27 +1,32 @@
 """What a loop's target task maps for arrays in no clause: what the loop does with them says it.
 
 An array that the loop only reads is ``to``, one of which it provably writes every element and reads none is ``from``,
-others are ``tofrom``. Views of one storage are mapped alike.
+others are ``tofrom``. Views of one storage are mapped alike; where they overlap in part, which no construct may map,
+and are runs of bytes, as ``x[1:]`` and ``x[:-1]`` are, what is mapped is the run that holds them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ctypes
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.arrays.items import array_section, is_device_array
+from offload.arrays.items import address_of, array_section, is_device_array
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import implicit_item
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
-from offload.loops.launch import check_writeable, mapped_view
+from offload.loops.launch import check_writeable
 from offload.loops.plan import check, numbers_of, plans_of
+from offload.loops.prepared import Apart, keep, mapped_view, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Binding
+    from offload.loops.plan import Numbers
     from offload.loops.specialise import LoopProgram, Specialisation
 
 
@@ -45,15 +50,66 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
     values = program.bound(tuple(given), named)
     spec = program.specialise(values)
     check_writeable(spec, values)
-    types = map_types(spec, values, checks=True)
-    for name, value in values.items():
-        if isinstance(value, np.ndarray) and binding.find(array_section(value)) is None:
-            binding.items.append(implicit_item(value, f"argument {name!r}", types[name]))
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    key = _MAPPED, *[(array.shape, array.strides) for array in arrays.values()], *told(spec, values)
+    are_said = bool(binding.items)
+    kept: _Kept | None = spec.prepared.get(key) if len(arrays) == len(spec.given) else None
+    if kept is not None and kept.apart.holds({name: address_of(array) for name, array in arrays.items()}):
+        for name, array in arrays.items():
+            if not are_said or binding.find(array_section(array)) is None:
+                binding.items.append(implicit_item(array, f"argument {name!r}", kept.types[name]))
+    else:
+        _map_together(binding, arrays, map_types(spec, values, keeps=key))
+    if are_said:  # else the types say it
+        changed = [array_section(values[name]) for name in spec.changed if isinstance(values[name], np.ndarray)]
+        binding.changed = [
+            number
+            for number, item in enumerate(binding.items)
+            if any(overlaps(item.section, section) for section in changed)
+        ]
     return spec
 
 
-def map_types(spec: Specialisation, values: Mapping[str, Any], *, checks: bool = False) -> dict[str, MapType]:
-    """Return the map type of each argument that is a host array; if it ``checks``, refuse loops as a call does."""
+def _map_together(binding: Binding, arrays: Mapping[str, np.ndarray[Any, Any]], types: Mapping[str, MapType]) -> None:
+    """Map arrays in no clause, those together that are parts of one run of bytes."""
+    unmapped = {name: array for name, array in arrays.items() if binding.find(array_section(array)) is None}
+    for names in _together({name: array_section(array) for name, array in unmapped.items()}):
+        kinds = {types[name] for name in names}
+        text = f"argument{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
+        kind = MapType.TOFROM if len(kinds) > 1 else kinds.pop()
+        binding.items.append(implicit_item(_hull([unmapped[name] for name in names]), text, kind))
+
+
+def _together(sections: Mapping[str, Section]) -> list[list[str]]:
+    """Return the names of sections, those together that are runs of bytes and overlap, be it by way of others."""
+    groups: list[list[str]] = []
+    for name, section in sections.items():
+        together = [
+            group
+            for group in groups
+            if not section.dims and any(not sections[one].dims and overlaps(section, sections[one]) for one in group)
+        ]
+        groups = [group for group in groups if group not in together]
+        groups.append([*[one for group in together for one in group], name])
+    return groups
+
+
+def _hull(arrays: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return the array of which all are parts: one of them, or the run of bytes from the first to the last."""
+    sections = [array_section(array) for array in arrays]
+    low, end = min(section.address for section in sections), max(section.end for section in sections)
+    for array, section in zip(arrays, sections, strict=True):
+        if (section.address, section.end) == (low, end):
+            return array
+    memory = (ctypes.c_uint8 * (end - low)).from_address(low)  # which the call's arguments keep
+    return np.frombuffer(memoryview(memory), np.uint8)
+
+
+def map_types(spec: Specialisation, values: Mapping[str, Any], *, keeps: Any = None) -> dict[str, MapType]:
+    """Return the map type of each argument that is a host array.
+
+    With ``keeps`` refuse loops as a call does, and keep the types by it, if they hold for all calls with such numbers.
+    """
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     own = spec.own
     types = {}
@@ -62,8 +118,15 @@ def map_types(spec: Specialisation, values: Mapping[str, Any], *, checks: bool =
             types[name] = {"private": MapType.ALLOC, "firstprivate": MapType.TO}.get(own[name], MapType.TOFROM)
         else:
             types[name] = MapType.TOFROM if spec.uses[name].is_changed else MapType.TO
-    for name in _overwritten(spec, values, checks=checks):
-        types[name] = MapType.FROM
+    numbers, overwritten = _overwritten(spec, values, checks=keeps is not None)
+    for name in overwritten:
+        if types[name] is MapType.TOFROM:  # else it has no elements
+            types[name] = MapType.FROM
+    if keeps is not None and numbers is not None:
+        kept = _Kept(Apart(spec, numbers, is_any=True), types.copy())
+        if kept.apart.holds({name: view.address for name, view in numbers.views.items()}):
+            keep(spec, keeps, kept)
+            return types
     sections = {name: array_section(array) for name, array in arrays.items()}
     for name, section in sections.items():  # views of one storage are mapped alike
         for other, holder in sections.items():
@@ -72,22 +135,37 @@ def map_types(spec: Specialisation, values: Mapping[str, Any], *, checks: bool =
     return types
 
 
-def _overwritten(spec: Specialisation, values: Mapping[str, Any], *, checks: bool) -> frozenset[str]:
-    """Return the arrays of which the loop provably writes every element and reads none.
+def _overwritten(
+    spec: Specialisation, values: Mapping[str, Any], *, checks: bool
+) -> tuple[Numbers | None, frozenset[str]]:
+    """Return the arrays of which the loop provably writes every element and reads none, and from which numbers.
 
     Raises
     ------
     LoopError
         Iterations provably depend on each other.
     """
+    nothing: tuple[None, frozenset[str]] = None, frozenset()
     if any(is_device_array(value) for value in values.values()):
-        return frozenset()
+        return nothing
     try:
-        plans = plans_of(spec, numbers_of(spec, values, mapped_view))
+        numbers = numbers_of(spec, values, mapped_view)
+        plans = plans_of(spec, numbers)
         if checks:
             check(spec, plans)
     except DirectiveError:
         raise
     except (ArithmeticError, AssertionError, IndexError, ValueError):  # the task will raise it
-        return frozenset()
-    return plans[0].overwritten if len(plans) == 1 else frozenset()
+        return nothing
+    return numbers, plans[0].overwritten if len(plans) == 1 else frozenset()
+
+
+class _Kept(NamedTuple):
+    """Map types, for arrays that share no memory."""
+
+    apart: Apart
+    types: dict[str, MapType]
+
+
+_MAPPED: Final = "mapped"
+"""The first word of the keys under which they are kept, which tells them from what calls lead to."""

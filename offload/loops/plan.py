@@ -14,33 +14,32 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
-from offload.errors import LoopError, PerformanceWarning
+from offload.errors import PerformanceWarning
 from offload.interrupts.frames import warn
 from offload.loops import ir, pool
 from offload.loops.affine import Form
 from offload.loops.bounds import bounds
 from offload.loops.build import builder
+from offload.loops.c_statements import can_fail
 from offload.loops.coverage import is_overwritten
 from offload.loops.emit_c import CVariant, copied
 from offload.loops.independence import independence
-from offload.loops.nodes import walk
 from offload.loops.numbers import Launch, Trips, View
 from offload.loops.python_form import held
-from offload.loops.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, contents_of, is_worth_a_look, parts_wanted
+from offload.loops.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, is_worth_a_look, parts_wanted
 from offload.loops.reach import accesses
 from offload.loops.remedies import proved_error, proved_text
 from offload.loops.reports import index_error, iteration
+from offload.loops.requirements import require
 from offload.loops.runs import NestForm
-from offload.loops.uses import numbered
+from offload.loops.uses import addressing, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from offload.loops.affine import Interval
-    from offload.loops.bounds import Bounds, Mode
-    from offload.loops.c_expressions import Layout
+    from offload.loops.bounds import Bounds
+    from offload.loops.c_scope import Layout
     from offload.loops.independence import Verdict
     from offload.loops.ranges import Part
     from offload.loops.reach import Access, Accesses
@@ -51,9 +50,6 @@ _PLANS: Final = 64
 
 _COPIES_NBYTES: Final = 64 << 20
 """What the workers' copies of an array of atomics may have."""
-
-PRIVATE_NBYTES: Final = 16 << 10
-"""What the private and local arrays of an iteration may have: a thread's share of a GPU's memory for such."""
 
 
 class Numbers(NamedTuple):
@@ -110,8 +106,12 @@ class NestPlan(NamedTuple):
     outside : Outside or None
         An access that certainly leaves its array.
     variant : CVariant
+    narrow : tuple of str
+        Variables of inner loops that 32 bits hold.
     observed : frozenset of int
         Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
+    addressing : frozenset of str
+        Arrays of whose elements it follows which elements iterations access; of calls that have to see that.
     is_sound : bool
         Whether `check` has nothing against it.
     """
@@ -123,7 +123,9 @@ class NestPlan(NamedTuple):
     wanted: tuple[Part, ...]
     outside: Outside | None
     variant: CVariant
+    narrow: tuple[str, ...]
     observed: frozenset[int]
+    addressing: frozenset[str]
     is_sound: bool
 
 
@@ -139,12 +141,14 @@ def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callabl
 
     Raises
     ------
+    OverflowError
+        An argument is an int that 64 bits do not hold.
     ValueError, ZeroDivisionError
         As the parts do: a step of zero, an integer divided by zero.
     """
     typed = spec.typed
     arrays = {name: values[name] for name in typed.arrays if name in values}
-    scalars = {name: _held(values[name], kind) for name, kind in typed.scalars.items() if name in values}
+    scalars = {name: _held(name, values[name], kind) for name, kind in typed.scalars.items() if name in values}
     before: list[dict[str, Any]] = []
     axes: list[tuple[Trips, ...]] = []
     for part in spec.parts:
@@ -161,7 +165,7 @@ def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callabl
 
 def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
     """Return what is decided for these numbers; raise `LoopError` where too much is private."""
-    key = _key(spec, numbers)
+    key = key_of(spec, numbers)
     found: tuple[NestPlan, ...] | None = spec.plans.get(key)
     if found is None:
         found = tuple(
@@ -176,14 +180,18 @@ def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
 
 
 def ranged(
-    spec: Specialisation, numbers: Numbers, array_of: Callable[[str], Any], *, always: bool = False
+    spec: Specialisation,
+    numbers: Numbers,
+    look: Callable[[tuple[Part, ...], int | None], dict[int, Interval]],
+    *,
+    always: bool = False,
 ) -> tuple[NestPlan, ...]:
     """Return what is decided for these numbers and for the elements that indices are made of, if that is worth it.
 
     Parameters
     ----------
-    array_of : callable
-        Returns an array as NumPy has it, by its name.
+    look : callable
+        Returns the least and greatest element of parts, as `offload.loops.looks.Looks` does.
     always : bool
         Whatever it is worth.
     """
@@ -191,13 +199,10 @@ def ranged(
     if not is_looked_at(spec, numbers, plans, always=always):
         return plans
     known: dict[int, Interval] = {}
-    key = _key(spec, numbers)
+    key = key_of(spec, numbers)
     for _ in range(ROUNDS):
-        seen = contents_of(
-            plans[0].wanted,
-            array_of,
-            None if always else MOST_ELEMENTS * math.prod(axis.trips for axis in numbers.axes[0]),
-        )
+        most = None if always else MOST_ELEMENTS * math.prod(axis.trips for axis in numbers.axes[0])
+        seen = look(plans[0].wanted, most)
         if not seen:
             break
         known |= seen
@@ -258,8 +263,7 @@ def check(spec: Specialisation, plans: tuple[NestPlan, ...]) -> None:
 
 def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     """Decide about a nest."""
-    _check_private(spec, nest, launch)
-    _check_reduced(spec, nest, launch)
+    require(spec.typed.function.name, nest, launch)
     words = spec.program.words
     found = accesses(spec.typed, nest, launch)
     limits = bounds(found)
@@ -269,7 +273,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     if order == "auto" and is_in_order:
         line = nest.place.line
         warn_once(spec, f"the loop at line {line} runs in order: {proved_text(verdict)}", f"line {line}")
-    modes: dict[int, Mode] = {at: limit.mode for at, limit in limits.items()}
+    modes: dict[int, ir.Mode] = {at: limit.mode for at, limit in limits.items()}
     if not words.bounds:
         modes = {at: "wrap" if mode == "check" else mode for at, mode in modes.items()}
     variant = CVariant(
@@ -282,7 +286,10 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     )
     is_independent = is_in_order or verdict.verdict != "sequential"
     outside = _outside(found, limits)
+    observed = _observed(nest, verdict) if words.checks and not is_in_order else frozenset()
     overwritten = frozenset(name for name in launch.views if is_overwritten(found, name))
+    if overwritten and builder.compiler is None and can_fail(nest, modes):
+        overwritten = frozenset()  # Python leaves an iteration where it fails, before it has written its elements
     return NestPlan(
         nest,
         limits,
@@ -291,7 +298,9 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
         parts_wanted(found, limits),
         outside,
         variant,
-        _observed(nest, verdict) if words.checks and not is_in_order else frozenset(),
+        tuple(sorted(found.narrow)),
+        observed,
+        addressing(nest) if observed else frozenset(),
         is_independent and outside is None,
     )
 
@@ -351,46 +360,10 @@ def _copied(nest: ir.Nest, launch: Launch) -> tuple[str, ...]:
     )
 
 
-def _check_private(spec: Specialisation, nest: ir.Nest, launch: Launch) -> None:
-    """Raise `LoopError` where an iteration has more than fits."""
-    nbytes = {
-        node.name: int(np.prod(node.shape, dtype=np.int64)) * np.dtype(node.dtype).itemsize
-        for node in walk(*nest.body)
-        if isinstance(node, ir.Local)
-    }
-    for name in nest.privates:
-        view = launch.views.get(name)
-        if view is not None:
-            nbytes[name] = int(np.prod(view.extents, dtype=np.int64)) * view.itemsize
-    if sum(nbytes.values()) > PRIVATE_NBYTES:
-        place = nest.place
-        raise LoopError(
-            f"{place.file}:{place.line}, {spec.typed.function.name}: an iteration has {sum(nbytes.values()):,} bytes "
-            f"of its own, in {', '.join(sorted(nbytes))}; {PRIVATE_NBYTES:,} are allowed: index a larger array by "
-            "iteration",
-            place.file,
-            place.line,
-            "private",
-        )
-
-
-def _check_reduced(spec: Specialisation, nest: ir.Nest, launch: Launch) -> None:
-    """Raise `LoopError` where the array of a reduction has not one element."""
-    for item in nest.reductions:
-        view = launch.views.get(item.name)
-        if view is not None and math.prod(view.extents) != 1:
-            place = nest.place
-            raise LoopError(
-                f"{place.file}:{place.line}, {spec.typed.function.name}: {item.name!r} of reduction has shape "
-                f"{view.extents}; an array that is reduced to has one element: pass a part that has, or use atomic=",
-                place.file,
-                place.line,
-                "reduction",
-            )
-
-
 def _layout(view: View) -> Layout:
-    """Return how an array lies: ``"C"``, ``"inner"`` where rows are contiguous, or ``"strided"``."""
+    """Return how an array lies: ``"C"``, ``"inner"`` where rows are contiguous, ``"strided"``, or ``"packed"``."""
+    if not view.is_aligned:
+        return "packed"
     expected = view.itemsize
     is_c = True
     for extent, stride in zip(reversed(view.extents), reversed(view.strides), strict=True):
@@ -413,14 +386,14 @@ def shares(spec: Specialisation, views: Mapping[str, View]) -> bool:
     )
 
 
-def _key(spec: Specialisation, numbers: Numbers) -> Any:
+def key_of(spec: Specialisation, numbers: Numbers) -> Any:
     """Return what decisions follow from."""
     views = numbers.views
     base = min((view.address for view in views.values()), default=0) if shares(spec, views) else None
     return (
         numbers.axes,
         tuple([scalars.get(name) for scalars in numbers.scalars for name in spec.deciding]),
-        tuple([(view.extents, view.strides) for view in views.values()]),
+        tuple([(view.extents, view.strides, view.is_aligned) for view in views.values()]),
         None if base is None else tuple([view.address - base for view in views.values()]),
     )
 
@@ -429,10 +402,14 @@ def _plain(scalars: Mapping[str, Any]) -> dict[str, bool | int | float]:
     return {name: value.item() for name, value in scalars.items()}
 
 
-def _held(value: Any, kind: ir.Type) -> Any:
-    """Return a number as a NumPy scalar of a type; an int of Python's as 64 bits hold it."""
+def _held(name: str, value: Any, kind: ir.Type) -> Any:
+    """Return an argument as a NumPy scalar of a type; raise `OverflowError` of an int that 64 bits do not hold."""
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        value = (value + (1 << 63)) % (1 << 64) - (1 << 63)
+        what = str(value) if value.bit_length() < 256 else f"an int of {value.bit_length():,} bits"
+        raise OverflowError(
+            f"argument {name!r} is {what}, and ints in loops have 64 bits; pass np.uint64({name}) where that holds it,"
+            f" or float({name})"
+        )
     return held(value, kind)
 
 

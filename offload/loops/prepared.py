@@ -15,17 +15,26 @@ Floats are told apart by their bits: a division tells 0.0 from -0.0, and NaN equ
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from offload.loops.arguments import Blank, NestRun, on_host
-from offload.loops.plan import check, form_of, is_looked_at, numbers_of, plans_of, ranged, shares
+import numpy as np
+
+from offload.arrays.items import address_of, label
+from offload.errors import ClauseError, UsageError
+from offload.loops.numbers import View
+from offload.loops.plan import check, is_looked_at, numbers_of, plans_of, ranged, shares
+from offload.loops.verdicts import observe_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from offload.loops.numbers import View
+    from offload.devices.base import Device
+    from offload.loops.looks import Looks
     from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+BlankT_co = TypeVar("BlankT_co", covariant=True)
 
 _MOST: Final = 64
 """Sets of numbers that a specialisation keeps: more than a program has sizes that take turns."""
@@ -33,46 +42,57 @@ _MOST: Final = 64
 _bits: Final = struct.Struct("d").pack
 
 
-class Prepared:
-    """What calls with certain numbers lead to, where arrays share no memory.
+class Where(Protocol[BlankT_co]):
+    """Where a loop is to run: how its nests are prepared there.
+
+    Attributes
+    ----------
+    takes_unaligned : bool
+        Whether elements may lie at no multiples of their size.
+    """
+
+    @property
+    def takes_unaligned(self) -> bool: ...
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks | None:
+        """Return what looks at the elements that indices are read from, in a call with these arrays; None: nothing."""
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return arrays as the host has them, of a call that is to be observed; what is changed is copied."""
+
+    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[BlankT_co, ...]:
+        """Return what is to be filled in for each nest."""
+
+
+class Apart:
+    """Whether arrays of certain shapes are aligned and share no memory, wherever they lie.
 
     Parameters
     ----------
     spec : Specialisation
     numbers : Numbers
-        Of one such call.
-
-    Attributes
-    ----------
-    lows : dict of str to int
-        By array, where its first byte is from the element ``[0, …, 0]``; at most 0.
+        Of a call with such arrays.
+    is_any : bool
+        Arrays may share none at all; else none that is written.
     """
 
-    __slots__ = ("_blanks", "_looks", "_numbers", "_pairs", "_plans", "_settled", "_sizes", "_spec", "lows")
+    __slots__ = ("_pairs", "_sizes")
 
-    def __init__(self, spec: Specialisation, numbers: Numbers) -> None:
-        self._spec = spec
-        self._numbers = numbers
-        self._plans = plans_of(spec, numbers)
-        self._looks = is_looked_at(spec, numbers, self._plans)
-        self._blanks: dict[Any, tuple[Blank, ...]] = {}
-        self._settled: tuple[Blank, ...] | None = None
+    def __init__(self, spec: Specialisation, numbers: Numbers, *, is_any: bool = False) -> None:
         self._sizes = tuple((name, view.itemsize) for name, view in numbers.views.items())
         spans: dict[str, tuple[int, int]] = {}
         for name, view in numbers.views.items():
             if (span := view.span) is not None:
                 spans[name] = span[0] - view.address, span[1] - view.address
-        self.lows = {name: spans[name][0] if name in spans else 0 for name in numbers.views}
         names = list(spans)
         self._pairs = tuple(
             (one, *spans[one], other, *spans[other])
             for number, one in enumerate(names)
             for other in names[number + 1 :]
-            if spec.uses[one].is_changed or spec.uses[other].is_changed
+            if is_any or spec.uses[one].is_changed or spec.uses[other].is_changed
         )
 
-    def fits(self, addresses: Mapping[str, int]) -> bool:
-        """Tell whether arrays at these addresses are aligned, and share no memory where one is written."""
+    def holds(self, addresses: Mapping[str, int]) -> bool:
+        """Tell whether it is so of arrays at these addresses."""
         for name, nbytes in self._sizes:
             if addresses[name] % nbytes:
                 return False
@@ -82,42 +102,70 @@ class Prepared:
                 return False
         return True
 
-    def blanks(self, arrays: Mapping[str, Any]) -> tuple[Blank, ...]:
+
+class Prepared(Generic[BlankT_co]):
+    """What calls with certain numbers lead to, where arrays share no memory.
+
+    Parameters
+    ----------
+    spec : Specialisation
+    numbers : Numbers
+        Of one such call.
+    where : Where
+
+    Attributes
+    ----------
+    apart : Apart
+    """
+
+    __slots__ = ("_blanks", "_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
+
+    def __init__(self, spec: Specialisation, numbers: Numbers, where: Where[BlankT_co]) -> None:
+        self._spec = spec
+        self._numbers = numbers
+        self._where = where
+        self._plans = plans_of(spec, numbers)
+        self._looks = is_looked_at(spec, numbers, self._plans)
+        self._blanks: dict[Any, tuple[BlankT_co, ...]] = {}
+        self._settled: tuple[BlankT_co, ...] | None = None
+        self.apart = Apart(spec, numbers)
+
+    def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[BlankT_co, ...]:
         """Return what is to be filled in for each nest; look at elements where that is worth it. Raises as `check`."""
         if self._settled is not None:
             return self._settled
         plans = self._plans
         if self._looks:
-            plans = ranged(self._spec, self._numbers, lambda name: on_host(arrays[name]))
-        variants = tuple([plan.variant for plan in plans])
+            look = self._where.looks(self._spec, values, task)
+            plans = plans if look is None else ranged(self._spec, self._numbers, look)
+        variants = tuple([(plan.variant, plan.narrow) for plan in plans])  # elements may decide about both
         found = self._blanks.get(variants)
         if found is None:
-            found = self._blanks[variants] = blanks_of(self._spec, self._numbers, plans)
+            check(self._spec, plans)
+            found = self._blanks[variants] = self._where.blanks(self._spec, self._numbers, plans)
         if not self._looks:
             self._settled = found
         return found
 
 
-def runs_of(
+def prepared(
     spec: Specialisation,
     values: Mapping[str, Any],
-    view_of: Callable[[Any], View],
-    address_of: Callable[[Any, int], int],
-    n_threads: int,
-    rng: Any,
-) -> list[NestRun]:
-    """Return a run for each nest, in their order.
+    device: Device | None,
+    where: Where[BlankT_co],
+    task: DeviceTask | None = None,
+) -> tuple[tuple[BlankT_co, ...], dict[str, int]]:
+    """Return what is to be filled in for each nest, in their order, and where the arrays lie, by name.
 
     Parameters
     ----------
     values : mapping
-        The arguments, by name.
-    view_of : callable
-        Tells where an array lies; raises what is wrong with it.
-    address_of : callable
-        Returns the address of an array's element ``[0, …, 0]``, given the array and where its first byte is from there.
-    n_threads, rng
-        As for `NestRun`.
+        The arguments of a call.
+    device : Device or None
+        The one that the arrays are of; None: they are the host's.
+    where : Where
+    task : DeviceTask, optional
+        The one that the call is made in, on a device.
 
     Raises
     ------
@@ -125,63 +173,101 @@ def runs_of(
         As `check`.
     ValueError, ZeroDivisionError
         As the parts before nests do.
+    ClauseError, UsageError
+        An array is of another place.
+    RegionClosedError
+        The storage of a device array has gone back.
     """
-    arrays = {name: values[name] for name in spec.given}
-    key = _key(spec, values)
-    prepared: Prepared | None = spec.prepared.get(key)
-    if prepared is not None:
-        lows = prepared.lows
-        addresses = {name: address_of(array, lows[name]) for name, array in arrays.items()}
-        if prepared.fits(addresses):
-            return [NestRun(blank, arrays, addresses, values, n_threads, rng) for blank in prepared.blanks(arrays)]
-    numbers = numbers_of(spec, values, view_of)
-    if spec.program.words.checks or shares(spec, numbers.views):
-        plans = ranged(spec, numbers, lambda name: on_host(arrays[name]))
-        blanks = blanks_of(spec, numbers, plans)
-        _observe_each(spec, plans, numbers, arrays)
+    addresses: dict[str, int] = {}
+    numbers_in_key: list[Any] = [where]  # those that decisions follow from, but for addresses
+    locate = _host_address if device is None else device.address
+    for name in spec.given:
+        array = values[name]
+        address = locate(array)
+        if address is None:
+            raise _misplaced(device, array)
+        addresses[name] = address
+        numbers_in_key += array.shape, array.strides
+    numbers_in_key += told(spec, values)
+    key = tuple(numbers_in_key)
+    found: Prepared[BlankT_co] | None = spec.prepared.get(key)
+    if found is not None and found.apart.holds(addresses):
+        return found.blanks(values, task), addresses
+    numbers = numbers_of(spec, values, lambda array: view_at(device, array))
+    is_aligned = all(view.is_aligned for view in numbers.views.values())
+    if not (is_aligned or where.takes_unaligned):
+        _refuse_unaligned(numbers)
+    if spec.program.words.checks or not is_aligned or shares(spec, numbers.views):
+        arrays = {name: values[name] for name in spec.given}
+        look = where.looks(spec, arrays, task)
+        plans = plans_of(spec, numbers) if look is None else ranged(spec, numbers, look)
+        check(spec, plans)
+        blanks = where.blanks(spec, numbers, plans)
+        observe_each(spec, plans, numbers, arrays, task, where.on_host)
     else:
-        prepared = Prepared(spec, numbers)
-        blanks = prepared.blanks(arrays)
-        with spec.lock:
-            if len(spec.prepared) >= _MOST:
-                del spec.prepared[next(iter(spec.prepared))]
-            spec.prepared[key] = prepared
-    addresses = {name: view.address for name, view in numbers.views.items()}
-    return [NestRun(blank, arrays, addresses, values, n_threads, rng) for blank in blanks]
+        made = Prepared(spec, numbers, where)
+        blanks = made.blanks(values, task)
+        keep(spec, key, made)
+    return blanks, addresses
 
 
-def blanks_of(spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[Blank, ...]:
-    """Return what is to be filled in for each nest. Raises as `check`."""
-    check(spec, plans)
-    return tuple(
-        Blank(form_of(spec, number, plan), numbers.scalars[number], spec.free, numbers.views, numbers.axes[number])
-        for number, plan in enumerate(plans)
+def told(spec: Specialisation, values: Mapping[str, Any]) -> list[Any]:
+    """Return the scalars of a call that decisions may follow from, so that equal ones decide alike."""
+    return [
+        _bits(values[name]) if is_float and not isinstance(values[name], int) else values[name]
+        for name, is_float in spec.told
+    ]
+
+
+def keep(spec: Specialisation, key: Any, made: Any) -> None:
+    """Keep what calls with certain numbers lead to, by what tells them, in place of the oldest if there are many."""
+    with spec.lock:
+        if len(spec.prepared) >= _MOST:
+            del spec.prepared[next(iter(spec.prepared))]
+        spec.prepared[key] = made
+
+
+# -- where arrays lie --------------------------------------------------------------------------------
+
+
+def _host_address(array: object) -> int | None:
+    """Return where the element ``[0, …, 0]`` of a host array lies; None of anything else."""
+    return address_of(array) if isinstance(array, np.ndarray) else None
+
+
+def _misplaced(device: Device | None, array: Any) -> UsageError | ClauseError:
+    """Return what is wrong with an array that is of another place."""
+    what = f"{label(array):.60}"
+    if device is None:
+        return UsageError(f"{what} is a device array, and the loop runs on the host; pass host arrays")
+    return ClauseError(
+        f"{what} is no array of device {device.number}, where the loop runs; make it present there, or map it"
     )
 
 
-def _observe_each(
-    spec: Specialisation, plans: tuple[NestPlan, ...], numbers: Numbers, arrays: Mapping[str, Any]
-) -> None:
-    """Raise `LoopError` if iterations that are to be observed depend on each other, in a run on copies."""
-    for plan, scalars, axes in zip(plans, numbers.scalars, numbers.axes, strict=True):
-        if plan.observed:
-            from offload.loops.observe import observe  # few programs check
-            from offload.loops.remedies import seen_error
-
-            modes = dict(plan.variant.modes)
-            found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, arrays, numbers.views, axes)
-            if found.found:
-                raise seen_error(spec.program.name, plan.nest, axes, found)
+def view_at(device: Device | None, array: Any) -> View:
+    """Return how an array lies, of a device or of the host. Raises as `prepared`."""
+    address = _host_address(array) if device is None else device.address(array)
+    if address is None:
+        raise _misplaced(device, array)
+    return View(array.shape, array.strides, array.itemsize, address)
 
 
-def _key(spec: Specialisation, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the numbers of a call that decisions follow from, but for addresses."""
-    key: list[Any] = []
-    for name in spec.given:
-        array = values[name]
-        key.append(array.shape)
-        key.append(array.strides)
-    for name, is_float in spec.told:
-        value = values[name]
-        key.append(_bits(value) if is_float and not isinstance(value, int) else value)
-    return tuple(key)
+def described(device: Device | None, array: Any) -> View:
+    """Return how an array lies that a loop might be called with; host arrays stand for those of a device."""
+    return mapped_view(array) if device is not None and isinstance(array, np.ndarray) else view_at(device, array)
+
+
+def mapped_view(array: np.ndarray[Any, Any]) -> View:
+    """Return how a host array lies, of a loop that is given a device's."""
+    return View(array.shape, array.strides, array.itemsize, address_of(array))
+
+
+def _refuse_unaligned(numbers: Numbers) -> None:
+    """Raise `ClauseError` for elements at no multiples of their size, which no GPU reads."""
+    for name, view in numbers.views.items():
+        if not view.is_aligned:
+            raise ClauseError(
+                f"argument {name!r}: its elements, of {view.itemsize} bytes, lie at no multiples of that, and a GPU"
+                " reads no others; pass a copy"
+            )

@@ -38,6 +38,14 @@ _SHORT_NS: Final = 30_000
 _TRIP_NS: Final = 2.0
 """What an iteration is thought to take before one has been timed."""
 
+_CONTRACT: Final = ("-ffp-contract=fast",)
+_FASTMATH: Final[dict[str | None, tuple[str, ...]]] = {
+    None: (),
+    "contract": _CONTRACT,
+    "fast": (*_CONTRACT, "-fassociative-math", "-fno-signed-zeros"),  # gcc reassociates nothing without the latter
+}
+"""What compilers are told beside `compilers`' own options, which have ``-fno-trapping-math`` already."""
+
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -50,7 +58,7 @@ class NestForm:
     nest : Nest
     variant : CVariant
     words : LoopWords
-        For the size of chunks.
+        For the size of chunks, and what the compiler may do to arithmetic.
 
     Attributes
     ----------
@@ -58,14 +66,13 @@ class NestForm:
         Arrays of which each worker has a copy, with the operator that merges them.
     """
 
-    options: Sequence[str] = ()
-
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
         if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
             nest = replace(nest, clauses=replace(nest.clauses, tile=()))
         self.nest = nest
         self.typed = typed
         self.is_compiled = builder.compiler is not None
+        self.options: Sequence[str] = _FASTMATH[words.fastmath]
         self._variant = variant
         self._words = words
         self._trip_ns = _TRIP_NS
@@ -79,7 +86,7 @@ class NestForm:
 
     @cached_property
     def _entry(self) -> int:
-        return builder.load(self.kernel.source, self.kernel.entry, self.nest.place)
+        return builder.load(self.kernel.source, self.kernel.entry, self.nest.place, self.options)
 
     @cached_property
     def _python(self) -> Callable[..., None]:

@@ -91,9 +91,19 @@ class LoopProgram:
         """Return the arguments of a call by the names of the parameters; raise `TypeError` as the function would."""
         if not kwargs and len(args) == self._n_positional == len(self.parameters):
             return dict(zip(self.parameters, args, strict=True))
-        bound = self._signature.bind(*args, **kwargs)
+        bound = self._signature_now().bind(*args, **kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)
+
+    def _signature_now(self) -> inspect.Signature:
+        """Return the signature with the defaults that the function has now."""
+        function: Any = self.function
+        by_place, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
+        known = [one.default for one in self._signature.parameters.values() if one.default is not one.empty]
+        now = (*by_place, *by_name.values())
+        if len(known) != len(now) or any(one is not other for one, other in zip(known, now, strict=True)):
+            self._signature = inspect.signature(function)
+        return self._signature
 
     def specialise(self, values: Mapping[str, Any]) -> Specialisation:
         """Return the function with the types of these arguments.
@@ -106,7 +116,13 @@ class LoopProgram:
         seen = self._seen
         if not seen.outlook.holds():
             seen = self._seen = self._look()
-        key = tuple([_quick_kind(value) for value in values.values()])
+        kinds_in_key: list[Any] = []  # what tells kinds of arguments apart, in less time than to find out which it is
+        for value in values.values():
+            kind = value.__class__
+            kinds_in_key.append(kind)
+            if kind not in SCALARS and value is not None:
+                kinds_in_key += getattr(value, "dtype", None), getattr(value, "ndim", None)
+        key = tuple(kinds_in_key)
         found = seen.specialised.get(key)
         if found is None:
             kinds = tuple(map(self._kind, values.items()))
@@ -190,6 +206,10 @@ class Specialisation:
         What has been decided for numbers of a call.
     looked : dict
         And for elements that indices are made of.
+    n_looks : int
+        Looks of devices at such elements since one has been of use.
+    observed : dict
+        Calls whose iterations have been seen to be independent, the latest last.
     prepared : dict
         What calls lead to, by the numbers that it follows from.
     given, changed : tuple of str
@@ -210,6 +230,8 @@ class Specialisation:
         "given",
         "lock",
         "looked",
+        "n_looks",
+        "observed",
         "own",
         "parts",
         "plans",
@@ -229,6 +251,8 @@ class Specialisation:
         self.own = {name: word for nest in typed.function.nests for name, word in nest.privates.items()}
         self.plans: dict[Any, Any] = {}
         self.looked: dict[Any, Any] = {}
+        self.n_looks = 0
+        self.observed: dict[Any, None] = {}
         self.shapes: dict[int, Any] = {}
         self.parts = host_parts(typed)
         self.deciding = deciding_names(typed)
@@ -241,16 +265,6 @@ class Specialisation:
         self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in self.deciding)
         self.free = tuple(name for name in scalars if name not in self.deciding)
         self.lock = threading.Lock()
-
-
-def _quick_kind(value: Any) -> Any:
-    """Return what tells the kinds of arguments apart, in less time than it takes to find out which it is."""
-    kind = value.__class__
-    if kind is np.ndarray:
-        return value.dtype, value.ndim
-    if kind in SCALARS:
-        return kind
-    return kind, getattr(value, "dtype", None), len(getattr(value, "shape", ()))
 
 
 def program_of(function: Callable[..., Any], words: LoopWords, directive: str, shared: dict[str, Any]) -> LoopProgram:

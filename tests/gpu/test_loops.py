@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import in_, inout, out, to, tofrom
+from offload import acc, in_, inout, out, to, tofrom
 from tests.gpu.conftest import cupy, warm
 from tests.loops.oracle import copy_of
 from tests.loops.programs import program
@@ -98,6 +98,19 @@ def is_alive():
 @pytest.mark.parametrize("seed", range(6000, 6060))
 def test_programs_give_what_cpython_gives(gpu, seed):
     """Generated loop functions leave and return what CPython makes of them."""
+    run_program(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("hundred", range(20))
+def test_many_programs(gpu, hundred):
+    """As above, 2,000 of them."""
+    for seed in range(10_000 + 100 * hundred, 10_100 + 100 * hundred):
+        run_program(seed)
+
+
+def run_program(seed):
+    """Run a generated loop function on the device; what it leaves is to be CPython's."""
     made = program(seed)
     arguments = copy_of(made.arguments)
     returned = omp.target_loop(**clauses_of(made))(made.function())(**arguments)
@@ -363,6 +376,29 @@ def test_loops_of_two_tasks_overlap(gpu, latch):
     assert first.exception(timeout=20) is None
     assert (y.get() == 2 * np.arange(N)).all()
     assert (z.get() == 2 * np.arange(N)).all()
+
+
+def test_loops_in_two_queues_overlap(gpu, latch):
+    """A loop in a queue completes while one in another queue is held, and one in the same queue is not begun."""
+    loop = acc.parallel_loop(deviceptr=["x", "y"])(saxpy.python)
+    x, y, z = cupy.arange(N, dtype="f8"), cupy.zeros(N), cupy.zeros(N)
+    for queue, written in ((1, y), (2, z)):
+        loop.options(async_=queue)(0.0, x, written)  # the code is loaded, and streams are made
+    acc.wait()
+
+    @acc.parallel(async_=1, deviceptr=["y"])
+    def held(y):
+        latch.hold(omp.current_stream())
+
+    held(y)
+    behind = loop.options(async_=1)(1.0, x, y)
+    beside = loop.options(async_=2)(1.0, x, z)
+    assert beside.exception(timeout=20) is None
+    assert not behind.done()
+    latch.release()
+    acc.wait()
+    assert (y.get() == np.arange(N)).all()
+    assert (z.get() == np.arange(N)).all()
 
 
 def test_a_call_does_not_wait(gpu, latch):

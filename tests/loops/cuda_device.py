@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from offload.loops.emit_cuda import FINISH
 from tests.loops.cuda_form import launch, on_host
 
@@ -14,8 +16,10 @@ class HostCuda:
 
     def __init__(self):
         self.launches = []
+        self.options = []
 
     def load(self, program):
+        self.options.append(tuple(program.options))
         library = on_host(program.source)
         functions = {name: getattr(library, f"launch_{name}") for name in program.names}
         return {name: _Kernel(name, function, self.launches) for name, function in functions.items()}
@@ -28,4 +32,4 @@ class _Kernel:
     def launch(self, stream, grid, block, shared_nbytes, arguments):
         assert self._name != FINISH or grid == (1, 1, 1)
         self._launches.append((self._name, grid, block, shared_nbytes))
-        stream.launch(launch, self._function, arguments.copy(), grid, block)
+        stream.launch(launch, self._function, np.array(arguments, np.int64), grid, block)

@@ -7,24 +7,12 @@ import pytest
 
 import offload as omp
 from offload import tofrom
-from offload.devices.sim.device import SimDevice
-from tests.conftest import checked
-from tests.loops.cuda_device import HostCuda
 from tests.loops.cuda_form import GXX
 from tests.loops.oracle import copy_of
 from tests.loops.programs import program
 from tests.loops.test_launch_rules import clauses_of
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="no g++")
-
-
-@pytest.fixture
-def cuda(monkeypatch):
-    """The kernels of a current runtime's only device, which notes each launch."""
-    kernels = HostCuda()
-    monkeypatch.setattr(SimDevice, "kernels", kernels)
-    with checked("sim:1"):
-        yield kernels
 
 
 @omp.target_loop
@@ -167,6 +155,12 @@ def test_clauses_give_the_shape(cuda):
     saxpy.options(num_teams=2, thread_limit=64)(1.0, x, y)
     assert (y == 1 + x).all()
     assert cuda.launches == [("loop", (2, 1, 1), (64, 1, 1), 0)]
+
+
+def test_few_blocks_leave_partial_results(cuda):
+    """However long a loop with a reduction is, one block can combine what its blocks leave."""
+    launch = totals.explain(np.broadcast_to(1.0, 2**27)).to_dict()["nests"][0]["launch"]
+    assert launch == {"grid": [4096, 1, 1], "block": [256, 1, 1]}
 
 
 def test_views_of_any_strides(cuda):

@@ -317,15 +317,6 @@ def test_auto_runs_in_order_where_nothing_is_proved(where):
     run(where, running, a, p)
 
 
-def test_elements_that_are_not_aligned_are_refused(sim):
-    """An array whose elements lie at no multiple of their size is a ClauseError on the host; a device has a copy."""
-    records = np.zeros(N, np.dtype([("a", "u1"), ("b", "f8")]))
-    with pytest.raises(omp.ClauseError):
-        omp.parallel_loop(down.python)(records["b"], 0, 5, 1)
-    down(records["b"], 0, N, 1)
-    assert (records["b"] == 1).all()
-
-
 def test_devices_that_run_no_kernels_are_unsupported():
     """On a kind of device that runs no kernels a loop is an UnsupportedError that names it; the host runs it."""
     x = np.ones(N)

@@ -164,14 +164,16 @@ def test_arrays_that_share_memory_after_others_that_do_not():
 
 
 def test_elements_that_are_not_aligned_after_others_that_are():
-    """Where a call's elements lie at no multiple of their size it is refused, whatever calls there were before."""
+    """Calls whose elements lie at no multiple of their size are right, whatever calls there were before."""
     loop = omp.parallel_loop(shifted.python)
     memory = np.zeros(8 * N + 8, np.uint8)
     with omp.Runtime("none"):
-        for _ in range(2):
-            loop(memory[: 8 * N].view(np.float64), np.zeros(N))
-            with pytest.raises(omp.ClauseError):
-                loop(memory[1 : 8 * N + 1].view(np.float64), np.zeros(N))
+        for first in (0, 1, 0, 1):
+            x, y, expected = memory[first : 8 * N + first].view(np.float64), np.zeros(N), np.zeros(N)
+            x[...] = np.arange(N)
+            loop(x, y)
+            shifted.python(x.copy(), expected)
+            assert np.array_equal(y, expected)
 
 
 def test_a_read_only_array_after_one_that_is_not():
@@ -265,3 +267,22 @@ def test_seeds_shuffle_calls_that_were_made_before():
             found.append(orders)
     assert found[0] == found[1]
     assert len(set(map(tuple, found[0]))) == 3
+
+
+def test_what_is_mapped_follows_the_numbers_of_each_call():
+    """A loop that writes all of an array in one call, and a part of it in the next one, keeps the rest of it."""
+    with checked("sim:1"):
+        for n in (8, 8, 4, 4, 8):
+            x, y = np.arange(8.0), np.full(8, 7.0)
+            scaled(2.0, n, x, y)
+            assert (y[:n] == x[:n]).all()
+            assert (y[n:] == 7).all()
+
+
+def test_read_only_arrays_without_elements_are_read():
+    """Nothing is copied back to an array that a loop only reads, also where it has no elements to read."""
+    x = np.zeros(0)
+    x.flags.writeable = False
+    with checked("sim:1"):
+        for source in (x, np.zeros(0), x):
+            scaled(2.0, 0, source, np.zeros(0))
