@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from offload.errors import LoopError
 
-MOST_PRIVATE_NBYTES: Final = 16 * 1024
-"""What an iteration may have for itself: `API.md` says so; a thread's stack on a device holds it."""
-
 _MAKERS: Final = {"numpy.zeros": 0, "numpy.ones": 1, "numpy.empty": None, "numpy.full": None}
 
 _ATOMIC_WORDS: Final[dict[type[ast.operator], ir.AtomicOperator]] = {
@@ -162,7 +159,7 @@ class Assignments(Calls):
     # -- tuples
 
     def _assign_tuple(self, node: ast.Assign, targets: ast.Tuple, value: ast.expr) -> None:
-        values = self._tuple_values(node, value)
+        values = self._tuple_values(node, value, len(targets.elts))
         if len(values) != len(targets.elts):
             raise self.refusal(
                 node,
@@ -176,7 +173,7 @@ class Assignments(Calls):
         for target, one in zip(targets.elts, values, strict=True):
             self.store(target, one)
 
-    def _tuple_values(self, node: ast.Assign, value: ast.expr) -> list[ir.Expression]:
+    def _tuple_values(self, node: ast.Assign, value: ast.expr, n_targets: int) -> list[ir.Expression]:
         match value:
             case ast.Tuple(elts=nodes):
                 return self.in_order(nodes)
@@ -192,13 +189,18 @@ class Assignments(Calls):
                 ]
             case ast.Call():
                 return list(self.values_of(value) or ())
-            case ast.Attribute(attr="shape"):
-                text = ast.unparse(value)
-                raise self.refusal(node, "assign", f"a shape is asked for by dimension, as `n = {text}[0]`")
+            case ast.Attribute(attr="shape", value=base):
+                return self._shape_values(value, self.array(base), n_targets)
             case _:
                 raise self.refusal(
                     node, "assign", "a tuple takes a tuple, divmod(a, b), or a function that returns one"
                 )
+
+    def _shape_values(self, node: ast.AST, array: Parameter | LocalArray, n_targets: int) -> list[ir.Expression]:
+        place = self.place(node)
+        if isinstance(array, LocalArray):
+            return [ir.Constant(place=place, value=extent) for extent in array.shape]
+        return [ir.Extent(place=place, array=array.name, dimension=k, n_dimensions=n_targets) for k in range(n_targets)]
 
     def _is_touched(self, value: ir.Expression, targets: Sequence[ast.expr]) -> bool:
         """Tell whether a value changes where targets are assigned before it is."""
@@ -274,12 +276,12 @@ class Assignments(Calls):
         for extent in shape:
             nbytes *= extent
         self.work.local_nbytes += nbytes
-        if self.work.local_nbytes > MOST_PRIVATE_NBYTES:
+        if self.work.local_nbytes > ir.MOST_PRIVATE_NBYTES:
             raise self.refusal(
                 node,
                 "private",
                 f"the local arrays of an iteration have {self.work.local_nbytes} bytes, and at most"
-                f" {MOST_PRIVATE_NBYTES}; index a larger array by iteration",
+                f" {ir.MOST_PRIVATE_NBYTES}; index a larger array by iteration",
             )
 
     # -- updates

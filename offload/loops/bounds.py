@@ -20,14 +20,14 @@ from offload.loops.affine import LIMITS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from offload.loops import ir
     from offload.loops.affine import Interval
     from offload.loops.integers import Value
     from offload.loops.reach import Access, Accesses
 
-Mode: TypeAlias = Literal["off", "wrap", "check"]
 Category: TypeAlias = Literal["launch", "range", "kernel"]
 
-_MODES: tuple[Mode, ...] = ("off", "wrap", "check")
+_MODES: tuple[ir.Mode, ...] = ("off", "wrap", "check")
 _CATEGORIES: tuple[Category, ...] = ("launch", "range", "kernel")
 
 
@@ -51,7 +51,7 @@ class Bounds:
     """
 
     intervals: tuple[Interval | None, ...]
-    mode: Mode
+    mode: ir.Mode
     category: Category
     outside: tuple[int, int] | None = None
     loads: frozenset[int] = frozenset()

@@ -153,7 +153,7 @@ class Calls(Values):
         if name in ("min", "max") and n_arguments > 1:
             first, *others = self.in_order(node.args)
             for other in others:
-                first = ir.Call(place=place, function=name, arguments=(first, other))
+                first = self.bounded(ir.Call(place=place, function=name, arguments=(first, other)))
             return first
         if name == "math.log" and n_arguments == 2:  # as CPython has it
             of, base = (ir.Call(place=place, function=name, arguments=(one,)) for one in self.in_order(node.args))

@@ -15,6 +15,7 @@ import numpy as np
 from offload.constructs.clauses.maps import check_count
 from offload.constructs.clauses.names import parse_item
 from offload.errors import ClauseError
+from offload.loops.sizes import size_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -98,6 +99,8 @@ class LoopWords(NamedTuple):
         order, levels = check_order(directive, clauses)
         given = [(word, clauses[word]) for word in _LEVELS if type(clauses.get(word)) is int]
         counts = [(word, clauses[word]) for word in _COUNTS if word != "num_threads" and clauses.get(word)]
+        if wrong := size_error((*given, *counts)):
+            raise ClauseError(f"{directive}: {wrong}")
         return cls(
             collapse=clauses.get("collapse", 1),
             reductions=clauses.get("reduction", ()),
@@ -264,10 +267,7 @@ def _not_built(clause: str, *quiet: Any) -> Callable[[Any], Any]:
 
     def check(value: Any) -> Any:
         if not any(type(value) is type(one) and value == one for one in quiet):
-            raise ClauseError(
-                f"{clause}: {value!r:.60} cannot be had, since {clause}= is not built yet; leave it out, and the loop "
-                "runs on one device"
-            )
+            raise ClauseError(f"{clause}: {value!r:.60} cannot be had, since {clause}= is not built yet; leave it out")
         return None
 
     return check

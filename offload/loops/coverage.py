@@ -33,13 +33,13 @@ def is_overwritten(accesses: Accesses, array: str) -> bool:
             continue
         if access.kind == "store" and access.array == array and access.is_certain:
             stored.append(access)
-        elif access.kind != "store" and not any(_is_same(access, store) for store in stored):
+        elif access.kind != "store" and not any(is_fed_by(access, store) for store in stored):
             return False
     return 0 in view.extents or any(_covers(accesses, store) for store in stored)
 
 
-def _is_same(read: Access, store: Access) -> bool:
-    """Whether a read, later in the text, has what a certain store has written in the same trips."""
+def is_fed_by(read: Access, store: Access) -> bool:
+    """Return whether a read, later in the text, has what a certain store has written in the same trips."""
     forms = [tuple(index.form for index in access.indices) for access in (read, store)]
     n_common = len(store.loops)
     return read.array == store.array and forms[0] == forms[1] and read.loops[:n_common] == store.loops

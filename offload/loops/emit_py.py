@@ -14,7 +14,7 @@ iteration numbers, ``c_`` constants, made once. On the host, scalars are the ite
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from offload.loops import ir
 from offload.loops.nodes import has_load, names_assigned, names_in, walk
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from offload.loops.ir import Expression, Nest, Statement, Type, Typed
-
-Mode: TypeAlias = Literal["off", "wrap", "check"]
 
 _FUNCTIONS: Final = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "lgamma", "round": "numpy.rint"}
 _RENAMED: Final = {
@@ -40,7 +38,7 @@ _RENAMED: Final = {
 }
 
 
-def emit_kernel(typed: Typed, nest: Nest, modes: Mapping[int, Mode], observed: frozenset[int] = frozenset()) -> str:
+def emit_kernel(typed: Typed, nest: Nest, modes: Mapping[int, ir.Mode], observed: frozenset[int] = frozenset()) -> str:
     """Return the text of ``kernel(arguments, begin, end, chunk, partials, report)``.
 
     Parameters
@@ -83,7 +81,7 @@ class _Emitter:
     trips = "()"
     report = "None"
 
-    def __init__(self, typed: Typed, modes: Mapping[int, Mode]) -> None:
+    def __init__(self, typed: Typed, modes: Mapping[int, ir.Mode]) -> None:
         self.typed = typed
         self._modes = modes
         self._constants: dict[str, str] = {}
@@ -283,7 +281,7 @@ class _Kernel(_Emitter):
 
     report = "report"
 
-    def __init__(self, typed: Typed, nest: Nest, modes: Mapping[int, Mode], observed: frozenset[int]) -> None:
+    def __init__(self, typed: Typed, nest: Nest, modes: Mapping[int, ir.Mode], observed: frozenset[int]) -> None:
         super().__init__(typed, modes)
         self._nest = nest
         self._observed = observed

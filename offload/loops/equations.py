@@ -90,7 +90,7 @@ def narrowed(equations: Sequence[Equation], distances: Sequence[Interval]) -> li
                 if not by:
                     continue
                 part = low - (greatest - terms[axis][1]), high - (least - terms[axis][0])
-                ends = _divided(part, by)
+                ends = divided(part, by)
                 found[axis] = max(found[axis][0], ends[0]), min(found[axis][1], ends[1])
                 if found[axis][0] > found[axis][1]:
                     return None
@@ -146,7 +146,7 @@ def _progressions_meet(one: int, n_one: int, other: int, n_other: int, constant:
         return False
     one, other, constant = one // divisor, other // divisor, constant // divisor
     reach = _times((0, n_other - 1), other)
-    low, high = _divided((reach[0] - constant, reach[1] - constant), one)
+    low, high = divided((reach[0] - constant, reach[1] - constant), one)
     low, high = max(low, 0), min(high, n_one - 1)
     if other:  # x is known modulo the other's coefficient
         low += (-constant * pow(one, -1, abs(other)) - low) % abs(other)
@@ -158,7 +158,7 @@ def _times(interval: Interval, by: int) -> Interval:
     return (ends[0], ends[1]) if by >= 0 else (ends[1], ends[0])
 
 
-def _divided(interval: Interval, by: int) -> Interval:
+def divided(interval: Interval, by: int) -> Interval:
     """Return the integers whose multiples lie in an interval; `by` is not 0."""
     low, high = interval if by > 0 else (-interval[1], -interval[0])
     return -(-low // abs(by)), high // abs(by)

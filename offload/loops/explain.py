@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops import ir
-from offload.loops.arguments import on_host
-from offload.loops.launch import view_at
+from offload.loops.cuda_runs import shaped
+from offload.loops.levels import levels_of, loops_in
+from offload.loops.looks import Looks
 from offload.loops.mapping import map_types
-from offload.loops.nodes import walk
 from offload.loops.plan import numbers_of, ranged
+from offload.loops.prepared import described
 from offload.loops.uses import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from offload.devices.base import Device
+    from offload.loops import ir
     from offload.loops.accesses import Access
-    from offload.loops.plan import NestPlan
+    from offload.loops.grids import Grid
+    from offload.loops.levels import Levels
+    from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import LoopProgram, Specialisation
 
 _BOUNDS: Final = ("launch", "range", "kernel")
+_TILE_LEFT: Final = "tile is left: blocks have whole rows of 32 threads, at most 1024, along two loops"
+_SHARED: Final = {"threads": "shared by threads", "rows": "shared by rows of threads"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class LoopReport:
     ----------
     facts : dict
         Nested dictionaries, lists, strings and numbers: function, file and line, device, types, nests with their
-        verdicts and loops, arrays with access, map type and how their bounds are checked, notes.
+        verdicts, launches on CUDA and loops, arrays with access, map type and how their bounds are checked, notes.
     """
 
     facts: Mapping[str, Any]
@@ -50,6 +56,8 @@ class LoopReport:
         lines += [f"  {name}: {kind}" for name, kind in facts["types"].items()]
         for nest in facts["nests"]:
             lines.append(f"  nest at line {nest['line']}: {nest['verdict']}")
+            if launch := nest["launch"]:
+                lines.append(f"    blocks {_by(launch['grid'])}, threads of each {_by(launch['block'])}")
             for one in nest["dependences"]:
                 where = "line {} to {}".format(*one["lines"])
                 lines.append(f"    {one['kind']} dependence by {one['array']}, distance {one['distance']}, {where}")
@@ -66,8 +74,8 @@ def explained(
 ) -> LoopReport:
     """Return what is decided for a call with these arguments; ``said`` has the map types that clauses give."""
     spec = program.specialise(values)
-    numbers = numbers_of(spec, values, lambda array: view_at(device, array))
-    plans = ranged(spec, numbers, lambda name: on_host(values[name]), always=True)
+    numbers = numbers_of(spec, values, partial(described, device))
+    plans = ranged(spec, numbers, Looks(values), always=True)
     place = program.source.place
     found = {name: kind.word for name, kind in map_types(spec, values).items()}
     arrays = {
@@ -86,14 +94,24 @@ def explained(
             "line": place.line,
             "device": "host" if device is None else device.name,
             "types": {name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
-            "nests": [_nest(plan) for plan in plans],
+            "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
             "arrays": arrays,
             "filter": {"mode": "off", "why": "one device", "devices": [], "arrays": {}, "predicates": []},
             "speculation": {"mode": "off", "logged": [], "last": None},
             "cache": list(program.words.cache),
-            "notes": list(spec.typed.notes),
+            "notes": [*spec.typed.notes, *_left(plans)],
         }
     )
+
+
+def _left(plans: tuple[NestPlan, ...]) -> Iterator[str]:
+    """Yield a note for each nest of which not all pairs of accesses were compared."""
+    for plan in plans:
+        if plan.verdict.n_left:
+            yield (
+                f"line {plan.nest.place.line}: {plan.verdict.n_left:,} pairs of accesses were not compared, since there"
+                " are too many: of these nothing is known"
+            )
 
 
 def _word(use: Access) -> str:
@@ -105,9 +123,14 @@ def _word(use: Access) -> str:
     return "readwrite" if use.is_read or use.is_atomic or use.is_reduced else "write"
 
 
-def _nest(plan: NestPlan) -> dict[str, Any]:
+def _nest(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers, device: Device | None) -> dict[str, Any]:
+    kernels = None if device is None else device.kernels
+    is_cuda = kernels is not None and kernels.dialect == "cuda"
+    grid = shaped(spec, number, plan, numbers).grid if is_cuda else None
+    levels = levels_of(plan.nest, is_ordered=plan.variant.is_ordered, is_auto=spec.program.words.several)
     return {
         "line": plan.nest.place.line,
+        "launch": None if grid is None else {"grid": list(grid.blocks), "block": list(grid.threads)},
         "verdict": plan.verdict.verdict,
         "dependences": [
             {
@@ -118,42 +141,55 @@ def _nest(plan: NestPlan) -> dict[str, Any]:
             }
             for one in plan.verdict.dependences
         ],
-        "loops": list(_loops(plan)),
+        "loops": list(_loops(plan, levels if is_cuda else None, grid)),
     }
 
 
-def _loops(plan: NestPlan) -> Iterator[dict[str, Any]]:
+def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator[dict[str, Any]]:
     """Yield how the iterations of each loop are carried out, those of the associated loops first.
 
-    ``mapping`` is what the text asks for; ``runs`` is what becomes of it: an iteration of the nest is one thread's, and
-    so are the loops in it.
+    ``mapping`` is what the text asks for; ``runs`` is what becomes of it: on CUDA threads may share the loops of an
+    iteration, elsewhere, and where no levels are given, an iteration is one thread's. ``why`` says what keeps a loop
+    that asks for a level from being shared.
     """
     said = plan.nest.clauses
     is_ordered = plan.variant.is_ordered
+    team = None if levels is None else levels.team
+    tile_is_left = grid is not None and not is_ordered and bool(said.tile) and not _is_block(said.tile, grid)
     for number, axis in enumerate(plan.nest.axes):
         yield {
             "line": axis.place.line,
             "variable": axis.variable,
-            "mapping": "seq" if is_ordered else said.level or "gang vector",
+            "mapping": "seq" if is_ordered else said.level or ("gang vector" if team is None else "gang"),
             "sizes": dict(said.sizes),
             "tile": said.tile[number] if said.tile and not is_ordered else None,
             "reduction": _items(plan.nest.reductions),
             "private": sorted(plan.nest.privates),
             "runs": "in order" if is_ordered else "in parallel",
+            "why": _TILE_LEFT if tile_is_left else "",
         }
-    for loop in walk(*plan.nest.body):
-        if isinstance(loop, ir.For):
-            level = "" if loop.clauses.order == "seq" else loop.clauses.level
-            yield {
-                "line": loop.place.line,
-                "variable": loop.variable,
-                "mapping": level or "seq",
-                "sizes": dict(loop.clauses.sizes),
-                "tile": None,
-                "reduction": _items(loop.clauses.reductions),
-                "private": list(loop.clauses.private),
-                "runs": "in order",
-            }
+    shared = {} if levels is None else dict(levels.shared)
+    for number, loop in enumerate(loops_in(plan.nest)):
+        level = "" if loop.clauses.order == "seq" else loop.clauses.level
+        yield {
+            "line": loop.place.line,
+            "variable": loop.variable,
+            "mapping": level or "seq",
+            "sizes": dict(loop.clauses.sizes),
+            "tile": None,
+            "reduction": _items(loop.clauses.reductions),
+            "private": list(loop.clauses.private),
+            "runs": _SHARED[shared[number]] if number in shared else "in order",
+            "why": "" if levels is None else levels.whys.get(number, ""),
+        }
+
+
+def _is_block(tile: tuple[int, ...], grid: Grid) -> bool:
+    return grid.threads[: len(tile)] == tile[::-1]
+
+
+def _by(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers))
 
 
 def _items(reductions: tuple[ir.Reduction, ...]) -> dict[str, list[str]]:
@@ -169,7 +205,7 @@ def _loop_text(loop: Mapping[str, Any]) -> str:
     parts += [f"tile {loop['tile']}"] if loop["tile"] else []
     parts += [f"reduction {operator} of {', '.join(names)}" for operator, names in loop["reduction"].items()]
     parts += [f"private {', '.join(loop['private'])}"] if loop["private"] else []
-    return f"{', '.join(parts)}; {loop['runs']}"
+    return f"{', '.join(parts)}; {loop['runs']}" + (f": {loop['why']}" if loop["why"] else "")
 
 
 def _bounds(spec: Specialisation, plans: tuple[NestPlan, ...], array: str) -> str:

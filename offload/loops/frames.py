@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops import ir
-from offload.loops.nodes import changes_elements, has_load
+from offload.loops.nodes import changes_elements, children, has_load
 
 if TYPE_CHECKING:
     import ast
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 
     from offload.errors import LoopError
     from offload.loops.source import Source
+
+MOST_NESTED: Final = 90
+"""Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
+Python has 1,000 in all; Python's own text, without a compiler, may be indented 100 times."""
+
+MOST_INLINED: Final = 10_000
+"""Statements and expressions of inlined functions: half a second of lowering."""
+
+_HIGHEST: Final = 24
+"""Expressions that are deeper are taken apart, so that all later passes may call themselves for each level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,10 @@ class Work:
         The functions that the present statement is within, outermost first.
     origins : dict of str to str
         What new names were made of, for messages.
+    nesting : int
+        How deep the present statement or expression is, functions that are inlined included.
+    n_inlined : int
+        The statements and expressions that inlining has made so far.
     """
 
     taken: set[str]
@@ -117,15 +131,28 @@ class Work:
     is_in_nest: bool = False
     local_nbytes: int = 0
     n_accesses: int = 0
+    nesting: int = 0
+    n_inlined: int = 0
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _heights: dict[int, tuple[ir.Expression, int]] = field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
         """Return a name that no variable has, made of one that tells what it is."""
-        number = 1
+        number = self._numbers.get(name, 1)
         while f"{name}_{number}" in self.taken:
             number += 1
+        self._numbers[name] = number + 1
         self.taken.add(f"{name}_{number}")
         self.origins[f"{name}_{number}"] = self.origins.get(name, name)
         return f"{name}_{number}"
+
+    def height(self, value: ir.Expression) -> int:
+        """Return how deep an expression is; what it is made of has mostly been asked for before."""
+        found = self._heights.get(id(value))
+        if found is None:  # the expression is kept, so that no other one gets its id
+            height = 1 + max(map(self.height, cast("list[ir.Expression]", children(value))), default=0)
+            found = self._heights[id(value)] = value, height
+        return found[1]
 
     def at(self) -> int:
         """Return the number of a new access."""
@@ -178,6 +205,36 @@ class Frame:
         variable = self.work.fresh(name)
         self.out.append(ir.Assign(place=value.place, name=variable, value=value))
         return ir.Name(place=value.place, name=variable)
+
+    def bounded(self, value: ir.Expression) -> ir.Expression:
+        """Return an expression for the same value that is not too deep."""
+        return self.named(value, "part") if self.work.height(value) > _HIGHEST else value
+
+    @contextmanager
+    def nested(self, node: ast.AST) -> Iterator[None]:
+        """Count a level while what is in a statement or an expression is lowered; refuse too many."""
+        work = self.work
+        if self.is_inlined:
+            work.n_inlined += 1
+            if work.n_inlined > MOST_INLINED:
+                raise self.refusal(
+                    node,
+                    "call",
+                    "functions that are called are inlined, and those of this loop make more than"
+                    f" {MOST_INLINED:,} statements and expressions; call them less often, or write a loop",
+                )
+        work.nesting += 1
+        if work.nesting > MOST_NESTED:
+            raise self.refusal(
+                node,
+                "branch",
+                f"statements, expressions and calls are nested here more than {MOST_NESTED} levels deep (each `elif`"
+                " is one); assign parts to variables first, or write a loop over a table",
+            )
+        try:
+            yield
+        finally:
+            work.nesting -= 1
 
     def kept(self, value: ir.Expression) -> ir.Expression:
         """Return an expression for a value as it is now, whatever happens to elements."""

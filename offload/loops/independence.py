@@ -47,6 +47,9 @@ _HALF = 1 << 63
 _MOST_PAIRS: Final = 4_096
 """So many pairs of pieces are compared, which takes some 0.3 s; of those that are left nothing is known."""
 
+_MOST_PIECES: Final = 4
+"""Of an access whose indices may be negative; an index more that may be is none of which anything is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
@@ -80,11 +83,14 @@ class Verdict:
         Those that are proved, flow first.
     unknown : tuple of int
         The accesses, by `at`, of pairs of which nothing is known: those that need logs.
+    n_left : int
+        Pairs of accesses that were not compared, since there are too many.
     """
 
     verdict: Literal["parallel", "sequential", "unknown"]
     dependences: tuple[Dependence, ...] = ()
     unknown: tuple[int, ...] = ()
+    n_left: int = 0
 
 
 def independence(accesses: Accesses) -> Verdict:
@@ -97,14 +103,17 @@ def independence(accesses: Accesses) -> Verdict:
     is_unknown: dict[tuple[int, int], bool] = {}
     proved: list[Dependence] = []
     unknown: set[int] = set()
-    n_compared = 0
+    n_compared = n_left = 0
+    arrays = {access.array for access in listed}
+    sharing = {(one, other) for one in arrays for other in arrays if views[one].may_share(views[other])}
     for n, first in enumerate(listed):
         for m, second in enumerate(listed[n:], n):
-            if first.kind == second.kind != "store" or not views[first.array].may_share(views[second.array]):
+            if first.kind == second.kind != "store" or (first.array, second.array) not in sharing:
                 continue
             pair = alike[n], alike[m]
             if pair not in is_unknown and n_compared > _MOST_PAIRS:
                 unknown |= {first.at, second.at}
+                n_left += 1
                 continue
             if pair not in is_unknown:
                 n_compared += len(pieces[n]) * len(pieces[m])
@@ -119,15 +128,15 @@ def independence(accesses: Accesses) -> Verdict:
     order: tuple[DependenceKind, ...] = "flow", "anti", "output"
     proved.sort(key=lambda dependence: order.index(dependence.kind))
     verdict: Literal["parallel", "sequential", "unknown"] = "unknown" if unknown else "parallel"
-    return Verdict("sequential" if proved else verdict, tuple(proved), tuple(sorted(unknown)))
+    return Verdict("sequential" if proved else verdict, tuple(proved), tuple(sorted(unknown)), n_left)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """An access, in trips of the axes where it is known which of its indices are negative."""
+    """An access, in trips of the axes where it is known which of its indices are negative; others are None."""
 
     access: Access
-    elements: tuple[Form, ...]
+    elements: tuple[Form | None, ...]
     trips: tuple[Interval, ...]
     is_certain: bool
 
@@ -135,15 +144,21 @@ class _Piece:
 def _pieces(accesses: Accesses, access: Access) -> Iterator[_Piece]:
     extents = accesses.extents[access.array]
     box = tuple((0, axis.trips - 1) for axis in accesses.launch.axes)
-    signs = [_signs(index) for index in access.indices]
+    signs: list[tuple[bool | None, ...]] = []
+    n_pieces = 1
+    for index in access.indices:
+        possible = _signs(index)
+        is_known = n_pieces * len(possible) <= _MOST_PIECES
+        n_pieces *= len(possible) if is_known else 1
+        signs.append(possible if is_known else (None,))
     in_range = all(
         -extent <= index.low and index.high < extent and index.is_exact
         for index, extent in zip(access.indices, extents, strict=True)
     )
     for negative in product(*signs):
-        trips, is_certain = list(box), access.is_certain and in_range
-        for index, is_negative, possible in zip(access.indices, negative, signs, strict=True):
-            if len(possible) == 1:
+        trips, is_certain = list(box), access.is_certain and in_range and None not in negative
+        for index, is_negative, both in zip(access.indices, negative, signs, strict=True):
+            if len(both) == 1 or is_negative is None:
                 continue
             if index.is_exact and len(index.form.terms) == 1 and index.form.terms[0][0] < len(box):
                 axis = index.form.terms[0][0]
@@ -152,7 +167,7 @@ def _pieces(accesses: Accesses, access: Access) -> Iterator[_Piece]:
                 is_certain = False
         if all(low <= high for low, high in trips):
             elements = tuple(
-                index.form + (extent if is_negative else 0)
+                None if is_negative is None else index.form + (extent if is_negative else 0)
                 for index, extent, is_negative in zip(access.indices, extents, negative, strict=True)
             )
             yield _Piece(access, elements, tuple(trips), is_certain)
@@ -228,14 +243,19 @@ def _equations(accesses: Accesses, first: _Piece, second: _Piece) -> Iterator[Eq
         for mine, others, of_mine, of_others in zip(
             first.elements, second.elements, first.access.indices, second.access.indices, strict=True
         ):
+            if mine is None or others is None:
+                yield None
+                continue
             equation = _equation(accesses, (first, mine), (second, others), (0, 0))
             is_exact = of_mine.is_exact and of_others.is_exact
             yield equation if is_exact or -_HALF < equation.whole[0] <= equation.whole[1] < _HALF else None
-    elif all(index.is_exact for piece in (first, second) for index in piece.access.indices):
-        slack = 1 - one.itemsize, other.itemsize - 1
-        yield _equation(accesses, (first, _offset(one, first)), (second, _offset(other, second)), slack)
-    else:
+        return
+    mine, others = _offset(one, first), _offset(other, second)
+    if mine is None or others is None:
         yield None
+    else:
+        slack = 1 - one.itemsize, other.itemsize - 1
+        yield _equation(accesses, (first, mine), (second, others), slack)
 
 
 def is_injective(view: View) -> bool:
@@ -249,10 +269,12 @@ def is_injective(view: View) -> bool:
     return True
 
 
-def _offset(view: View, piece: _Piece) -> Form:
-    """Return the address of an element."""
+def _offset(view: View, piece: _Piece) -> Form | None:
+    """Return the address of an element; None where it is unknown."""
     address = Form(view.address)
-    for stride, element in zip(view.strides, piece.elements, strict=True):
+    for stride, element, index in zip(view.strides, piece.elements, piece.access.indices, strict=True):
+        if element is None or not index.is_exact:
+            return None
         address += element * stride
     return address
 

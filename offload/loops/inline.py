@@ -32,7 +32,8 @@ class Lowering(Statements):
             raise self.refusal(node, "call", f"{function.__name__} has no device form: {error}") from None
         frame = Lowering(self.work, source, self._arguments(source, node), self.out)
         try:
-            return frame.body(source.definition.body)
+            with frame.nested(source.definition):
+                return frame.body(source.definition.body)
         finally:
             self.work.callers.pop()
 

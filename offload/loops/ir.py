@@ -21,7 +21,7 @@ nobody changes one, a pass returns new ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +31,11 @@ Operator = Literal["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>
 Relation = Literal["<", "<=", "==", "!=", ">=", ">"]
 ReductionOperator = Literal["+", "*", "min", "max", "&", "|", "^", "and", "or"]
 AtomicOperator = Literal["+", "-", "*", "min", "max", "&", "|", "^", "exchange", "cas"]
+Mode = Literal["off", "wrap", "check"]
+"""What is done about an index: nothing, negative ones are wrapped, or wrapped and checked."""
+
+MOST_PRIVATE_NBYTES: Final = 16 << 10
+"""What the private and local arrays of an iteration may have: a thread's share of a GPU's memory for such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +99,17 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent(Expression):
-    """``a.shape[k]``; typed functions have no negative dimension."""
+    """``a.shape[k]``; typed functions have no negative dimension.
+
+    Attributes
+    ----------
+    n_dimensions : int, optional
+        How many the array must have, where its shape is taken apart: ``n, m = a.shape``.
+    """
 
     array: str
     dimension: int
+    n_dimensions: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

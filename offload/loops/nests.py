@@ -18,9 +18,11 @@ from offload.loops import ir
 from offload.loops.flow import Flow
 from offload.loops.frames import Absent, Binding, Item, Parameter, Scalar, Work
 from offload.loops.inline import Lowering
+from offload.loops.levels import loops_in
 from offload.loops.nodes import has_load, names_assigned, names_in, renamed, walk
 from offload.loops.places import refusal
 from offload.loops.sinking import Sunk, first_load, written
+from offload.loops.sizes import size_error
 from offload.loops.updates import updated_only
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ class Nests(Lowering):
             last=tuple(name for name in given.lastprivate if name in names_assigned(*statements)),
         )
         self._check_flow(nest, body)
+        self._check_sizes(nest)
         self._append(nest)
         for loop in loops:
             assert isinstance(loop.target, ast.Name)
@@ -207,6 +210,16 @@ class Nests(Lowering):
                 value = ir.Name(place=self.place(node), name=binding.name)
                 self.names[name] = Scalar(self.named(value, name).name)
         return hidden
+
+    def _check_sizes(self, nest: ir.Nest) -> None:
+        """Refuse numbers of threads that no block has: the text's own, and with those of the construct."""
+        sizes = [*nest.clauses.sizes]
+        for loop in loops_in(nest):
+            sizes = [*loop.clauses.sizes, *sizes]
+            if wrong := size_error(sizes):
+                raise refusal(loop.place, "loop", wrong)
+        if wrong := size_error(sizes):
+            raise refusal(nest.place, "loop", wrong)
 
     def _nest_clauses(self, said: ir.LoopClauses, collapse: int) -> ir.LoopClauses:
         given = self.clauses
@@ -288,7 +301,8 @@ class Nests(Lowering):
 
         accesses = (one for one in walk(*node.body) if isinstance(one, (ir.Load, ir.Store, ir.Atomic)))
         read = names_in(*node.body) | {access.array for access in accesses}
-        Flow(unset, frozenset(read - assigned), self.work.flags).through(node.body, frozenset({node.variable}))
+        trip = ir.While(place=node.place, condition=ir.Constant(place=node.place, value=True), body=node.body)
+        Flow(unset, frozenset(read - assigned), self.work.flags).through([trip], frozenset({node.variable}))
 
     def _carried(self, name: str, place: ir.Place, body: list[ast.stmt], where: str) -> LoopError:
         operator = updated_only(body, self.known).get(name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from offload.loops import ir
+from offload.loops.promotion import is_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Node = ir.Expression | ir.Statement
 NodeType = TypeVar("NodeType", bound=Node)
@@ -65,23 +66,40 @@ def names_assigned(*nodes: Node) -> set[str]:
 
 def renamed(node: NodeType, names: Mapping[str, str]) -> NodeType:
     """Return a node that reads scalars by other names."""
-    if isinstance(node, ir.Name):
-        return replace(node, name=names.get(node.name, node.name))
+    return mapped(
+        node, lambda one: replace(one, name=names.get(one.name, one.name)) if isinstance(one, ir.Name) else one
+    )
+
+
+def mapped(node: NodeType, change: Callable[[Node], Node]) -> NodeType:
+    """Return a node in which each node, its parts before itself, is what `change` makes of it."""
     changes: dict[str, Any] = {}
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if isinstance(value, (ir.Expression, ir.Statement)):
-            changes[field.name] = renamed(value, names)
-        elif isinstance(value, tuple):
-            changes[field.name] = tuple(
-                renamed(one, names) if isinstance(one, (ir.Expression, ir.Statement)) else one for one in value
-            )
-    return replace(node, **changes)
+    for one in fields(node):
+        value = getattr(node, one.name)
+        if isinstance(value, _NODES):
+            changes[one.name] = mapped(value, change)
+        elif isinstance(value, tuple) and value and isinstance(value[0], _NODES):
+            changes[one.name] = tuple([mapped(part, change) for part in value])
+    return cast("NodeType", change(replace(node, **changes) if changes else node))
+
+
+def constant_step(loop: ir.For) -> int | None:
+    """Return the step of a loop if it is a constant, and not 0."""
+    return int(loop.step.value) or None if isinstance(loop.step, ir.Constant) else None
 
 
 def has_load(expression: ir.Expression) -> bool:
     """Tell whether an expression reads an element."""
     return any(isinstance(node, ir.Load) for node in walk(expression))
+
+
+def can_divide_by_zero(node: Node) -> bool:
+    """Tell whether a node divides integers by what is not a constant other than 0."""
+    match node:
+        case ir.Binary(operator="//" | "%", right=right, type=ir.Type(dtype=dtype)):
+            return is_integer(dtype) and not (isinstance(right, ir.Constant) and right.value != 0)
+        case _:
+            return False
 
 
 def changes_elements(statements: Iterable[ir.Statement]) -> bool:

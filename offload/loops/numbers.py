@@ -49,6 +49,12 @@ class View:
         low = self.address + sum(min(reach, 0) for reach in reaches)
         return low, self.address + sum(max(reach, 0) for reach in reaches) + self.itemsize - 1
 
+    @property
+    def is_aligned(self) -> bool:
+        """Whether elements lie at multiples of their size, as those of a view of packed records may not."""
+        apart = [stride for stride, extent in zip(self.strides, self.extents, strict=True) if extent > 1]
+        return not any(place % self.itemsize for place in (self.address, *apart))
+
     def may_share(self, other: View) -> bool:
         """Whether the spans of two views meet."""
         mine, others = self.span, other.span

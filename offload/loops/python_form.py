@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from offload.loops.emit_py import Mode
-    from offload.loops.ir import Dtype, Nest, ReductionOperator, Type, Typed
+    from offload.loops.ir import Dtype, Mode, Nest, ReductionOperator, Type, Typed
 
 INDEX, DIVISION, ASSERTION, STEP = 1, 2, 3, 4
 

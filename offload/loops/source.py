@@ -24,6 +24,7 @@ import linecache
 import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from operator import is_
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 
@@ -174,7 +175,7 @@ class Source:
 
     def outlook(self) -> Outlook:
         """Return the values that names from outside have now, those that `key` follows from."""
-        found = Outlook([], [], [])
+        found = Outlook([], [], [], [])
         self._look(found)
         return found
 
@@ -195,6 +196,7 @@ class Source:
                     found.names.append((vars(builtins), name, value))
             match meaning_of(value):
                 case Plain(called) if all(called is not seen for seen, _ in found.codes):
+                    found.defaults.append((called, called.__defaults__, _by_name(called)))
                     Source.of(called)._look(found)  # noqa: SLF001  # its own kind
                 case _:
                     pass
@@ -235,6 +237,8 @@ class Outlook(NamedTuple):
     Attributes
     ----------
     codes : list of (function, code)
+    defaults : list of (function, tuple, tuple)
+        Of functions that are called: those by place, and those by name.
     cells : list of (cell, object)
         Of closures.
     names : list of (dict, str, object)
@@ -242,6 +246,7 @@ class Outlook(NamedTuple):
     """
 
     codes: list[tuple[FunctionType, CodeType]]
+    defaults: list[tuple[FunctionType, tuple[object, ...] | None, tuple[object, ...]]]
     cells: list[tuple[CellType, object]]
     names: list[tuple[dict[str, Any], str, object]]
 
@@ -249,6 +254,9 @@ class Outlook(NamedTuple):
         """Tell whether the names have these values still; some 50 ns for each."""
         for function, code in self.codes:
             if function.__code__ is not code:
+                return False
+        for function, by_place, by_name in self.defaults:
+            if function.__defaults__ is not by_place or not _are_same(_by_name(function), by_name):
                 return False
         for cell, value in self.cells:
             if _contents(cell) is not value:
@@ -260,6 +268,15 @@ class Outlook(NamedTuple):
 
 
 _ABSENT: Final = object()
+
+
+def _by_name(function: FunctionType) -> tuple[object, ...]:
+    defaults = function.__kwdefaults__  # a dict that may change
+    return () if defaults is None else (*defaults, *defaults.values())
+
+
+def _are_same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
 
 
 def _contents(cell: CellType) -> object:
@@ -334,11 +351,18 @@ def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str]:
             line,
             "source",
         )
-    for node in ast.walk(_tree(text)):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and _first_line(node) == line:
-            if _is_compiled_from(code, text):
-                return node, text
-            break
+    try:
+        node = _written(code, text)
+    except RecursionError:
+        raise LoopError(
+            f"{where}: Python reads no text in which an expression, or a chain of `elif`, is as long as one of this"
+            " file (some thousand terms), or its functions call each other too deep already here; take it apart",
+            file,
+            line,
+            "source",
+        ) from None
+    if node is not None:
+        return node, text
     raise LoopError(
         f"{where}: the text there is not what this function was compiled from: the file was changed after its import,"
         " or something rewrites it at import; start the program again, or leave the rewriting out",
@@ -346,6 +370,14 @@ def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str]:
         line,
         "source",
     )
+
+
+def _written(code: CodeType, text: str) -> ast.FunctionDef | None:
+    """Return the definition in a text that a code was compiled from, None if there is none."""
+    for node in ast.walk(_tree(text)):
+        if isinstance(node, ast.FunctionDef) and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno):
+            return node if _is_compiled_from(code, text) else None
+    return None
 
 
 @lru_cache(maxsize=8)  # the functions of a program's few files are asked for one after another

@@ -43,6 +43,10 @@ class Statements(Counting):
             self.statement(node)
 
     def statement(self, node: ast.stmt) -> None:
+        with self.nested(node):
+            self._statement(node)
+
+    def _statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign():
                 self.assign(node)

@@ -38,8 +38,12 @@ from offload.loops.text import text_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from offload.errors import LoopError
     from offload.loops.ir import ArrayType, Expression, Place, Type
     from offload.loops.promotion import Number
+
+_MOST_BITS: Final = 1_023
+"""Of an integer in the text; floats hold all of them."""
 
 _FOLDS: Final[dict[str, Callable[[int, int], int]]] = {
     "+": operator.add,
@@ -69,7 +73,8 @@ def convert(expression: Expression, to: Type, *, exact: bool = False) -> Express
     own = type_of(expression)
     if isinstance(expression, ir.Constant) and own.is_weak:
         value = expression.value
-        if not holds(to.dtype, value) and (exact or (to.is_weak and to.dtype == "int64")):
+        is_refused = exact or (to.is_weak and to.dtype == "int64") or not (to.dtype == "bool" or holds("int64", value))
+        if is_refused and not holds(to.dtype, value):
             remedy = "convert the other operand to a wider type first"
             if to.dtype == "int64" and holds("uint64", value):
                 remedy = f"write np.uint64({value}), and np.uint64(…) of what it is combined with"
@@ -115,7 +120,7 @@ class Expressions:
         """
         match node:
             case ir.Constant():
-                return replace(node, type=node.type or _weak_type(node.value))
+                return replace(node, type=node.type or _weak_type(_checked(node, node.value)))
             case ir.Name():
                 return self._name(node)
             case ir.Extent() | ir.Size() | ir.Rank():
@@ -198,6 +203,13 @@ class Expressions:
                 if not -ndim <= node.dimension < ndim:
                     raise refusal(
                         node.place, "index", f"{text_of(node)}: {node.array} has {ndim} dimensions; ask for one of them"
+                    )
+                if node.n_dimensions not in (None, ndim):
+                    raise refusal(
+                        node.place,
+                        "index",
+                        f"{node.array}.shape has {ndim} values, and is assigned to {node.n_dimensions} targets; give"
+                        " one for each",
                     )
                 return self._extent(node.array, node.dimension % ndim, node.place)
             case ir.Size():
@@ -306,14 +318,28 @@ def _folded(node: ir.Binary, left: Expression, right: Expression) -> Expression 
     if not (type(a) is int and type(b) is int and type_of(left).is_weak and type_of(right).is_weak):
         return None
     if node.operator in ("<<", "**"):
-        if not 0 <= b <= 64:
+        if b < 0:
             return None
+        if b > _MOST_BITS and a not in (-1, 0, 1):
+            raise _too_long(node)
         value = a << b if node.operator == "<<" else a**b
     elif node.operator in _FOLDS:
         value = _FOLDS[node.operator](a, b)
     else:
         return None
-    return ir.Constant(place=node.place, type=WEAK_INT, value=value)
+    return ir.Constant(place=node.place, type=WEAK_INT, value=_checked(node, value))
+
+
+def _checked(node: Expression, value: Number) -> Number:
+    """Return a constant; refuse an integer that no float holds."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise _too_long(node)
+    return value
+
+
+def _too_long(node: Expression) -> LoopError:
+    text = "an integer of the text" if isinstance(node, ir.Constant) else text_of(node)
+    return refusal(node.place, "types", f"{text} has more than {_MOST_BITS:,} bits; write a float")
 
 
 def _check_power(node: ir.Binary, exponent: Expression) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from offload.errors import LoopError
 from offload.loops import ir
-from offload.loops.nodes import walk
+from offload.loops.nodes import names_in, walk
 from offload.loops.places import refusal
 from offload.loops.promotion import (
     BOOL,
@@ -81,23 +81,31 @@ def _fixpoint(
     shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Type]:
     fixed = _fixed(function)
-    givers = list(_givers(function))
+    givers = [(name, node, _read_by(node)) for name, node in _givers(function)]
+    given: list[Type | None] = [None] * len(givers)
     found = {**arguments, **fixed}
+    changed: set[str] | None = None  # the scalars whose type is another than in the round before; None: of all
     rounds = 0
     while True:
         expressions = Expressions(found, arrays, shapes)
         held: dict[str, set[Type]] = {name: {of} for name, of in arguments.items()}
-        for name, node in givers:
-            try:
-                held.setdefault(name, set()).add(_given_type(expressions, node))
-            except (LoopError, UnknownTypeError):
-                continue
+        for number, (name, node, read) in enumerate(givers):
+            if changed is None or not read.isdisjoint(changed):
+                try:
+                    given[number] = _given_type(expressions, node)
+                except (LoopError, UnknownTypeError):
+                    given[number] = None
+            of_giver = given[number]
+            types = held.setdefault(name, set())
+            if of_giver is not None:
+                types.add(of_giver)
         if rounds > len(held):
             for name, of in found.items():
                 held.setdefault(name, set()).add(of)
         latest = {name: join(types) for name, types in held.items() if types} | fixed
         if latest == found:
             return found
+        changed = {name for name in latest.keys() | found.keys() if latest.get(name) != found.get(name)}
         found = latest
         rounds += 1
 
@@ -117,6 +125,13 @@ def _givers(function: LoopFunction) -> Iterator[tuple[str, Node | None]]:
                 yield node.variable, None
             case _:
                 pass
+
+
+def _read_by(node: Node | None) -> frozenset[str]:
+    """Return the scalars that the type which a statement gives may follow from."""
+    if node is None:
+        return frozenset()
+    return frozenset(names_in(node)) | ({node.name} if isinstance(node, ir.Reduce) else set())
 
 
 def _given_type(expressions: Expressions, node: Node | None) -> Type:

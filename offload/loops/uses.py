@@ -1,13 +1,21 @@
-"""Which accesses have which number, and which scalars decisions about a nest may follow from."""
+"""Which accesses have which number, and which scalars and arrays decisions about a nest may follow from."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from offload.loops import ir
-from offload.loops.nodes import walk
+from offload.loops.nodes import mapped, names_in, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.nodes import Node
 
 Numbered: TypeAlias = ir.Load | ir.Store | ir.Atomic
+
+_NUMBERED: Final = (ir.Load, ir.Store, ir.Atomic)
 
 
 def numbered(nest: ir.Nest) -> dict[int, Numbered]:
@@ -26,3 +34,79 @@ def deciding_names(typed: ir.Typed) -> tuple[str, ...]:
     return tuple(
         sorted(name for name, kind in typed.scalars.items() if name in outside or not kind.dtype.startswith("float"))
     )
+
+
+def numbered_apart(nest: ir.Nest) -> tuple[ir.Nest, dict[int, int]]:
+    """Return a nest in which each access has a number of its own, and which it had before."""
+    numbers = [node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)]
+    if len(set(numbers)) == len(numbers):
+        return nest, {at: at for at in numbers}
+    originals: dict[int, int] = {}
+    free = iter(range(max(numbers) + 1, 1 << 60))
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, _NUMBERED):
+            return node
+        at = next(free) if node.at in originals else node.at
+        originals[at] = node.at
+        return replace(node, at=at)
+
+    return replace(nest, body=tuple([mapped(one, change) for one in nest.body])), originals
+
+
+def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) -> tuple[ir.Statement, ...]:
+    """Return statements whose accesses have the numbers that they had before."""
+    if all(at == before for at, before in originals.items()):
+        return body
+
+    def change(node: Node) -> Node:
+        return replace(node, at=originals[node.at]) if isinstance(node, _NUMBERED) else node
+
+    return tuple([mapped(one, change) for one in body])
+
+
+def addressing(nest: ir.Nest) -> frozenset[str]:
+    """Return the arrays whose elements may decide which elements iterations access.
+
+    These are the arrays that an index, a condition or the bound of a loop is made of, by way of scalars and of other
+    arrays of the nest, too.
+    """
+    nodes = list(walk(*nest.body))
+    found: list[ir.Expression] = []
+    for node in nodes:
+        match node:
+            case ir.Load() | ir.Store():
+                found += node.indices
+            case ir.Atomic():
+                found += [*node.indices, *([node.expected] if node.expected is not None else [])]
+            case ir.If() | ir.While() | ir.Select() | ir.Assert():
+                found.append(node.condition)
+            case ir.Logical():
+                found.append(node.left)
+            case ir.For():
+                found += [node.start, node.stop, node.step]
+            case _:
+                pass
+    names: set[str] = set()
+    arrays: set[str] = set()
+    size = -1
+    while size < len(names) + len(arrays):
+        size = len(names) + len(arrays)
+        names |= names_in(*found)
+        arrays |= {node.array for node in walk(*found) if isinstance(node, ir.Load)}
+        for node in nodes:
+            match node:
+                case ir.Assign(name=name, value=value) | ir.Reduce(name=name, value=value) if name in names:
+                    found.append(value)
+                case ir.Store(array=array, value=value) if array in arrays:
+                    found.append(value)
+                case ir.Atomic():
+                    if node.result in names:
+                        arrays.add(node.array)
+                    if node.array in arrays:
+                        found.append(node.value)
+                case ir.Local() if node.name in arrays and node.fill is not None:
+                    found.append(node.fill)
+                case _:
+                    pass
+    return frozenset(arrays)

@@ -66,6 +66,10 @@ class Values(Frame):
     def value(self, node: ast.expr) -> ir.Expression:
         if (decided := self.decided(node)) is not None:
             return ir.Constant(place=self.place(node), value=decided)
+        with self.nested(node):
+            return self.bounded(self._value(node))
+
+    def _value(self, node: ast.expr) -> ir.Expression:
         match node:
             case ast.Constant():
                 return self._constant(node)
@@ -78,8 +82,7 @@ class Values(Frame):
             case ast.UnaryOp():
                 return self._unary(node)
             case ast.BinOp():
-                left, right = self.in_order([node.left, node.right])
-                return ir.Binary(place=self.place(node), operator=self.operator(node, node.op), left=left, right=right)
+                return self._binary(node)
             case ast.Compare():
                 return self._compare(node)
             case ast.BoolOp():
@@ -331,6 +334,22 @@ class Values(Frame):
             case _:
                 return ir.Unary(place=self.place(node), operator="not", operand=operand)
 
+    def _binary(self, node: ast.BinOp) -> ir.Expression:
+        """Lower operators from the left: sums may have more terms than Python may call functions in functions."""
+        operations = [node]
+        while isinstance(operations[-1].left, ast.BinOp):
+            operations.append(operations[-1].left)
+        value = self.value(operations[-1].left)
+        for one in reversed(operations):
+            with self.block() as before:
+                right = self.value(one.right)
+            if changes_elements(before):
+                value = self.kept(value)
+            self.out += before
+            operator = self.operator(one, one.op)
+            value = self.bounded(ir.Binary(place=self.place(one), operator=operator, left=value, right=right))
+        return value
+
     def _compare(self, node: ast.Compare) -> ir.Expression:
         for word in node.ops:
             if type(word) not in _RELATIONS:
@@ -350,7 +369,7 @@ class Values(Frame):
         first = ir.Compare(place=place, operator=_RELATIONS[type(words[0])], left=left, right=right)
         if len(nodes) == 1:
             return first
-        with self.block() as before:
+        with self.block() as before, self.nested(nodes[0]):
             others = self._chained(right, words[1:], nodes[1:])
         return self._joined("and", first, before, others)
 
@@ -360,7 +379,7 @@ class Values(Frame):
         for part in undecided[1:]:
             with self.block() as before:
                 right = self.value(part)
-            value = self._joined("or" if isinstance(node.op, ast.Or) else "and", value, before, right)
+            value = self.bounded(self._joined("or" if isinstance(node.op, ast.Or) else "and", value, before, right))
         return value
 
     def _joined(

@@ -58,7 +58,10 @@ class Program:
             for k, (a, b) in enumerate(zip(*([returned, expected] if many else [[returned], [expected]]), strict=True)):
                 if expected is not None:
                     compare(np.asarray(a), np.asarray(b), f"returned value {k}", exact=True)
-                    assert not isinstance(b, np.generic) or np.asarray(a).dtype == b.dtype, f"returned type {k}"
+                    if isinstance(b, np.generic):  # ours is the join over all assignments, carried out or not
+                        assert np.promote_types(np.asarray(a).dtype, b.dtype) == np.asarray(a).dtype, (
+                            f"returned type {k}"
+                        )
         except AssertionError as error:
             error.add_note(self.text)
             error.add_note(f"collapse={self.collapse} reductions={self.reductions} atomic={self.atomic}")

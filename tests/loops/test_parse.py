@@ -1049,12 +1049,12 @@ def test_clauses_around_ranges():
     assert nest.clauses == ir.LoopClauses(level="gang", collapse=2)
     assert [axis.variable for axis in nest.axes] == ["i", "j"]
     assert nest.body[0].clauses == ir.LoopClauses(
-        level="worker vector", sizes=(("worker", 64),), order="auto", tile=(8,)
+        level="worker vector", sizes=(("worker", 16),), order="auto", tile=(8,)
     )
     assert nest.body[1].clauses.order == "seq"
 
 
-SIZE = 64
+SIZE = 16
 
 
 def test_wrong_clauses_around_ranges():

@@ -80,7 +80,6 @@ IN_THE_LOOP = [
     ("[x, y] = 1, 2", "assign", "tuple"),
     ("a.x += 1", "assign", "attribute"),
     ("x: np.float64", "assign", "give a value"),
-    ("x, y = a.shape", "assign", "n = a.shape[0]"),
     ("a[i] + 1", "assign", "leave it out"),
     ("t = np.zeros(3); t = 1", "assign", "assign its elements"),
     ("t = np.zeros(3); a[i] = t", "index", "one index"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import warnings
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,22 +15,10 @@ from offload.loops import ir
 from offload.loops.promotion import comparison_types, identity, join, limits, promote
 from offload.loops.types import infer
 from tests.loops.nodes import HERE, I, assign, binary, call, constant, function_of, load
+from tests.loops.serial import BINARY
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
-OPERATORS = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-}
+OPERATORS = {name: BINARY[name] for name in get_args(ir.Operator)}
 
 
 def typed_value(expression, x="float64", y="float64"):
