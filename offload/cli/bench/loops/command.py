@@ -23,8 +23,9 @@ _QUICK = 0.01
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Measure loop functions: host (five loops on two threads beside the same by Numba, where that can be imported, "
-        "and what a short loop costs to call), compile (from a function to its kernel, in processes of their own). "
+        "Measure loop functions: kernels and launch (on a CUDA device, beside kernels written by hand: what they take, "
+        "and what a call costs), compile (from a function to its kernel, in processes of their own), host (five loops "
+        "on two threads beside the same by Numba, where that can be imported, and what a short loop costs to call). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. It reports: the exit status is 0 also where targets are missed."
     )
@@ -80,11 +81,28 @@ def _host(repeat: int, scale: float) -> Section:
     return host.measure(repeat, scale)
 
 
+def _kernels(repeat: int, scale: float) -> Section:
+    from offload.cli.bench.loops import device
+
+    return device.measure_kernels(repeat, scale)
+
+
+def _launch(repeat: int, scale: float) -> Section:
+    from offload.cli.bench.loops import device
+
+    return device.measure_launch(repeat, scale)
+
+
 def _compile(repeat: int, _scale: float) -> Section:
     from offload.cli.bench.loops import compiling
 
     return compiling.measure(repeat)
 
 
-SECTIONS: dict[str, Callable[[int, float], Section]] = {"host": _host, "compile": _compile}
+SECTIONS: dict[str, Callable[[int, float], Section]] = {
+    "kernels": _kernels,
+    "launch": _launch,
+    "compile": _compile,
+    "host": _host,
+}
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

@@ -12,10 +12,28 @@ import sys
 import tempfile
 from typing import Any
 
+import offload as omp
 from offload.cli.bench.measuring import Section, Table, promise
-from offload.errors import InternalError
+from offload.errors import DeviceUnavailableError, InternalError
 
 _TO_C_MS, _FIRST_S, _KEPT_MS = 10.0, 0.4, 20.0
+
+_ON_CUDA = """
+import json, time
+import offload as omp
+from offload.cli.bench.loops import programs
+
+found = {}
+with omp.Runtime("cuda:0"):
+    omp.target_loop(programs.short.python)(programs.np.zeros(1))  # what is imported and compiled once
+    for case in programs.cases(0.01):
+        with omp.target_data(map=[omp.tofrom(one) for one in case.arguments if hasattr(one, "shape")]):
+            began_s = time.perf_counter()
+            function = omp.target_loop(case.function.python, atomic=["counts"] if case.name == "histogram" else [])
+            function(*case.arguments)
+            found[case.name] = (time.perf_counter() - began_s) * 1e3
+print(json.dumps(found))
+"""
 
 _PROGRAM = """
 import json, sys, time
@@ -35,30 +53,46 @@ print(json.dumps(found))
 
 
 def measure(repeat: int) -> Section:
-    """Measure ``repeat`` threes of processes, with a cache that is empty for the first that calls."""
+    """Measure ``repeat`` times some processes, with a cache that is empty for the first that calls."""
     to_c: dict[str, list[float]] = {}
     first: dict[str, list[float]] = {}
     second: dict[str, list[float]] = {}
+    on_cuda: dict[str, list[float]] = {}
+    again: dict[str, list[float]] = {}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory(prefix="offload-bench-") as cache:
-            for what, found in (("source", to_c), ("call", first), ("call", second)):
-                for name, ms in _in_a_process(cache, what).items():
+            parts = [(_PROGRAM, "source", to_c), (_PROGRAM, "call", first), (_PROGRAM, "call", second)]
+            if _has_cuda():
+                parts += [(_ON_CUDA, "", on_cuda), (_ON_CUDA, "", again)]
+            for program, what, found in parts:
+                for name, ms in _in_a_process(program, cache, what).items():
                     found.setdefault(name, []).append(ms)
     rows = {"text to C": to_c, "first call": first, "first call, compiled by another process": second}
-    return Section(
-        {"compile": Table("From a function to its kernel, ms", rows)},
-        [
-            promise("text to C, ms", to_c, _TO_C_MS),
-            promise("first call, ms", first, _FIRST_S * 1e3),
-            promise("first call from the cache on disk, ms", second, _KEPT_MS),
-        ],
-    )
+    targets = [
+        promise("text to C, ms", to_c, _TO_C_MS),
+        promise("first call, ms", first, _FIRST_S * 1e3),
+        promise("first call from the cache on disk, ms", second, _KEPT_MS),
+    ]
+    if on_cuda:
+        rows |= {"first call, NVRTC": on_cuda, "first call, compiled by another process, NVRTC": again}
+        targets.append(promise("first call, NVRTC, ms", on_cuda, _FIRST_S * 1e3))
+        targets.append(promise("first call from CuPy's cache, ms", again, _KEPT_MS))
+    return Section({"compile": Table("From a function to its kernel, ms", rows)}, targets)
 
 
-def _in_a_process(cache: str, what: str) -> dict[str, Any]:
-    done = subprocess.run(  # noqa: S603  # this interpreter, and the program above
-        [sys.executable, "-c", _PROGRAM, what],
-        env={**os.environ, "OFFLOAD_CACHE_DIR": cache},
+def _has_cuda() -> bool:
+    """Tell whether there is a CUDA device."""
+    try:
+        with omp.Runtime("cuda:0"):
+            return True
+    except DeviceUnavailableError:
+        return False
+
+
+def _in_a_process(program: str, cache: str, what: str) -> dict[str, Any]:
+    done = subprocess.run(  # noqa: S603  # this interpreter, and one of the programs above
+        [sys.executable, "-c", program, what],
+        env={**os.environ, "OFFLOAD_CACHE_DIR": cache, "CUPY_CACHE_DIR": cache},
         capture_output=True,
         text=True,
         check=False,
