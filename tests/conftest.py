@@ -246,6 +246,17 @@ DEVICES = ["sim:1", "sim:2", pytest.param("cuda", marks=pytest.mark.gpu)]
 """The devices of the runtimes of `runtime`, `streams` and `alone`."""
 
 
+@pytest.fixture
+def cuda(monkeypatch):
+    """The kernels of a current runtime's only device, CUDA for the host, which notes each launch."""
+    from tests.loops.cuda_device import HostCuda  # looks for compilers
+
+    kernels = HostCuda()
+    monkeypatch.setattr(SimDevice, "kernels", kernels)
+    with checked("sim:1"):
+        yield kernels
+
+
 @pytest.fixture(params=DEVICES)
 def devices(request):
     """The devices of a runtime, as it takes them."""
