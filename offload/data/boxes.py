@@ -110,8 +110,8 @@ class State:
 
     def __init__(self, rows: tuple[Row, ...]) -> None:
         self.rows = rows
-        self.exchanges: dict[Needs, tuple[Exchange, State]] = {}
-        self.writes: dict[Writes, State] = {}
+        self.exchanges: dict[object, tuple[Exchange, State]] = {}
+        self.writes: dict[object, State] = {}
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class BoxTable:
     state: State = field(init=False)
     _states: dict[tuple[Row, ...], State] = field(default_factory=dict)
     _all: int = field(init=False)
-    _whole: tuple[Needs, ...] = field(init=False)
+    _whole: Needs = field(init=False)
     _none: Exchange = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,8 +146,7 @@ class BoxTable:
         self.most = self.most or _MOST_ROWS_A_DEVICE * n
         self._all = (1 << n) - 1
         self.state = State(() if is_empty(self.space) else ((self.space, self._all),))
-        wholes = [tuple((self.space,) if d == device else () for d in range(n)) for device in range(n)]
-        self._whole = (*map(Needs, wholes), Needs(((self.space,),) * n))
+        self._whole = Needs(((self.space,),) * n)
         self._none = Exchange((), ((),) * n, ((),) * n)
 
     @property
@@ -169,22 +168,25 @@ class BoxTable:
     # -- changes -----------------------------------------------------------------------------------------
 
     def exchange(self, needs: Needs) -> Exchange:
-        """Make devices current where they need to be, and return the copies that do it."""
-        known = self.state.exchanges.get(needs)
-        if known is None:
-            state = self.state
-            known = self._exchange(state.rows, self._whole[-1] if len(state.rows) > self.most else needs)
-            _remember(state.exchanges, needs, known)
-        exchange, self.state = known
-        return exchange
+        """Make devices current where they need to be, all where rows are too many, and return the copies that do it."""
+        return self._exchanged(needs, self._whole if len(self.rows) > self.most else needs)
+
+    def receive(self, device: int, box: Box) -> Exchange:
+        """Make one device current in a box, and return the copies that do it.
+
+        Where rows are too many that is everywhere: they can be one row then, though nobody else receives.
+        """
+        asked = self.space if len(self.rows) > self.most else box
+        needs = Needs(tuple((asked,) if d == device else () for d in range(self.n_devices)))
+        return self._exchanged((device, box), needs)
 
     def complete(self, device: int) -> Exchange:
         """Make a device current everywhere, and return the copies that do it."""
-        return self.exchange(self._whole[device])
+        return self.receive(device, self.space)
 
     def complete_all(self) -> Exchange:
         """Make all devices current everywhere, and return the copies that do it."""
-        return self.exchange(self._whole[-1])
+        return self.exchange(self._whole)
 
     def wrote(self, writes: Writes) -> None:
         """Note what a loop has written."""
@@ -202,9 +204,22 @@ class BoxTable:
 
     def mark_written(self, box: Box, device: int | None = None) -> None:
         """Note that a box was written on one device, and is stale on the others; or on all."""
-        self.state = self._state(self._written(self.rows, box, self._all if device is None else 1 << device))
+        known = self.state.writes.get((device, box))
+        if known is None:
+            known = self._state(self._written(self.rows, box, self._all if device is None else 1 << device))
+            _remember(self.state.writes, (device, box), known)
+        self.state = known
 
     # -- rows --------------------------------------------------------------------------------------------
+
+    def _exchanged(self, key: object, needs: Needs) -> Exchange:
+        state = self.state
+        known = state.exchanges.get(key)
+        if known is None:
+            known = self._exchange(state.rows, needs)
+            _remember(state.exchanges, key, known)
+        exchange, self.state = known
+        return exchange
 
     def _exchange(self, rows: tuple[Row, ...], needs: Needs) -> tuple[Exchange, State]:
         missing: list[list[Row]] = [[] for _ in needs.boxes]

@@ -187,6 +187,8 @@ class Entry:
         The layout of the host array that was last asked for on the device, and the device array that it gave.
     is_exposed : bool
         The program has been given the storage, and may write to it at any time: nothing is remembered of it.
+    replicas : ReplicaSet or None
+        The set that it is in (`offload.data.replicas`), which whoever uses it asks first.
     """
 
     __slots__ = (
@@ -202,6 +204,7 @@ class Entry:
         "label",
         "origin",
         "outlived",
+        "replicas",
         "section",
         "seen",
         "structured",
@@ -224,6 +227,7 @@ class Entry:
         self.label = label
         self.outlived: object = None
         self.is_exposed = origin is Origin.ASSOCIATED
+        self.replicas: Any = None
         self._contents: Contents | None = None
         self._changing: dict[Any, int] | None = None
 

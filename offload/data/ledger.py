@@ -109,7 +109,17 @@ class Due:
 
 
 class PutOffError(Exception):
-    """The launch has to be tried again later; nothing has changed."""
+    """The launch has to be tried again later; nothing has changed.
+
+    Attributes
+    ----------
+    place : object
+        Where something has to end first; None: where the launch is.
+    """
+
+    def __init__(self, place: Any = None) -> None:
+        super().__init__()
+        self.place = place
 
 
 class Ledger:
@@ -210,8 +220,13 @@ class Ledger:
             entry.writes = Accesses({(lane, entry.section): end})  # one step: nobody else has entered anything
 
     # -- releasing -----------------------------------------------------------------------------------
-    def settle(self, lane: Lane) -> Any:
+    def settle(self, lane: Lane, point: Any = None) -> Any:
         """Take note that the copies of the construct on the lane are all enqueued, or carried out.
+
+        Parameters
+        ----------
+        point : Point, optional
+            Where the lane is, if that is marked.
 
         Returns
         -------
@@ -221,9 +236,8 @@ class Ledger:
         opened, back = self._open.pop(lane, _NOTHING)
         if opened is None:
             return None
-        point = None
         try:
-            point = lane.mark()
+            point = point or lane.mark()
         finally:
             with self._lock:
                 if point is None:

@@ -45,6 +45,8 @@ class Storage:
         Held from the plan of a construct to its commit.
     ledger : Ledger
         Who uses the mappings.
+    sets : list of ReplicaSet
+        Those that entries of the table are in.
     declared : int
         The state of the process's declarations that the device has taken in.
     notify : Observer or None
@@ -58,6 +60,7 @@ class Storage:
         self.notify: Observer | None = None
         self.lock = threading.Lock()
         self.ledger = Ledger(self.lock)
+        self.sets: list[Any] = []
 
     # -- what is there -------------------------------------------------------------------------------
     def is_present(self, host: Any) -> bool:
@@ -116,6 +119,8 @@ class Storage:
 
     def forget(self) -> None:
         """Drop all mappings, as the device is closed."""
+        for replicas in [*self.sets]:
+            replicas.leave()
         self.table = PresentTable(self.device.number)
 
     # -- storage that no construct ends --------------------------------------------------------------

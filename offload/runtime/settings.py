@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from offload.devices.kind import Kind
 
 _SEED = re.compile(r"[+-]?[0-9]{1,1000}")  # Python refuses to read numbers of some thousand digits
+_MOST_DIGITS = 10
+"""Of the number of a device, and more than anybody has."""
+
 _DISPLAY_WORDS = {"false": "false", "0": "false", "true": "true", "1": "true", "verbose": "verbose"}
 _ACC_DEVICES: dict[str, str | None] = {"default": None, "host": "none"}
 """What the device types of OpenACC that are no kind's are as a specification of devices."""
@@ -78,6 +81,8 @@ class Settings:
         ``OFFLOAD_DEVICES``.
     hang_s : float
         ``OFFLOAD_HANG_S``: seconds without progress after which a wait says what it waits for.
+    loop_devices : str or tuple of int or None
+        ``OFFLOAD_LOOP_DEVICES``: ``"all"`` or device numbers, which constructs without ``device`` and ``devices`` have.
     notify : int
         ``OFFLOAD_NOTIFY``: 0, or how much `offload.views.lines` tells, up to 3.
     seed : int or None
@@ -98,6 +103,7 @@ class Settings:
     acc_device_type: str | None
     devices: str | None
     hang_s: float
+    loop_devices: str | tuple[int, ...] | None
     notify: int
     seed: int | None
     env: Mapping[str, str] = field(repr=False)
@@ -139,6 +145,7 @@ class Settings:
     @property
     def variables(self) -> dict[str, str | int | float | None]:
         """All variables and their values: OpenMP's, OpenACC's, then `offload`'s; None for one that is not set."""
+        numbers = self.loop_devices
         return {
             **self.icvs,
             "ACC_DEVICE_NUM": self.acc_device_num,
@@ -146,6 +153,7 @@ class Settings:
             "OFFLOAD_DEVICES": self.devices,
             **self.of_kinds,
             "OFFLOAD_HANG_S": self.hang_s,
+            "OFFLOAD_LOOP_DEVICES": ",".join(map(str, numbers)) if isinstance(numbers, tuple) else numbers,
             "OFFLOAD_NOTIFY": self.notify,
             "OFFLOAD_SEED": self.seed,
         }
@@ -177,6 +185,7 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         acc_device_type=_acc_device_type(env),
         devices=env.get("OFFLOAD_DEVICES") or None,
         hang_s=hang_s,
+        loop_devices=_loop_devices(env),
         notify=_word(env, "OFFLOAD_NOTIFY", _NOTIFY),
         seed=_seed(env),
         env=env,
@@ -219,6 +228,20 @@ def _acc_device_type(env: Mapping[str, str]) -> str | None:
             f"ACC_DEVICE_TYPE={env['ACC_DEVICE_TYPE']!r} is not a type of device here; write {', '.join(words).upper()}"
         )
     return text or None
+
+
+def _loop_devices(env: Mapping[str, str]) -> str | tuple[int, ...] | None:
+    text = env.get("OFFLOAD_LOOP_DEVICES", "").strip().lower()
+    if not text or text == "all":
+        return text or None
+    words = [word.strip() for word in text.split(",")]
+    numbers = tuple(int(word) for word in words if word.isascii() and word.isdecimal() and len(word) < _MOST_DIGITS)
+    if len(numbers) < len(words) or len(set(numbers)) < len(numbers):
+        raise ClauseError(
+            f"OFFLOAD_LOOP_DEVICES={env['OFFLOAD_LOOP_DEVICES']!r:.60} does not name devices; write all, or their "
+            "numbers, each once, as in 0,1"
+        )
+    return numbers
 
 
 def _max_task_priority(env: Mapping[str, str]) -> int:

@@ -77,9 +77,10 @@ class Model:
                 table.mark_written(box, device)
                 self.written([box], set(range(self.n)) if device is None else {device})
             case 8:
-                device = rng.randrange(self.n)
-                needed = [(self.space,) if d == device else () for d in range(self.n)]
-                self.exchanged(lambda: table.complete(device), needed)
+                device, box = rng.randrange(self.n), rng.choice((None, self.box()))
+                needed = [(box or self.space,) if d == device else () for d in range(self.n)]
+                receive = (lambda: table.complete(device)) if box is None else (lambda: table.receive(device, box))
+                self.exchanged(receive, needed, self.most)
             case 9:
                 self.exchanged(table.complete_all, [(self.space,)] * self.n)
             case _:
@@ -95,7 +96,7 @@ class Model:
             for element in elements(box) & self.have.keys():
                 self.have[element] = set(devices)
 
-    def exchanged(self, exchange, needed):
+    def exchanged(self, exchange, needed, most_then=1):
         table, before = self.table, self.table.state
         is_coarse = len(table.rows) > self.most
         current = [self.current(device) for device in range(self.n)]
@@ -112,13 +113,14 @@ class Model:
             wanted = set().union(*map(elements, boxes)) & self.have.keys()
             missing = wanted - current[device]
             assert copied[device] == missing or (is_coarse and copied[device] >= missing), "needed without current"
+            assert most_then == 1 or not copied[device] or wanted, "who was not asked for receives nothing"
             assert bool(missing) != asked[device]
         for device in range(self.n):
             assert sorted(done.into[device]) == sorted(copy for copy in done.copies if copy.target == device)
             assert sorted(done.out_of[device]) == sorted(copy for copy in done.copies if copy.source == device)
         self.counts["coarse"] += is_coarse
         self.counts["copies"] += len(done.copies)
-        assert not is_coarse or len(table.rows) == 1
+        assert not is_coarse or len(table.rows) <= most_then
         if self.rng.random() < 0.1:  # some were made, then one could not
             self.counts["undone"] += 1
             table.state = before

@@ -1,0 +1,98 @@
+"""The clause ``devices=``: which devices a construct is carried out on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.errors import ClauseError
+from offload.runtime.places import initial_device
+
+if TYPE_CHECKING:
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
+
+_ALLOWED = 'write "all", or a list of device numbers of one kind, the primary first'
+
+
+def check_devices(value: Any) -> str | tuple[int, ...] | None:
+    """Return ``"all"`` or device numbers; None where there is no clause.
+
+    Raises
+    ------
+    ClauseError
+        Something else, no number, or one twice. Whether devices exist is checked against the runtime at the call.
+    """
+    if value is None or (isinstance(value, str) and value == "all"):
+        return value
+    if not isinstance(value, (list, tuple, range, np.ndarray)):
+        raise ClauseError(f"devices: {type(value).__name__} {value!r:.60} names no devices; {_ALLOWED}")
+    numbers: list[int] = []
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise ClauseError(f"devices: {number!r:.60} is not a device number; {_ALLOWED}")
+        if number in numbers:
+            raise ClauseError(f"devices={list(numbers)} and {number} again: a device has one replica; name it once")
+        numbers.append(int(number))
+    if not numbers:
+        raise ClauseError(f"devices: the list is empty; {_ALLOWED}, or leave the clause out")
+    return tuple(numbers)
+
+
+def refuse_both(construct: str, devices: object, device: object) -> None:
+    """Raise `ClauseError` where a construct has ``devices=`` and ``device=``."""
+    if devices is not None and device is not None:
+        raise ClauseError(
+            f"{construct} has devices={devices!r:.60} and device={device!r}; name all devices in devices=, the primary "
+            "first, or one in device="
+        )
+
+
+def places_of(
+    runtime: Runtime, devices: str | tuple[int, ...] | None, device: int | None = None
+) -> tuple[DevicePlace, ...] | None:
+    """Return the places of a construct with ``devices=``, the primary first.
+
+    Parameters
+    ----------
+    devices : str or tuple of int or None
+        As `check_devices` returns it.
+    device : int or None
+        The other clause. Without both ``OFFLOAD_LOOP_DEVICES`` is the default of this one.
+
+    Returns
+    -------
+    tuple of DevicePlace or None
+        None where the construct has no such clause, or there is no device: then it goes where ``device`` says. One
+        place is the same as ``device``.
+
+    Raises
+    ------
+    ClauseError
+        A device does not exist, is the host, or is of another kind than the first.
+    """
+    given = f"devices={list(devices) if isinstance(devices, tuple) else devices!r}"
+    if devices is None:
+        devices = runtime.settings.loop_devices
+        if devices is None or device is not None or not runtime.places:
+            return None
+        given = f"OFFLOAD_LOOP_DEVICES={devices if isinstance(devices, str) else ','.join(map(str, devices))}"
+    numbers = range(len(runtime.places)) if isinstance(devices, str) else devices
+    found = []
+    for number in numbers:
+        if number in (runtime.initial_device, initial_device):
+            raise ClauseError(f"{given}: {number} is the host, which has no replica; name devices only")
+        try:
+            place = runtime.find_place(number)
+        except ClauseError as error:
+            raise ClauseError(f"{given}: {error}") from None
+        assert place is not None, "not the host"
+        found.append(place)
+    for place in found:
+        if place.device.kind != found[0].device.kind:
+            raise ClauseError(
+                f"{given}: {found[0].device.name} and {place.device.name} are of two kinds, which do not copy to each "
+                "other; list the numbers of devices of one kind"
+            )
+    return tuple(found) or None

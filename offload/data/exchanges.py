@@ -1,0 +1,140 @@
+"""The copies of a replica set that make devices current, enqueued on lanes and entered into the ledgers.
+
+Theory of operation
+-------------------
+A copy to a device is a write of its entry, which follows all that uses that part there; in the ledger of the sender it
+is a use, so that whoever writes there later follows it. All ledgers are asked before anything is enqueued: where one
+has to be waited for nothing has changed. Copies are put on the lanes of those who receive, one mark behind them, which
+the lanes of the senders follow: what they are given next may write what they have sent.
+
+The table says from then on what will be so when the lanes have got there. A copy reaches only what was stale, so that
+of an exchange which fails half way the state before is true.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from offload.data.ledger import PutOffError
+from offload.errors import DeviceLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from offload.data.boxes import Box, Copy, Exchange, Needs
+    from offload.data.ledger import Part
+    from offload.data.replicas import ReplicaSet
+    from offload.data.storage import Storage
+    from offload.devices.streams import Lane, Point
+
+
+def make_current(replicas: ReplicaSet, needs: Needs, lanes: Mapping[int, Lane]) -> dict[int, Point]:
+    """Make devices current where they need to be; under the locks of the places.
+
+    Parameters
+    ----------
+    lanes : mapping of int to Lane
+        By the numbers of places in the set, all of them: a table whose rows are too many has all receive.
+
+    Returns
+    -------
+    dict of int to Point
+        Where the copies to each device that receives end.
+
+    Raises
+    ------
+    PutOffError, DeviceLostError
+        The table is as it was.
+    """
+    state = replicas.table.state
+    exchange = replicas.table.exchange(needs)
+    if not exchange.copies:
+        return {}
+    try:
+        return enqueue(replicas, exchange, lanes)
+    except BaseException:
+        replicas.table.state = state
+        raise
+
+
+def receive(replicas: ReplicaSet, device: int, box: Box, lane: Lane) -> Point | None:
+    """Make one device current in a box, by copies on a lane of its own; under the locks of the places.
+
+    Returns and raises as `make_current`.
+    """
+    table = replicas.table
+    if table.is_current(device, box):
+        return None
+    state = table.state
+    exchange = table.receive(device, box)
+    try:
+        return enqueue(replicas, exchange, {device: lane}).get(device)
+    except BaseException:
+        table.state = state
+        raise
+
+
+def enqueue(replicas: ReplicaSet, exchange: Exchange, lanes: Mapping[int, Lane]) -> dict[int, Point]:
+    """Enqueue the copies of an exchange; parameters, returns as `make_current`.
+
+    Raises
+    ------
+    PutOffError
+        A ledger has something open that a copy would have to follow; nothing is enqueued.
+    DeviceLostError
+        What has been enqueued is in the ledgers.
+    """
+    places, entries = replicas.places, replicas.entries
+    waits: dict[int, list[Any]] = {}
+    for device, copies in enumerate(exchange.into):
+        if copies:
+            found = waits[device] = []
+            for _, _, box in copies:
+                found += before(places[device], (), ((entries[device], replicas.section(box)),))
+            for source, _, box in copies:
+                found += before(places[source], ((entries[source], replicas.section(box)),))
+    points: dict[int, Point] = {}
+    for device, found in waits.items():
+        lane = lanes[device]
+        lane.wait_for(found)
+        entries[device].change(lane)
+        done: list[Copy] = []
+        try:
+            for copy in exchange.into[device]:
+                _copy(replicas, copy, lane)
+                done.append(copy)
+        except BaseException:
+            with suppress(DeviceLostError):
+                _note(replicas, lane.mark(), done)
+            raise
+        point = points[device] = lane.mark()
+        _note(replicas, point, done)
+    for source, copies in enumerate(exchange.out_of):
+        if copies and source in lanes:
+            lanes[source].wait_for([points[target] for _, target, _ in copies])
+    return points
+
+
+def before(place: Storage, uses: Iterable[Part], writes: Sequence[Part] = ()) -> list[Any]:
+    """Return what the ledger of a place says has to be followed; `PutOffError` names the place."""
+    try:
+        return place.ledger.before(uses, writes)
+    except PutOffError:
+        raise PutOffError(place) from None
+
+
+def _copy(replicas: ReplicaSet, copy: Copy, lane: Lane) -> None:
+    source, target, box = copy
+    staged: list[Any] = []
+    to, at = replicas.view(target, box), replicas.view(source, box)
+    replicas.places[target].copy(to, at, lane, staged, replicas.label)
+    assert not staged, "copies between devices are enqueued"
+
+
+def _note(replicas: ReplicaSet, point: Point, copies: Iterable[Copy]) -> None:
+    places, entries = replicas.places, replicas.entries
+    for source, target, box in copies:
+        section = replicas.section(box)
+        places[target].ledger.note(point, (), ((entries[target], section),))
+        places[source].ledger.note(point, ((entries[source], section),))

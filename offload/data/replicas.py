@@ -1,0 +1,194 @@
+"""Replica sets: entries of several devices that stand for one section, and who of them is current where.
+
+Theory of operation
+-------------------
+The entries of a set are ordinary ones, one in the table of each of its places. `Entry.replicas` names the set, and
+whoever uses such an entry asks it first: a construct on all devices of the set, or a plain one on one of them
+(`offload.data.replicated`). Who is current in which part is a `BoxTable`, in the indices of the item that the set was
+made for. Parts are views of that item: of its host array, and of its storage on each device.
+
+A set has no lock. Its table changes, and entries join and leave, while the locks of all its places are held, which
+`locked` takes in the order of their numbers. Whoever holds the lock of one place alone may find out that an entry is in
+a set, and nothing else; then it lets go, takes all, and looks anew.
+
+`versions`: what is remembered about contents goes where a copy is about to change them (`Entry.change`).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offload.arrays.items import address_of
+from offload.arrays.sections import Section, section_of
+from offload.data.boxes import BoxTable, whole_of
+from offload.data.entries import correspond
+from offload.data.parts import box_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from offload.data.boxes import Box
+    from offload.data.entries import Entry
+    from offload.data.items import MapItem
+    from offload.data.parts import Layout
+    from offload.data.storage import Storage
+    from offload.devices.base import Device
+
+_MOST_VIEWS = 512
+"""Parts of which a set remembers what it is like to copy them: a time loop has some for each pair of devices."""
+
+
+class Spread(NamedTuple):
+    """Where an array lies: a `Layout`."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+
+class ReplicaSet:
+    """The entries of several devices for one section, from `join` to `leave`.
+
+    Parameters
+    ----------
+    item : MapItem
+        What it is made for.
+    places : sequence of Storage
+        The devices' data environments, in the order of the clause; the first is the primary's.
+    entries : sequence of Entry
+        Theirs, which hold all of the item.
+
+    Attributes
+    ----------
+    layout : Layout
+        Of the item, with one index only where its stride is 0.
+    table : BoxTable
+        Who is current where, in the indices of the layout; at first everybody.
+    label : object
+        The item, for messages.
+    """
+
+    __slots__ = ("_host", "_sections", "_space", "_views", "entries", "label", "layout", "places", "table")
+
+    def __init__(self, item: MapItem, places: Sequence[Storage], entries: Sequence[Entry]) -> None:
+        host: Any = item.host
+        if 0 in host.strides:
+            host = host[tuple([slice(None) if stride else slice(1) for stride in host.strides])]
+        self.places = tuple(places)
+        self.entries = tuple(entries)
+        self.label = item.label
+        self.layout = Spread(address_of(host), host.shape, host.strides, host.itemsize)
+        self.table = BoxTable(whole_of(host.shape), len(self.places))
+        self._host = host
+        self._space = item.section.space
+        self._sections: dict[Box, Section] = {}
+        self._views: dict[tuple[int, Box], Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<ReplicaSet {self.label} on {self.devices}>"
+
+    @property
+    def devices(self) -> str:
+        """The numbers of the devices, for messages."""
+        return numbers_of(self.places)
+
+    def join(self) -> None:
+        """Let the entries know; under the locks of all places."""
+        for place, entry in zip(self.places, self.entries, strict=True):
+            entry.replicas = self
+            place.sets.append(self)
+            place.table.version += 1
+
+    def leave(self) -> None:
+        """Let the entries be ordinary ones, each with what it holds; under the locks of all places."""
+        for place, entry in zip(self.places, self.entries, strict=True):
+            entry.replicas = None
+            if self in place.sets:
+                place.sets.remove(self)
+            place.table.version += 1
+        self._views.clear()
+
+    def number_of(self, place: Storage) -> int:
+        """Return the number of a place in the set."""
+        return self.places.index(place)
+
+    # -- parts ---------------------------------------------------------------------------------------
+    def box(self, view: Layout) -> Box:
+        """Return the box that has all elements that an item, or another view of the section, touches."""
+        return box_of(self.layout, view)
+
+    def is_all(self, view: Layout, box: Box) -> bool:
+        """Tell whether a view has each element of its box."""
+        return view.itemsize == self.layout.itemsize and prod(view.shape) == prod(high - low for low, high in box)
+
+    def host(self, box: Box) -> Any:
+        """Return a box of the host array."""
+        return self._host[(*[slice(low, high) for low, high in box], ...)]
+
+    def section(self, box: Box) -> Section:
+        """Return the bytes of the host that a box has, by which ledgers know it."""
+        known = self._sections.get(box)
+        if known is None:
+            layout = self.layout
+            address = layout.address + sum(low * by for (low, _), by in zip(box, layout.strides, strict=True))
+            shape = tuple(high - low for low, high in box)
+            known = section_of(self._space, address, shape, layout.strides, layout.itemsize)
+            _remember(self._sections, box, known)
+        return known
+
+    def view(self, device: int, box: Box) -> Any:
+        """Return the device array of a box."""
+        known = self._views.get((device, box))
+        if known is None:
+            layout, entry = self.layout, self.entries[device]
+            address = layout.address + sum(low * by for (low, _), by in zip(box, layout.strides, strict=True))
+            shape = tuple(high - low for low, high in box)
+            offset, strides = correspond(entry, address, shape, layout.strides, layout.itemsize)
+            known = self.places[device].device.view(entry.buffer, offset, shape, strides, self._host.dtype)
+            _remember(self._views, (device, box), known)
+        return known
+
+    def box_on(self, device: int, array: Any) -> Box | None:
+        """Return the box of a device array that lies in the buffer of a device; None where it lies elsewhere."""
+        at = self.places[device].device
+        section, buffer = at.section(array), at.section(self.entries[device].buffer)
+        if section.space != buffer.space or not buffer.address <= section.address < buffer.end:
+            return None
+        whole = self.view(device, self.table.space)
+        return box_of(_spread(at, whole), _spread(at, array))
+
+
+def replicas_of(entries: Iterable[Entry | None]) -> list[ReplicaSet]:
+    """Return the sets that entries are in, each once."""
+    return [*dict.fromkeys([entry.replicas for entry in entries if entry is not None and entry.replicas is not None])]
+
+
+@contextmanager
+def locked(places: Iterable[Storage]) -> Iterator[None]:
+    """Hold the locks of places, each once, taken in the order of their numbers."""
+    with ExitStack() as stack:
+        for place in sorted(set(places), key=_by_number):
+            stack.enter_context(place.lock)
+        yield
+
+
+def numbers_of(places: Iterable[Storage]) -> str:
+    """Return the numbers of devices, for messages."""
+    return ", ".join([str(place.device.number) for place in places])
+
+
+def _spread(device: Device, array: Any) -> Spread:
+    return Spread(device.address(array) or 0, tuple(array.shape), tuple(array.strides), array.dtype.itemsize)
+
+
+def _by_number(place: Storage) -> int:
+    return place.device.number
+
+
+def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(known) >= _MOST_VIEWS:
+        known.clear()
+    known[key] = value

@@ -1,0 +1,114 @@
+"""Forks: one device task on the lanes of several devices.
+
+The task belongs to the device of its own lane, the primary. What it enqueues on the others begins behind a mark there,
+and the primary's lane goes on behind a mark on each of theirs: so to whoever follows the task, or waits for it, it is
+a task of one device.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from offload.data.ledger import PutOffError
+from offload.errors import DeviceLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.devices.streams import Lane, Point
+    from offload.runtime.place import DevicePlace
+
+
+class Marks(Protocol):
+    """What finds out that marks have passed, and has their events used again; `offload.events.gate.Gate`."""
+
+    def add(self, point: Point, item: _Mark) -> None: ...
+
+
+class Fork:
+    """Lanes of several places, of which the others' follow the primary's.
+
+    Parameters
+    ----------
+    gate : Gate
+    lane : Lane
+        The primary's.
+    places : sequence of DevicePlace
+        Of different devices of one kind, the primary first.
+
+    Attributes
+    ----------
+    lanes : list of Lane
+        In the order of the places; the others are its own until `join` or `give_back`.
+
+    Raises
+    ------
+    PutOffError
+        A place has no lane left; no lane is held.
+    """
+
+    __slots__ = ("_gate", "lanes")
+
+    def __init__(self, gate: Marks, lane: Lane, places: Sequence[DevicePlace]) -> None:
+        self._gate = gate
+        self.lanes = [lane]
+        start = lane.mark()
+        gate.add(start, _Mark(start))
+        try:
+            for place in places[1:]:
+                other = place.pool.acquire(())
+                if other is None:
+                    raise PutOffError(place)  # noqa: TRY301  # as what the device raises
+                self.lanes.append(other)
+                other.wait_for((start,))
+        except BaseException:
+            self.give_back()
+            raise
+
+    def meet(self) -> None:
+        """Have the primary's lane follow the others as far as they are now."""
+        lane = self.lanes[0]
+        points = [other.mark() for other in self.lanes[1:]]
+        lane.wait_for(points)
+        for point in points:
+            self._gate.add(point, _Mark(point))
+
+    def join(self) -> None:
+        """Do what `meet` does, and give the other lanes back."""
+        try:
+            while len(self.lanes) > 1:
+                self._join_one()
+        except BaseException:
+            self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Do what `join` does after a failure, which may be that of a device."""
+        while len(self.lanes) > 1:
+            with suppress(DeviceLostError):
+                self._join_one()
+
+    def _join_one(self) -> None:
+        other, point = self.lanes.pop(), None
+        try:
+            point = other.mark()
+            self.lanes[0].wait_for((point,))
+            self._gate.add(point, _Mark(point))
+        finally:
+            other.release(point)
+
+
+class _Mark:
+    """Hears from the gate that a mark has passed."""
+
+    __slots__ = ("_point",)
+
+    is_quiet = True
+
+    def __init__(self, point: Point) -> None:
+        self._point = point
+
+    def passed(self, error: BaseException | None) -> None:
+        if error is None:
+            self._point.lane.note_passed(self._point, 0.0)
