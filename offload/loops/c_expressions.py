@@ -63,6 +63,8 @@ class Expressions(Indices):
             case ir.Extent():
                 extent = self._scope.extent(node.array, node.dimension)
                 return extent if self._scope.index_bits == 64 else f"((int64_t){extent})"
+            case ir.Trip():
+                return f"((int64_t)t{node.axis})"
             case ir.Load():
                 return self._load(node)
             case ir.Unary():

@@ -79,6 +79,8 @@ class Indices(ABC):
                 return self._scope.variable(node.name)
             case ir.Extent() if self._scope.index_bits == 32:
                 return self._scope.extent(node.array, node.dimension)
+            case ir.Trip() if self._scope.index_bits == 32:
+                return f"t{node.axis}"
             case ir.Convert() if _dtype(node) == "int64":
                 return self.held_by_int32(node.operand)
             case _ if _dtype(node) in _HELD_BY_INT32:

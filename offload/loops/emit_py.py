@@ -49,7 +49,7 @@ def emit_kernel(typed: Typed, nest: Nest, modes: Mapping[int, ir.Mode], observed
     modes : mapping of int to str
         How accesses are checked, by their number; ``"check"`` where it has none.
     observed : frozenset of int
-        Loads and stores that are left to ``arguments["observer"]``, an `offload.loops.observe.Observer`.
+        Loads and stores that are left to ``arguments["observer"]``, which has a `load` and a `store`.
     """
     return _Kernel(typed, nest, modes, observed).text()
 
@@ -107,6 +107,8 @@ class _Emitter:
                 return self.scalar(node.name)
             case ir.Extent():
                 return f"int64({self.array(node.array)}.shape[{node.dimension}])"
+            case ir.Trip():
+                return f"int64(t_{node.axis})"
             case ir.Load():
                 return self.load(node.array, node.indices, node.at)
             case ir.Unary(operator="not"):

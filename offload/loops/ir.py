@@ -113,6 +113,13 @@ class Extent(Expression):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trip(Expression):
+    """The trip of an associated loop, by its number; what watches a nest counts iterations by it (`speculate`)."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Size(Expression):
     """``a.size``; a product of extents in typed functions."""
 

@@ -278,7 +278,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
         modes = {at: "wrap" if mode == "check" else mode for at, mode in modes.items()}
     variant = CVariant(
         modes=tuple(sorted(modes.items())),
-        layouts=tuple((name, _layout(view)) for name, view in launch.views.items()),
+        layouts=tuple((name, layout_of(view)) for name, view in launch.views.items()),
         is_restricted=not shares(spec, launch.views),
         unit_steps=tuple((number, axis.step) for number, axis in enumerate(launch.axes) if abs(axis.step) == 1),
         copies=() if is_in_order else _copied(nest, launch),
@@ -360,7 +360,7 @@ def _copied(nest: ir.Nest, launch: Launch) -> tuple[str, ...]:
     )
 
 
-def _layout(view: View) -> Layout:
+def layout_of(view: View) -> Layout:
     """Return how an array lies: ``"C"``, ``"inner"`` where rows are contiguous, ``"strided"``, or ``"packed"``."""
     if not view.is_aligned:
         return "packed"

@@ -14,9 +14,9 @@ from offload.loops.uses import numbered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offload.loops.findings import Findings, Observed
     from offload.loops.independence import DependenceKind, Verdict
     from offload.loops.numbers import Trips
-    from offload.loops.observe import Observed, Observer
 
 _ORDER: tuple[DependenceKind, ...] = "flow", "anti", "output"
 _UPDATES = frozenset({"+", "-", "*", "&", "|", "^"})
@@ -42,9 +42,9 @@ def proved_error(name: str, nest: ir.Nest, verdict: Verdict) -> LoopError:
     return _error(name, sink.place, proved_text(verdict), f"use seq=True, or {remedy}")
 
 
-def seen_error(name: str, nest: ir.Nest, axes: Sequence[Trips], observer: Observer) -> LoopError:
+def seen_error(name: str, nest: ir.Nest, axes: Sequence[Trips], findings: Findings) -> LoopError:
     """Return the error of a nest of the function `name` in a run of which dependences were seen."""
-    found = min(observer.found.values(), key=lambda seen: _ORDER.index(seen.kind))
+    found = min(findings.found.values(), key=lambda seen: _ORDER.index(seen.kind))
     first, last = found.example.trips
     source, sink = (numbered(nest)[at].place for at in found.example.accesses)
     element = ", ".join(map(str, found.example.element)) or "()"
@@ -53,8 +53,8 @@ def seen_error(name: str, nest: ir.Nest, axes: Sequence[Trips], observer: Observ
         f"{_distances(found)}, from line {source.line} at {iteration(nest, axes, first)} to line {sink.line} at "
         f"{iteration(nest, axes, last)}, by {found.array}[{element}]"
     )
-    kinds = {kind for array, kind in observer.found if array == found.array}
-    is_own = "flow" not in kinds and found.array not in observer.exposed
+    kinds = {kind for array, kind in findings.found if array == found.array}
+    is_own = "flow" not in kinds and found.array not in findings.exposed
     return _error(name, sink, text, _remedy(nest, found.array, is_own=is_own))
 
 

@@ -63,19 +63,23 @@ def observe_each(
         for key in keys:
             _keep(spec, key)
         return
-    from offload.loops.observe import advanced, observe  # few programs check
+    from offload.loops.observe import advance, copies_of, observe  # few programs check
     from offload.loops.remedies import seen_error
 
     fetched = fetch(arrays, task)
     for number, plan in enumerate(plans[: last + 1]):
         modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
+        copies = copies_of(plan.nest, fetched, numbers.views)
         if plan.observed:
-            found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, fetched, numbers.views, axes)
+            found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, numbers.views, axes)
+            if found.failure is not None:
+                raise found.failure
             if found.found:
                 raise seen_error(spec.program.name, plan.nest, axes, found)
             _keep(spec, keys[number])
-        if number < last and all(axis.trips > 0 for axis in axes):
-            fetched = advanced(spec.typed, plan.nest, modes, scalars, fetched, numbers.views, axes)
+        elif number < last and all(axis.trips > 0 for axis in axes):
+            advance(spec.typed, plan.nest, modes, scalars, copies, numbers.views, axes)
+        fetched = copies
 
 
 def _key(

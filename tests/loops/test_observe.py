@@ -12,7 +12,7 @@ import pytest
 import offload as omp
 from offload.loops import plan, runs
 from offload.loops.build import Builder
-from offload.loops.observe import observe
+from offload.loops.observe import copies_of, observe
 from offload.loops.plan import numbers_of
 from offload.loops.prepared import view_at
 from offload.loops.uses import numbered
@@ -47,10 +47,12 @@ def seen(function, arguments, **clauses):
     arrays = {name: values[name] for name in numbers.views}
     before = {name: array.copy() for name, array in arrays.items()}
     every = frozenset(numbered(nest))
-    observer = observe(spec.typed, nest, {}, every, numbers.scalars[0], arrays, numbers.views, numbers.axes[0])
+    copies = copies_of(nest, arrays, numbers.views)
+    findings = observe(spec.typed, nest, {}, every, numbers.scalars[0], copies, numbers.views, numbers.axes[0])
+    assert findings.failure is None
     assert all((arrays[name] == before[name]).all() for name in arrays)
-    found = {key: (one.count, one.min_distance, one.max_distance) for key, one in observer.found.items()}
-    return found, observer
+    found = {key: (one.count, one.min_distance, one.max_distance) for key, one in findings.found.items()}
+    return found, findings
 
 
 VECTORS = [
@@ -94,17 +96,17 @@ def test_an_example():
             a[p[i]] = i
             a[-1] = a[p[i] - 2]
 
-    _, observer = seen(shift, (np.zeros(30), np.arange(6)))
-    example = observer.found["a", "flow"].example
+    _, findings = seen(shift, (np.zeros(30), np.arange(6)))
+    example = findings.found["a", "flow"].example
     assert example.trips == ((0,), (2,))
     assert example.element == (2,)
-    assert observer.found["a", "output"].example.element == (29,)
+    assert findings.found["a", "output"].example.element == (29,)
 
 
 def test_who_fills_what_it_reads():
     """An array is exposed if an iteration reads an element that it has not written, be it after another has."""
-    _, observer = seen(made("t[0] = x[i]; y[i] = t[0] + a[0]; a[0] = 1", "t", "x", "y", "a"), (*np.ones((4, N)), N))
-    assert observer.exposed == {"x", "a"}
+    _, findings = seen(made("t[0] = x[i]; y[i] = t[0] + a[0]; a[0] = 1", "t", "x", "y", "a"), (*np.ones((4, N)), N))
+    assert findings.exposed == {"x", "a"}
 
 
 def test_iterations_of_two_loops_are_counted_as_they_run():

@@ -59,10 +59,10 @@ def test_what_is_seen_is_what_all_pairs_say(plan):
     spec = OBSERVED._program.specialise(values)
     numbers = numbers_of(spec, values, partial(view_at, None))
     nest = spec.typed.function.nests[0]
-    arrays = {name: values[name] for name in numbers.views}
+    arrays = {name: values[name].copy() for name in numbers.views}
     every = frozenset(numbered(nest))
-    observer = observe(spec.typed, nest, {}, every, numbers.scalars[0], arrays, numbers.views, numbers.axes[0])
-    seen = {key: (one.count, one.min_distance, one.max_distance) for key, one in observer.found.items()}
+    findings = observe(spec.typed, nest, {}, every, numbers.scalars[0], arrays, numbers.views, numbers.axes[0])
+    seen = {key: (one.count, one.min_distance, one.max_distance) for key, one in findings.found.items()}
     assert seen == events(plan)
 
 
