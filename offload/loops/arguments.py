@@ -269,7 +269,7 @@ class Blank(Generic[FormT_co]):
         match field.kind:
             case "pointer":
                 self.pointers.append((slot, name))
-            case "copies" | "partials" | "report":
+            case "copies" | "partials" | "report" | "cancel":
                 self.own.append((slot, field))
             case "scalar" if name not in self.scalars:
                 self.floats.append((8 * slot, name, _PACKED[self.form.typed.scalars[name].dtype].pack_into))

@@ -26,6 +26,7 @@ FieldKind: TypeAlias = Literal[
     "report",
     "result",
     "blocks",
+    "cancel",
 ]
 Dialect: TypeAlias = Literal["c", "cuda"]
 Layout: TypeAlias = Literal["C", "inner", "strided", "packed"]
@@ -42,6 +43,7 @@ _VARIABLES: Final[dict[FieldKind, str]] = {
     "report": "record",
     "result": "result_{name}",
     "blocks": "blocks",
+    "cancel": "cancel",
 }
 
 
@@ -54,9 +56,9 @@ class Field:
     kind : str
         ``"pointer"`` of an array; ``"copies"``: of one copy a worker of an array; ``"extent"``; ``"stride"``, in bytes;
         ``"scalar"``: its bits in the low bytes; ``"start"``, ``"step"``, ``"trips"`` of an axis; ``"partials"``: the
-        address of the chunks' slots; ``"report"``: that of the record of what was wrong. On CUDA ``"copies"`` is the
-        place in a block's shared memory, in
-        words of 8 bytes, and there are ``"result"``: the address to which the value of a scalar that
+        address of the chunks' slots; ``"report"``: that of the record of what was wrong; ``"cancel"``: that of a word
+        that is set when nobody wants what a run in order computes. On CUDA ``"copies"`` is the place in a block's
+        shared memory, in words of 8 bytes, and there are ``"result"``: the address to which the value of a scalar that
         comes out is written, and ``"blocks"``: how many have left partial results.
     name : str
         Of the array or scalar.

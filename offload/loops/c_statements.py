@@ -191,7 +191,7 @@ class Statements:
     def _looped(self, node: ir.For, trip: list[str]) -> list[str]:
         """Return a loop behind the lines before it."""
         loop = [*trip, *indented(self.lines(node.body)), "}"]
-        can_fail = any(_may_note(inner, self._scope.modes) for inner in walk(*node.body))
+        can_fail = any(may_note(inner, self._scope.modes) for inner in walk(*node.body))
         if self._scope.dialect == "c" and not can_fail and (items := self._declared(node)):
             loop.insert(0, in_lanes(items, f" lastprivate(v_{node.variable})"))
         return loop
@@ -300,7 +300,7 @@ def combined(dialect: Dialect, operator: str, item: str, value: str, dtype: ir.D
 
 def can_fail(nest: ir.Nest, modes: Mapping[int, ir.Mode]) -> bool:
     """Tell whether an iteration may find something wrong."""
-    return any(_may_note(node, modes) for node in walk(*nest.body))
+    return any(may_note(node, modes) for node in walk(*nest.body))
 
 
 def n_elements(shape: tuple[int, ...]) -> int:
@@ -311,7 +311,8 @@ def n_elements(shape: tuple[int, ...]) -> int:
     return n
 
 
-def _may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, ir.Mode]) -> bool:
+def may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, ir.Mode]) -> bool:
+    """Tell whether a node by itself, what it is made of left out, may find something wrong."""
     match node:
         case ir.Load() | ir.Store() | ir.Atomic():
             return bool(node.indices) and modes.get(node.at, "check") == "check"

@@ -163,9 +163,13 @@ class Kernel:
         for array in self._scope.guarded:
             yield from self._guard(array)
         yield from self._own()
-        for item in self._nest.reductions:
-            dtype = self._scope.dtype(item.name)
-            yield f"{C_TYPES[dtype]} r_{item.name} = {literal(identity(item.operator, dtype), dtype)};"
+        for slot, item in enumerate(self._nest.reductions):
+            yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(slot, item)};"
+
+    def _first(self, slot: int, item: ir.Reduction) -> str:
+        """Return what a reduction's item, by its number, is at the beginning of a chunk."""
+        dtype = self._scope.dtype(item.name)
+        return literal(identity(item.operator, dtype), dtype)
 
     def _read(self, field: Field, slot: str) -> str:
         """Return the line that gives a slot a name."""
@@ -175,7 +179,7 @@ class Kernel:
                 dtype = self._scope.dtype(field.name)
                 test = " != 0" if dtype == "bool" else ""
                 return f"const {C_TYPES[dtype]} {variable} = *(const {MEMORY_TYPES[dtype]} *)&{slot}{test};"
-            case "partials" | "report" | "result":
+            case "partials" | "report" | "result" | "cancel":
                 return f"int64_t *const {variable} = (int64_t *){slot};"
             case _:
                 return f"const {self._scope.index_type} {variable} = {slot};"
@@ -266,8 +270,13 @@ class Kernel:
         if self._can_fail:
             trips = ", ".join(f"t{k}" for k in range(len(self._axes)))
             call = f"report({self._scope.use('report')}, fault, trips, {len(self._axes)});"
-            lines += ["if (fault.what) {", f"    const int64_t trips[] = {{{trips}}};", f"    {call}", "}"]
+            lines += ["if (fault.what) {", f"    const int64_t trips[] = {{{trips}}};", f"    {call}"]
+            lines += [*indented(self._after_fault()), "}"]
         return lines
+
+    def _after_fault(self) -> list[str]:
+        """Return the lines that follow the report of an iteration."""
+        return []
 
     def _last_values(self) -> list[str]:
         """Return the lines by which an iteration leaves the scalars of which the last one's values are asked for."""

@@ -38,7 +38,14 @@ _RENAMED: Final = {
 }
 
 
-def emit_kernel(typed: Typed, nest: Nest, modes: Mapping[int, ir.Mode], observed: frozenset[int] = frozenset()) -> str:
+def emit_kernel(
+    typed: Typed,
+    nest: Nest,
+    modes: Mapping[int, ir.Mode],
+    observed: frozenset[int] = frozenset(),
+    *,
+    goes_on: bool = False,
+) -> str:
     """Return the text of ``kernel(arguments, begin, end, chunk, partials, report)``.
 
     Parameters
@@ -50,8 +57,10 @@ def emit_kernel(typed: Typed, nest: Nest, modes: Mapping[int, ir.Mode], observed
         How accesses are checked, by their number; ``"check"`` where it has none.
     observed : frozenset of int
         Loads and stores that are left to ``arguments["observer"]``, which has a `load` and a `store`.
+    goes_on : bool
+        Whether scalars that come out go on from what is in the slots, and are left there whatever happens.
     """
-    return _Kernel(typed, nest, modes, observed).text()
+    return (_GoingOn if goes_on else _Kernel)(typed, nest, modes, observed).text()
 
 
 def emit_parts(typed: Typed) -> str:
@@ -362,6 +371,33 @@ class _Kernel(_Emitter):
             yield f"{_indent(1)}partials[chunk, {slot}] = bits(v_{name})"
         for name in last:
             yield f"{_indent(1)}whole_{name}[...] = a_{name}"
+
+
+class _GoingOn(_Kernel):
+    """The kernel of a nest in order, which goes on where the slice of trips before has ended."""
+
+    def text(self) -> str:
+        lines = [*self._head(), "try:", *(_indent(1) + line for line in self._loops()), "finally:"]
+        lines += [_indent(1) + line for line in (*self._tail(), "pass")]
+        body = "\n".join(_indent(1) + line for line in lines)
+        return f"{self.constants()}def kernel(arguments, begin, end, chunk, partials, report):\n{body}\n"
+
+    def _left(self) -> Iterator[tuple[int, str]]:
+        """Yield the slots and names of the scalars that come out."""
+        yield from enumerate([*(item.name for item in self._nest.reductions), *self._nest.last])
+
+    def _head(self) -> Iterator[str]:
+        yield from super()._head()
+        for slot, name in self._left():
+            yield f'{self.scalar(name)} = from_bits(partials[0, {slot}], "{self._item_type(name).dtype}")'
+
+    def _tail(self) -> Iterator[str]:
+        for slot, name in self._left():
+            yield f"partials[0, {slot}] = bits({self.scalar(name)})"
+        if last := [name for name, kind in self._nest.privates.items() if kind == "lastprivate"]:
+            inner = "".join(f" and trips_{axis}" for axis in range(1, len(self._nest.axes)))
+            yield f"if begin < end == trips_0{inner} and not report[0]:"
+            yield from (f"{_indent(1)}whole_{name}[...] = a_{name}" for name in last)
 
 
 def _combined(operator: str, item: str, value: str) -> str:

@@ -235,15 +235,20 @@ def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
         with spec.lock:
             form = spec.forms.get(key)
             if form is None:
-                if builder.compiler is None:
-                    warn_once(
-                        spec,
-                        "there is no C compiler, so that the loop runs as Python, some hundred times slower; install "
-                        'gcc or clang, or pip install "offload[loops]", or name a compiler in OFFLOAD_CC',
-                    )
+                warn_of_python(spec)
                 form = NestForm(spec.typed, plan.nest, plan.variant, spec.program.words)
                 spec.forms[key] = form
     return form
+
+
+def warn_of_python(spec: Specialisation) -> None:
+    """Give a `PerformanceWarning`, once a loop, where there is no compiler for the host."""
+    if builder.compiler is None:
+        warn_once(
+            spec,
+            "there is no C compiler, so that the loop runs as Python, some hundred times slower; install gcc or clang,"
+            ' or pip install "offload[loops]", or name a compiler in OFFLOAD_CC',
+        )
 
 
 def check(spec: Specialisation, plans: tuple[NestPlan, ...]) -> None:

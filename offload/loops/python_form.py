@@ -34,7 +34,12 @@ class _ReportedError(Exception):
 
 
 def python_form(
-    typed: Typed, nest: Nest, modes: Mapping[int, Mode], observed: frozenset[int] = frozenset()
+    typed: Typed,
+    nest: Nest,
+    modes: Mapping[int, Mode],
+    observed: frozenset[int] = frozenset(),
+    *,
+    goes_on: bool = False,
 ) -> Callable[..., None]:
     """Return the kernel of a nest.
 
@@ -47,6 +52,8 @@ def python_form(
         How accesses are checked, by their number.
     observed : frozenset of int
         Loads and stores, by their number, that are left to an observer, ``arguments["observer"]``.
+    goes_on : bool
+        Whether scalars that come out go on from what is in the slots of chunk 0, and are left there whatever happens.
 
     Returns
     -------
@@ -58,7 +65,7 @@ def python_form(
         takes hold: after one, the rest of the chunk is not carried out.
     """
     function = typed.function
-    compiled = _compile(emit_kernel(typed, nest, modes, observed), function.name)["kernel"]
+    compiled = _compile(emit_kernel(typed, nest, modes, observed, goes_on=goes_on), function.name)["kernel"]
 
     def kernel(
         arguments: Mapping[str, Any],
@@ -263,6 +270,7 @@ _NAMESPACE: Final[dict[str, Any]] = {
     "float32": np.float32,
     "float64": np.float64,
     "bits": bits,
+    "from_bits": from_bits,
     "load": _load,
     "store": _store,
     "floor_divide": _floor_divide,

@@ -72,7 +72,7 @@ class NestForm:
         self.nest = nest
         self.typed = typed
         self.is_compiled = builder.compiler is not None
-        self.options: Sequence[str] = _FASTMATH[words.fastmath]
+        self.options = options_of(words)
         self._variant = variant
         self._words = words
         self._trip_ns = _TRIP_NS
@@ -139,3 +139,8 @@ class NestForm:
                 entry(run.address, begin, end, chunk, 0)
             else:
                 self._python(arguments, begin, end, chunk, run.partials, report)
+
+
+def options_of(words: LoopWords) -> Sequence[str]:
+    """Return what a compiler of the host is told about a loop beside its own options."""
+    return _FASTMATH[words.fastmath]
