@@ -33,11 +33,30 @@ if TYPE_CHECKING:
 WIDTHS = (16, 8, 4, 2, 1)
 """Bytes that one load or store of a thread moves."""
 
-TILE = 32
-"""Elements of a side of a tile."""
-
 TILE_LANES = 256
 """Threads of a tile."""
+
+
+class Tile(NamedTuple):
+    """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares.
+
+    A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
+    along the axis that is contiguous in the source, and the one in the destination.
+    """
+
+    word: int
+    along_src: int
+    along_dst: int
+
+
+TILES: dict[int, tuple[Tile, ...]] = {
+    16: (Tile(16, 64, 32),),
+    8: (Tile(8, 64, 32),),
+    4: (Tile(4, 64, 32),),
+    2: (Tile(4, 32, 32), Tile(2, 64, 32)),
+    1: (Tile(4, 32, 32), Tile(1, 64, 32)),
+}
+"""By the width of an element, the fastest tile first; the last one suits every alignment."""
 
 MAX_UNITS = 1 << 31
 """Units of one launch: what division by multiplication allows."""
@@ -68,7 +87,7 @@ class Kernel(Enum):
     ROWS = "rows"
     """A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment."""
     TILES = "tiles"
-    """`TILE` x `TILE` elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
+    """A `Tile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
 
 
 class Axis(NamedTuple):
@@ -79,6 +98,24 @@ class Axis(NamedTuple):
     shift: int
     dst_stride_nbytes: int
     src_stride_nbytes: int
+
+
+class Turned(NamedTuple):
+    """The two axes of a transposition: first the one that is contiguous in the destination, then that in the source.
+
+    Attributes
+    ----------
+    tile : Tile
+        What is turned round at once.
+    extents : (int, int)
+        Elements.
+    axes : (int, int)
+        Their places among the axes of the work.
+    """
+
+    tile: Tile
+    extents: tuple[int, int]
+    axes: tuple[int, int]
 
 
 class Units(NamedTuple):
@@ -94,11 +131,10 @@ class Units(NamedTuple):
         Bytes of an element; 0 for `Kernel.ROWS`.
     lanes, segment_nbytes, row_nbytes : int
         Threads of a unit; bytes of a unit and of a row, 0 unless for `Kernel.ROWS`.
-    extents : (int, int)
-        For `Kernel.TILES`, elements along the axis that is contiguous in the destination, and the one in the source.
     axes : tuple of Axis
-        Innermost first. For `Kernel.ROWS` the first counts the segments of a row and moves nothing; for
-        `Kernel.TILES` the first two count tiles along ``extents``.
+        Innermost first. For `Kernel.ROWS` the first counts the segments of a row and moves nothing.
+    turned : Turned or None
+        For `Kernel.TILES`, which two axes count tiles.
     """
 
     kernel: Kernel
@@ -107,8 +143,8 @@ class Units(NamedTuple):
     lanes: int
     segment_nbytes: int
     row_nbytes: int
-    extents: tuple[int, int]
     axes: tuple[Axis, ...]
+    turned: Turned | None
 
 
 class Call(NamedTuple):
@@ -156,31 +192,34 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     row = box.row_nbytes
     if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
         return None
-    width = width_of(
-        row,
-        dst + box.dst_offset_nbytes,
-        src + box.src_offset_nbytes,
-        *itertools.chain.from_iterable([dim[1:] for dim in box.dims]),
-    )
-    outer = [_axis(*dim) for dim in reversed(box.dims)]
-    lanes, segment, extents, turned = _lanes(row, width), 0, (0, 0), _turned(box, width)
-    if turned:
+    dst, src = dst + box.dst_offset_nbytes, src + box.src_offset_nbytes
+    width = width_of(row, dst, src, *itertools.chain.from_iterable([dim[1:] for dim in box.dims]))
+    lanes, segment = _lanes(row, width), 0
+    sides = _sides(box, width)
+    turned = None
+    axes = [_axis(*dim) for dim in reversed(box.dims)]
+    if sides is not None:
         kernel, lanes, row = Kernel.TILES, TILE_LANES, 0
-        sides = [box.dims[i] for i in turned]
-        extents = (sides[0][0], sides[1][0])
-        tiles = [_axis(-(-dim[0] // TILE), TILE * dim[1], TILE * dim[2]) for dim in sides]
-        axes = [*tiles, *[_axis(*dim) for i, dim in reversed(list(enumerate(box.dims))) if i not in turned]]
+        turned = _turned(box, width, sides, dst, src)
+        for axis, side in zip(turned.axes, tile_sides(turned.tile, width), strict=True):
+            count, to, at = box.dims[-1 - axis]
+            axes[axis] = _axis(-(-count // side), side * to, side * at)
     elif lanes == 1:
         kernel, row = Kernel.FLAT, 0
-        axes = [_axis(box.row_nbytes // width, width, width), *outer]
+        axes = [_axis(box.row_nbytes // width, width, width), *axes]
         axes = [axis for axis in axes if axis.count > 1]
     else:
         kernel, width, segment = Kernel.ROWS, 0, lanes * 64
-        axes = [_axis(-(-row // segment), 0, 0), *outer]
+        axes = [_axis(-(-row // segment), 0, 0), *axes]
     n_units = prod([axis.count for axis in axes])
     if n_units * lanes > MAX_UNITS:
         return None
-    return Units(kernel, n_units, width, lanes, segment, row, extents, tuple(axes))
+    return Units(kernel, n_units, width, lanes, segment, row, tuple(axes), turned)
+
+
+def tile_sides(tile: Tile, width: int) -> tuple[int, int]:
+    """Return the elements of a tile along the axis that is contiguous in the destination, and the one in the source."""
+    return tile.along_dst * (tile.word // width), tile.along_src * (tile.word // width)
 
 
 def launches(box: Box, dst: int, src: int) -> Iterator[tuple[Box, Units]]:
@@ -369,7 +408,7 @@ def _lanes(row_nbytes: int, width: int) -> int:
     return 8 if row_nbytes >= _EIGHT_LANES_NBYTES[width] else 1
 
 
-def _turned(box: Box, width: int) -> tuple[int, int] | None:
+def _sides(box: Box, width: int) -> tuple[int, int] | None:
     """Return the axes that are contiguous in the destination and in the source, if single elements are turned round."""
     if box.row_nbytes != width:
         return None
@@ -380,6 +419,21 @@ def _turned(box: Box, width: int) -> tuple[int, int] | None:
             return None
         found.append(along[0])
     return (found[0], found[1]) if found[0] != found[1] else None
+
+
+def _turned(box: Box, width: int, sides: tuple[int, int], dst: int, src: int) -> Turned:
+    """Return how a transposition is cut, from the axes of `_sides` and the addresses of the first element."""
+    to, at = (box.dims[i] for i in sides)
+    extents = to[0], at[0]
+    strides = [stride for i, dim in enumerate(box.dims) if i not in sides for stride in dim[1:]]
+    alignment = width_of(dst, src, to[2], at[1], *strides)
+    is_forward = to[1] == at[2] == width
+    for tile in TILES[width]:
+        square = tile.word // width
+        if square == 1 or (is_forward and alignment >= tile.word and not any(n % square for n in extents)):
+            break
+    last = len(box.dims) - 1
+    return Turned(tile, extents, (last - sides[0], last - sides[1]))
 
 
 def _axis(count: int, dst: int, src: int) -> Axis:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from offload.arrays.boxes import resolve_rect
+from offload.arrays.hostcopies import copyto
 from offload.arrays.items import array_section, label
 from offload.arrays.sections import Section, overlaps
 from offload.constructs.clauses.dependences import Dependence, check_depend_now
@@ -120,7 +121,7 @@ def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) ->
     if place is other and overlaps(_section(place, dst), _section(place, src)):
         raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
     if place is None and other is None:
-        return Recipe(site, np.copyto, (dst, src))
+        return Recipe(site, copyto, (dst, src))
     second = None
     if place is not None and other is not None and place is not other:
         if place.device.kind != other.device.kind:

@@ -53,6 +53,31 @@ def cases(draw):
     return arrays[0], arrays[1], box
 
 
+def run_tile(work, indices, dst, src, to, at):
+    """Do what a block does with the tile of some indices, word by word."""
+    tile, extents, places = work.turned
+    square = tile.word // work.width
+    sides = copies.tile_sides(tile, work.width)
+    (dst_x, src_y), (dst_y, src_x) = (
+        (work.axes[place].dst_stride_nbytes // side, work.axes[place].src_stride_nbytes // side)
+        for place, side in zip(places, sides, strict=True)
+    )
+    ny, nx = (
+        min((extent - indices[place] * side) // square, side // square)
+        for extent, place, side in zip(extents, places, sides, strict=True)
+    )
+    for y, x in itertools.product(range(ny), range(nx)):
+        words = []
+        for j in range(square):
+            begin = at + (y * square + j) * src_y + x * square * src_x
+            assert begin % tile.word == 0
+            words.append(src[begin : begin + tile.word].reshape(square, work.width))
+        for i in range(square):
+            begin = to + (x * square + i) * dst_y + y * square * dst_x
+            assert begin % tile.word == 0
+            dst[begin : begin + tile.word] = np.concatenate([word[i] for word in words])
+
+
 def run_units(work, dst, src, to, at):
     """Do what the kernels do, as ``struct Work`` says it; addresses are offsets in the two memories."""
     for unit in range(work.count):
@@ -66,13 +91,7 @@ def run_units(work, dst, src, to, at):
             n = quotient
         assert n == 0
         if work.kernel is Kernel.TILES:
-            first, second = work.axes[:2]
-            for i, k in itertools.product(range(copies.TILE), range(copies.TILE)):
-                if indices[0] * copies.TILE + i < work.extents[0] and indices[1] * copies.TILE + k < work.extents[1]:
-                    to_one = d + (i * first.dst_stride_nbytes + k * second.dst_stride_nbytes) // copies.TILE
-                    at_one = s + (i * first.src_stride_nbytes + k * second.src_stride_nbytes) // copies.TILE
-                    assert to_one % work.width == at_one % work.width == 0
-                    dst[to_one : to_one + work.width] = src[at_one : at_one + work.width]
+            run_tile(work, indices, dst, src, d, s)
             continue
         if work.kernel is Kernel.FLAT:
             assert d % work.width == s % work.width == 0
@@ -278,7 +297,7 @@ def test_as_few_calls_as_the_driver_allows(box, n):
 def test_tiles_turn_what_is_transposed(box, extents):
     """Elements whose neighbours differ on both sides go through tiles, others do not."""
     work = copies.units(box, 0, 0)
-    assert (work.extents if work.kernel is Kernel.TILES else None) == extents
+    assert (work.turned.extents if work.kernel is Kernel.TILES else None) == extents
     (to, _), (at, _) = hulls = copies.hull(box, 1), copies.hull(box, 2)
     to, at = -(to // 16) * 16, -(at // 16) * 16
     memory = np.zeros(to + sum(hulls[0]), "u1")
@@ -287,6 +306,26 @@ def test_tiles_turn_what_is_transposed(box, extents):
     for call in copies.calls(box):
         run_call(call, wanted, source, to, at)
     run_units(work, memory, source, to, at)
+    assert (memory == wanted).all()
+
+
+@pytest.mark.parametrize(("width", "word"), [(1, 4), (2, 4), (1, 1), (2, 2), (4, 4), (8, 8), (16, 16)])
+@pytest.mark.parametrize("order", [1, 2])
+def test_squares_are_moved_in_words(width, word, order):
+    """Small elements are turned round in words where every row begins at one, and one by one elsewhere."""
+    shape, odd = (3, 44, 132), 0 if word > width or width > 2 else width
+    source = np.random.default_rng(1).integers(0, 256, 1 << 20, "u1")
+    strides = (44 * 132 * width, 132 * width + odd, width)
+    turned = (44 * 132 * width, width, 44 * width + odd)
+    box = copies.ordered_by(collapse(shape, turned, strides, width), order)
+    work = copies.units(box, 0, 0)
+    assert work.kernel is Kernel.TILES
+    assert work.turned.tile.word == word
+    memory = np.zeros(3 * 44 * 134 * width, "u1")
+    wanted = memory.copy()
+    for call in copies.calls(box):
+        run_call(call, wanted, source, 0, 0)
+    run_units(work, memory, source, 0, 0)
     assert (memory == wanted).all()
 
 

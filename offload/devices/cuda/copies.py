@@ -30,11 +30,12 @@ from offload.arrays.copies import (
     packed,
     within_hull,
 )
+from offload.arrays.hostcopies import HostMemory
 from offload.arrays.items import address_of as host_address
 from offload.devices.cuda.copy_kernels import CopyKernels, launch_of, prepare
 from offload.devices.cuda.methods import Method, choose
 from offload.devices.cuda.staging import StagedCopy, Staging
-from offload.devices.cuda.staging_worker import Driver, HostMemory
+from offload.devices.cuda.staging_worker import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

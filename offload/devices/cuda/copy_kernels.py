@@ -11,7 +11,7 @@ import cupy
 from cupy.cuda import driver
 from cupy.cuda import runtime as cuda
 
-from offload.arrays.copies import ALIGNMENT, MAX_AXES, TILE, TILE_LANES, WIDTHS, Kernel, Units, units
+from offload.arrays.copies import ALIGNMENT, MAX_AXES, TILE_LANES, TILES, WIDTHS, Kernel, Tile, Units, units
 
 if TYPE_CHECKING:
     from offload.arrays.boxes import Box
@@ -28,7 +28,7 @@ _PLANS = 1024
 
 # What a launch hands over: the address of the kernel's argument, and that argument itself, ``struct Work``.
 _ADDRESSES = struct.Struct("PPP")
-_HEAD = struct.Struct("PPP III III")
+_HEAD = struct.Struct("PPP III II II I")
 _AXIS = struct.Struct("IIII qq")
 _CALL_NBYTES = _HEAD.size + MAX_AXES * _AXIS.size
 _WORK_AT = struct.calcsize("P")
@@ -40,7 +40,7 @@ struct Axis { unsigned count, multiplier, shift, unused; long long dst, src; };
 struct Work {
     char* dst;
     const char* src;
-    unsigned units, row_nbytes, n_axes, extent_dst, extent_src, unused;
+    unsigned units, row_nbytes, n_axes, extent_dst, extent_src, axis_dst, axis_src, unused;
     Axis axes[MAX_AXES];
 };
 
@@ -142,31 +142,85 @@ __device__ __forceinline__ void rows(const Work& work) {
     }
 }
 
-// A unit is a tile, for a block. It is read along the axis that is contiguous in the source, written along the other.
-template <class T>
+// Turns a square of items round, which is as many words as a word has items.
+template <class T, class W>
+__device__ __forceinline__ void turn(const W (&in)[sizeof(W) / sizeof(T)], W (&out)[sizeof(W) / sizeof(T)]) {
+    if constexpr (sizeof(W) == sizeof(T)) {
+        out[0] = in[0];
+    } else if constexpr (sizeof(T) == 2) {
+        out[0] = __byte_perm(in[0], in[1], 0x5410);
+        out[1] = __byte_perm(in[0], in[1], 0x7632);
+    } else {
+        unsigned a = __byte_perm(in[0], in[1], 0x5140), b = __byte_perm(in[2], in[3], 0x5140);
+        unsigned c = __byte_perm(in[0], in[1], 0x7362), d = __byte_perm(in[2], in[3], 0x7362);
+        out[0] = __byte_perm(a, b, 0x5410);
+        out[1] = __byte_perm(a, b, 0x7632);
+        out[2] = __byte_perm(c, d, 0x5410);
+        out[3] = __byte_perm(c, d, 0x7632);
+    }
+}
+
+// Moves a tile of X x Y squares: lanes read along the source and write along the destination. Every load of a thread is
+// under way before its first store. Of an EDGE there are `nx` x `ny` squares.
+template <class T, class W, int X, int Y, bool EDGE>
+__device__ __forceinline__ void tile(char* dst, const char* src, long long dst_x, long long dst_y, long long src_x,
+                                     long long src_y, unsigned nx, unsigned ny, W* turned) {
+    constexpr int SQUARE = sizeof(W) / sizeof(T), N = X * Y / THREADS, PITCH = Y + 1;
+    W value[N][SQUARE];
+    #pragma unroll
+    for (int n = 0; n < N; ++n) {
+        const unsigned at = threadIdx.x + n * THREADS, x = at % X, y = at / X;
+        if (EDGE && (x >= nx || y >= ny)) continue;
+        #pragma unroll
+        for (int j = 0; j < SQUARE; ++j)
+            value[n][j] = *(const W*)(src + (y * SQUARE + j) * src_y + x * SQUARE * src_x);
+    }
+    #pragma unroll
+    for (int n = 0; n < N; ++n) {
+        const unsigned at = threadIdx.x + n * THREADS, x = at % X, y = at / X;
+        W out[SQUARE];
+        turn<T, W>(value[n], out);
+        #pragma unroll
+        for (int i = 0; i < SQUARE; ++i) turned[(i * X + x) * PITCH + y] = out[i];
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int n = 0; n < N; ++n) {
+        const unsigned at = threadIdx.x + n * THREADS, y = at % Y, x = at / Y;
+        if (EDGE && (x >= nx || y >= ny)) continue;
+        #pragma unroll
+        for (int i = 0; i < SQUARE; ++i)
+            *(W*)(dst + (x * SQUARE + i) * dst_y + y * SQUARE * dst_x) = turned[(i * X + x) * PITCH + y];
+    }
+    __syncthreads();
+}
+
+// A unit is a tile, for a block; units follow each other in the order of the axes.
+template <class T, class W, int X, int Y>
 __device__ __forceinline__ void tiles(const Work& work) {
-    __shared__ T tile[TILE][TILE + 1];
-    const Axis &along_dst = work.axes[0], &along_src = work.axes[1];
-    const long long dst_x = along_dst.dst / TILE, dst_y = along_src.dst / TILE;
-    const long long src_x = along_src.src / TILE, src_y = along_dst.src / TILE;
-    const unsigned x = threadIdx.x % TILE, y = threadIdx.x / TILE;
+    constexpr unsigned SQUARE = sizeof(W) / sizeof(T), SIDE_DST = Y * SQUARE, SIDE_SRC = X * SQUARE;
+    __shared__ W turned[SQUARE * X * (Y + 1)];
+    const Axis &along_dst = work.axes[work.axis_dst], &along_src = work.axes[work.axis_src];
+    const long long dst_x = along_dst.dst / SIDE_DST, dst_y = along_src.dst / SIDE_SRC;
+    const long long src_x = along_src.src / SIDE_SRC, src_y = along_dst.src / SIDE_DST;
     for (unsigned unit = blockIdx.x; unit < work.units; unit += gridDim.x) {
-        unsigned rest = (__umulhi(unit, along_dst.multiplier) + unit) >> along_dst.shift;
-        unsigned begin_dst = (unit - rest * along_dst.count) * TILE;
-        unsigned outer = (__umulhi(rest, along_src.multiplier) + rest) >> along_src.shift;
-        unsigned begin_src = (rest - outer * along_src.count) * TILE;
-        long long dst_offset = begin_dst * dst_x + begin_src * dst_y;
-        long long src_offset = begin_dst * src_y + begin_src * src_x;
-        locate(work, outer, 2, dst_offset, src_offset);
-        unsigned n_dst = work.extent_dst - begin_dst, n_src = work.extent_src - begin_src;
-        #pragma unroll
-        for (unsigned k = y; k < TILE; k += THREADS / TILE)
-            if (x < n_src && k < n_dst) tile[k][x] = *(const T*)(work.src + src_offset + k * src_y + x * src_x);
-        __syncthreads();
-        #pragma unroll
-        for (unsigned k = y; k < TILE; k += THREADS / TILE)
-            if (x < n_dst && k < n_src) *(T*)(work.dst + dst_offset + x * dst_x + k * dst_y) = tile[x][k];
-        __syncthreads();
+        char* dst = work.dst;
+        const char* src = work.src;
+        unsigned rest = unit, nx = 0, ny = 0;
+        for (unsigned i = 0; i < work.n_axes; ++i) {
+            const Axis& axis = work.axes[i];
+            unsigned quotient = (__umulhi(rest, axis.multiplier) + rest) >> axis.shift;
+            unsigned index = rest - quotient * axis.count;
+            dst += (long long)index * axis.dst;
+            src += (long long)index * axis.src;
+            if (i == work.axis_dst) ny = (work.extent_dst - index * SIDE_DST) / SQUARE;
+            if (i == work.axis_src) nx = (work.extent_src - index * SIDE_SRC) / SQUARE;
+            rest = quotient;
+        }
+        if (nx >= X && ny >= Y)
+            tile<T, W, X, Y, false>(dst, src, dst_x, dst_y, src_x, src_y, nx, ny, turned);
+        else
+            tile<T, W, X, Y, true>(dst, src, dst_x, dst_y, src_x, src_y, nx, ny, turned);
     }
 }
 
@@ -265,13 +319,14 @@ def prepare(box: Box, work: Units) -> Launch:
     """Return the launch of a box with its work."""
     kind = work.kernel
     if kind is Kernel.FLAT:
-        variant, per_block = work.width, _THREADS * _PER_THREAD[work.width]
-    elif kind is Kernel.TILES:
-        variant, per_block = work.width, 1
+        variant, per_block = str(work.width), _THREADS * _PER_THREAD[work.width]
+    elif work.turned is not None:
+        variant, per_block = _variant(work.width, work.turned.tile), 1
     else:
-        variant, per_block = work.lanes, _THREADS // work.lanes
+        variant, per_block = str(work.lanes), _THREADS // work.lanes
     call = bytearray(_CALL_NBYTES)
-    _HEAD.pack_into(call, 0, 0, 0, 0, work.count, work.row_nbytes, len(work.axes), *work.extents, 0)
+    extents, places = work.turned[1:] if work.turned else ((0, 0), (0, 0))
+    _HEAD.pack_into(call, 0, 0, 0, 0, work.count, work.row_nbytes, len(work.axes), *extents, *places, 0)
     at = _HEAD.size
     for axis in work.axes:
         _AXIS.pack_into(call, at, *axis[:3], 0, *axis[3:])
@@ -280,21 +335,31 @@ def prepare(box: Box, work: Units) -> Launch:
     return Launch(_name(kind, variant), blocks, bytes(call), box.dst_offset_nbytes, box.src_offset_nbytes)
 
 
-def _name(kind: Kernel, variant: int) -> str:
-    """Return the name of the kernel for elements of so many bytes, or so many lanes."""
+def _variant(width: int, tile: Tile) -> str:
+    """Return the end of the name of the kernel of such tiles."""
+    return f"{width}_{'_'.join(map(str, tile))}"
+
+
+def _name(kind: Kernel, variant: str) -> str:
+    """Return the name of the kernel for elements of so many bytes, so many lanes, or a tile."""
     return f"copy_{kind.value}_{variant}"
 
 
 def _kernels() -> dict[str, str]:
     """Return what each kernel calls, by name."""
-    calls = {_name(Kernel.FLAT, width): f"flat<{_TYPES[width]}, {_PER_THREAD[width]}>" for width in WIDTHS}
-    calls |= {_name(Kernel.ROWS, lanes): f"rows<{lanes}>" for lanes in _LANES}
-    return calls | {_name(Kernel.TILES, width): f"tiles<{_TYPES[width]}>" for width in WIDTHS}
+    calls = {_name(Kernel.FLAT, f"{width}"): f"flat<{_TYPES[width]}, {_PER_THREAD[width]}>" for width in WIDTHS}
+    calls |= {_name(Kernel.ROWS, f"{lanes}"): f"rows<{lanes}>" for lanes in _LANES}
+    return calls | {
+        _name(Kernel.TILES, _variant(width, tile)): f"tiles<{_TYPES[width]}, {_TYPES[tile.word]}, {x}, {y}>"
+        for width, tiles in TILES.items()
+        for tile in tiles
+        for _, x, y in [tile]
+    }
 
 
 def _source() -> str:
     """Return the source of all kernels."""
-    lines = [f"#define MAX_AXES {MAX_AXES}", f"#define THREADS {_THREADS}", f"#define TILE {TILE}", _SOURCE]
+    lines = [f"#define MAX_AXES {MAX_AXES}", f"#define THREADS {_THREADS}", _SOURCE]
     head = "__global__ void __launch_bounds__(THREADS)"
     work = "const __grid_constant__ Work work"
     lines += [f"{head} {name}({work}) {{ {body}(work); }}" for name, body in _kernels().items()]

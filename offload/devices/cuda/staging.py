@@ -27,7 +27,8 @@ import numpy as np
 from cupy.cuda import runtime as cuda
 
 from offload.arrays.copies import chunks, ordered_by
-from offload.devices.cuda.staging_worker import SLOT_NBYTES, Driver, HostMemory, Worker
+from offload.arrays.hostcopies import HostMemory
+from offload.devices.cuda.staging_worker import SLOT_NBYTES, Driver, Worker
 from offload.errors import DeviceError, DeviceLostError, DeviceMemoryError
 from offload.interrupts.shields import Shield
 

@@ -8,10 +8,10 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from cupy.cuda import runtime as cuda
 
-from offload.arrays.copies import hull, is_packed, offset, width_of
+from offload.arrays.copies import is_packed, offset
+from offload.arrays.hostcopies import HostMemory, bytes_at
 
 if TYPE_CHECKING:
     from offload.arrays.boxes import Box
@@ -25,10 +25,6 @@ _BLOCKING, _DISABLE_TIMING = 1, 2  # cudaEventBlockingSync, cudaEventDisableTimi
 _PORTABLE = 1  # cudaHostAllocPortable
 _PAGEABLE = 0  # cudaMemoryTypeUnregistered, and what the driver says of memory that it does not know
 _ATTRIBUTES = (2, 11, 12)  # CU_POINTER_ATTRIBUTE_: MEMORY_TYPE, RANGE_START_ADDR, RANGE_SIZE
-_NUMBERS = {width: np.dtype(name) for width, name in ((8, "u8"), (4, "u4"), (2, "u2"), (1, "u1"))}
-
-_MOST_ELEMENT_NBYTES = 1 << 10
-"""Largest row that is one element to NumPy."""
 
 
 class Transfer(Protocol):
@@ -234,7 +230,7 @@ class _Slot:
         cuda.setDevice(index)  # also for the driver's calls that follow on this thread
         if not self.address:
             self.address = cuda.hostAlloc(SLOT_NBYTES, _PORTABLE)
-            self.bytes = _bytes_at(self.address, SLOT_NBYTES)
+            self.bytes = bytes_at(self.address, SLOT_NBYTES)
         self.event = cuda.eventCreateWithFlags(_BLOCKING | _DISABLE_TIMING)
 
     def free(self) -> None:
@@ -243,70 +239,3 @@ class _Slot:
                 cuda.eventDestroy(self.event)
             if self.address:
                 cuda.freeHost(self.address)
-
-
-class HostMemory:
-    """What one side of a copy covers of the host's memory, to be packed and unpacked piece by piece.
-
-    Parameters
-    ----------
-    address : int
-        Of element ``(0, …, 0)``. The memory is not kept alive.
-    box : Box
-        The copy.
-    side : int
-        1 where it is the destination, 2 where it is the source.
-    """
-
-    __slots__ = ("_bytes", "_dtype", "_low", "_side")
-
-    def __init__(self, address: int, box: Box, side: int) -> None:
-        self._low, nbytes = hull(box, side)
-        self._bytes = _bytes_at(address + self._low, nbytes)
-        self._side = side
-        self._dtype = _element(box.row_nbytes, width_of(address + offset(box, side), *[dim[side] for dim in box.dims]))
-
-    def pack(self, packed: np.ndarray[Any, Any], part: Box) -> None:
-        """Copy a part of the box to bytes, one after the other in the order of its axes, at least as aligned."""
-        near, far = self._views(packed, part)
-        np.copyto(near, far)
-
-    def unpack(self, packed: np.ndarray[Any, Any], part: Box) -> None:
-        """Copy the bytes back."""
-        near, far = self._views(packed, part)
-        np.copyto(far, near)
-
-    def _views(self, packed: np.ndarray[Any, Any], part: Box) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        begin, row, dims = offset(part, self._side) - self._low, part.row_nbytes, part.dims
-        if not dims:
-            return packed[:row], self._bytes[begin : begin + row]
-        dtype = self._dtype
-        shape, strides = [dim[0] for dim in dims], [dim[self._side] for dim in dims]
-        if dtype.itemsize != row:
-            shape.append(row // dtype.itemsize)
-            strides.append(dtype.itemsize)
-        return np.ndarray(shape, dtype, packed), np.ndarray(shape, dtype, self._bytes, begin, strides)
-
-
-def _element(row_nbytes: int, alignment: int) -> np.dtype[Any]:
-    """Return what a row is to NumPy: one element, or several where it is long.
-
-    A row as one element of no type is copied up to twice as quickly as the numbers in it. Long ones are cut, since
-    NumPy keeps the GIL for up to 500 elements.
-    """
-    if row_nbytes in _NUMBERS and alignment % row_nbytes == 0:
-        return _NUMBERS[row_nbytes]
-    return np.dtype((np.void, row_nbytes if row_nbytes <= _MOST_ELEMENT_NBYTES else width_of(row_nbytes)))
-
-
-class _Memory:
-    """Memory of the process for NumPy to look at."""
-
-    __slots__ = ("__array_interface__",)
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__array_interface__ = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
-
-
-def _bytes_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
-    return np.asarray(_Memory(address, nbytes))

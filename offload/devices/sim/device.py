@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.arrays.hostcopies import copyto
 from offload.arrays.sections import Section, section_of
 from offload.devices.sim.array import SimArray
 from offload.devices.sim.fate import Fate
@@ -344,7 +345,7 @@ class _Current(threading.local):
 
 
 def _copy(dst: Any, src: Any) -> None:
-    np.copyto(_storage(dst), _storage(src))
+    copyto(_storage(dst), _storage(src))
 
 
 def _storage(array: Any) -> np.ndarray[Any, Any]:
