@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from offload.arrays import copies
+from offload.arrays import copies, units
 from offload.arrays.boxes import collapse
 from offload.devices.cuda.methods import Method
 from offload.errors import DeviceError
@@ -97,9 +97,9 @@ def device():
 def test_boxes_inside_of_the_device(device, lanes):
     """Each kernel moves exactly the bytes of a box, whatever its axes, strides and alignment."""
     stream = device.new_stream()
-    choice = copies._lanes if lanes is None else lambda *_: lanes
+    choice = units._lanes if lanes is None else lambda *_: lanes
     plain = copy_kernels._launch_of.__wrapped__  # which remembers nothing
-    with mock.patch.object(copies, "_lanes", choice), mock.patch.object(copy_kernels, "_launch_of", plain):
+    with mock.patch.object(units, "_lanes", choice), mock.patch.object(copy_kernels, "_launch_of", plain):
         for dst, src, wanted in cases(1 + (lanes or 0)):
             to, at = cupy.asarray(dst.bytes), cupy.asarray(src.bytes)
             cupy.cuda.Device().synchronize()

@@ -25,13 +25,13 @@ from offload.arrays.copies import (
     chunks,
     hull,
     is_within_region,
-    launches,
     ordered_by,
     packed,
     within_hull,
 )
 from offload.arrays.hostcopies import HostMemory
 from offload.arrays.items import address_of as host_address
+from offload.arrays.units import launches
 from offload.devices.cuda.copy_kernels import CopyKernels, launch_of, prepare
 from offload.devices.cuda.methods import Method, choose
 from offload.devices.cuda.staging import StagedCopy, Staging

@@ -1,4 +1,4 @@
-"""The kernels of strided copies; `offload.arrays.copies` describes their work."""
+"""The kernels of strided copies; `offload.arrays.units` describes their work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import cupy
 from cupy.cuda import driver
 from cupy.cuda import runtime as cuda
 
-from offload.arrays.copies import ALIGNMENT, MAX_AXES, TILE_LANES, TILES, WIDTHS, Kernel, Tile, Units, units
+from offload.arrays.units import ALIGNMENT, MAX_AXES, TILE_LANES, TILES, WIDTHS, Kernel, Tile, Units, units
 
 if TYPE_CHECKING:
     from offload.arrays.boxes import Box

@@ -1,0 +1,244 @@
+"""The work of the kernels that make strided copies.
+
+Theory of operation
+-------------------
+`units` gives a kernel its work for a `Box`. Counting units, each thread finds its place by dividing the number of
+its unit by the count of each axis. 32-bit numbers and division by multiplication (Granlund and Montgomery,
+PLDI 1994) make that cheaper than the memory traffic, whatever the strides. Rows that are short become single elements
+as wide as the alignment allows (`Kernel.FLAT`); longer ones are cut into segments, each for a group of lanes, which
+align themselves on the destination (`Kernel.ROWS`), so that odd offsets cost next to nothing. Single elements whose
+neighbours differ on the two sides are read along the source and written along the destination (`Kernel.TILES`).
+
+Rejected: kernels specialised for each number of axes (no faster: the loop over axes is uniform), and 64-bit indices
+(a 64-bit division takes longer than the copy of its element).
+"""
+
+from __future__ import annotations
+
+import itertools
+from enum import Enum
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from offload.arrays.boxes import Box
+from offload.arrays.copies import chunks, offsets, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WIDTHS = (16, 8, 4, 2, 1)
+"""Bytes that one load or store of a thread moves."""
+
+TILE_LANES = 256
+"""Threads of a tile."""
+
+
+class Tile(NamedTuple):
+    """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares.
+
+    A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
+    along the axis that is contiguous in the source, and the one in the destination.
+    """
+
+    word: int
+    along_src: int
+    along_dst: int
+
+
+TILES: dict[int, tuple[Tile, ...]] = {
+    16: (Tile(16, 64, 32),),
+    8: (Tile(8, 64, 32),),
+    4: (Tile(4, 64, 32),),
+    2: (Tile(4, 32, 32), Tile(2, 64, 32)),
+    1: (Tile(4, 32, 32), Tile(1, 64, 32)),
+}
+"""By the width of an element, the fastest tile first; the last one suits every alignment."""
+
+MAX_UNITS = 1 << 31
+"""Units of one launch: what division by multiplication allows."""
+
+MAX_AXES = 12
+"""Axes of one launch."""
+
+ALIGNMENT = WIDTHS[0]
+"""All that a plan has to know of an address is where it lies between multiples of this."""
+
+_LEAST_EXTENT = 8
+"""Elements of a side from which tiles are worth it."""
+
+_MAX_UNITS_NBYTES = MAX_UNITS * _LEAST_EXTENT**2 // TILE_LANES
+"""Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte."""
+
+_MAX_ROW_NBYTES = (1 << 32) - 1
+"""Longest row of `Kernel.ROWS`, which counts its bytes with 32 bits."""
+
+
+class Kernel(Enum):
+    """What a unit of a kernel is."""
+
+    FLAT = "flat"
+    """An element of `Units.width` bytes, to which every address and stride is aligned."""
+    ROWS = "rows"
+    """A segment of a row, of `Units.segment_nbytes`, for `Units.lanes` threads; any alignment."""
+    TILES = "tiles"
+    """A `Tile` of elements of `Units.width` bytes, turned round in shared memory, for `Units.lanes` threads."""
+
+
+class Axis(NamedTuple):
+    """An axis of a kernel's work: ``q = (mulhi(n, multiplier) + n) >> shift`` is ``n // count`` for ``n < 2**31``."""
+
+    count: int  # type: ignore[assignment]  # the tuple's method is not used
+    multiplier: int
+    shift: int
+    dst_stride_nbytes: int
+    src_stride_nbytes: int
+
+
+class Turned(NamedTuple):
+    """The two axes of a transposition: first the one that is contiguous in the destination, then that in the source.
+
+    Attributes
+    ----------
+    tile : Tile
+        What is turned round at once.
+    extents : (int, int)
+        Elements.
+    axes : (int, int)
+        Their places among the axes of the work.
+    """
+
+    tile: Tile
+    extents: tuple[int, int]
+    axes: tuple[int, int]
+
+
+class Units(NamedTuple):
+    """The work of a kernel.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        What a unit is.
+    count : int
+        Number of units, 1 to `MAX_UNITS`.
+    width : int
+        Bytes of an element; 0 for `Kernel.ROWS`.
+    lanes, segment_nbytes, row_nbytes : int
+        Threads of a unit; bytes of a unit and of a row, 0 unless for `Kernel.ROWS`.
+    axes : tuple of Axis
+        Innermost first. For `Kernel.ROWS` the first counts the segments of a row and moves nothing.
+    turned : Turned or None
+        For `Kernel.TILES`, which two axes count tiles.
+    """
+
+    kernel: Kernel
+    count: int  # type: ignore[assignment]  # same
+    width: int
+    lanes: int
+    segment_nbytes: int
+    row_nbytes: int
+    axes: tuple[Axis, ...]
+    turned: Turned | None
+
+
+def divisor(count: int) -> tuple[int, int]:
+    """Return ``(multiplier, shift)`` that divide by ``count``, 1 to ``2**31``; see `Axis`."""
+    shift = (count - 1).bit_length()
+    return ((1 << 32) * ((1 << shift) - count)) // count + 1, shift
+
+
+def units(box: Box, dst: int, src: int) -> Units | None:
+    """Return a kernel's work for a box with something in it, or None where it needs more than one launch.
+
+    Parameters
+    ----------
+    box : Box
+        The copy.
+    dst, src : int
+        Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them; only what `ALIGNMENT`
+        leaves of them matters.
+    """
+    row = box.row_nbytes
+    if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
+        return None
+    dst, src = dst + box.dst_offset_nbytes, src + box.src_offset_nbytes
+    width = width_of(row, dst, src, *itertools.chain.from_iterable([dim[1:] for dim in box.dims]))
+    lanes, segment = _lanes(row, width), 0
+    sides = _sides(box, width)
+    turned = None
+    axes = [_axis(*dim) for dim in reversed(box.dims)]
+    if sides is not None:
+        kernel, lanes, row = Kernel.TILES, TILE_LANES, 0
+        turned = _turned(box, width, sides, dst, src)
+        for axis, side in zip(turned.axes, tile_sides(turned.tile, width), strict=True):
+            count, to, at = box.dims[-1 - axis]
+            axes[axis] = _axis(-(-count // side), side * to, side * at)
+    elif lanes == 1:
+        kernel, row = Kernel.FLAT, 0
+        axes = [_axis(box.row_nbytes // width, width, width), *axes]
+        axes = [axis for axis in axes if axis.count > 1]
+    else:
+        kernel, width, segment = Kernel.ROWS, 0, lanes * 64
+        axes = [_axis(-(-row // segment), 0, 0), *axes]
+    n_units = prod([axis.count for axis in axes])
+    if n_units * lanes > MAX_UNITS:
+        return None
+    return Units(kernel, n_units, width, lanes, segment, row, tuple(axes), turned)
+
+
+def tile_sides(tile: Tile, width: int) -> tuple[int, int]:
+    """Return the elements of a tile along the axis that is contiguous in the destination, and the one in the source."""
+    return tile.along_dst * (tile.word // width), tile.along_src * (tile.word // width)
+
+
+def launches(box: Box, dst: int, src: int) -> Iterator[tuple[Box, Units]]:
+    """Yield boxes, which together are ``box``, each with its work, where `units` says that one launch cannot do it."""
+    n_outer = max(0, len(box.dims) - MAX_AXES + 1)
+    for dst_offset, src_offset in offsets(box, box.dims[:n_outer]):
+        for part in chunks(Box(dst_offset, src_offset, box.row_nbytes, box.dims[n_outer:]), _MAX_UNITS_NBYTES):
+            work = units(part, dst, src)
+            assert work is not None, part
+            yield part, work
+
+
+_EIGHT_LANES_NBYTES = {16: 256, 8: 512, 4: 512, 2: 128, 1: 48}
+"""Rows from which 8 threads a row are faster than elements of this width."""
+
+
+def _lanes(row_nbytes: int, width: int) -> int:
+    """Return how many threads share a row: 1 where elements of ``width`` do as well."""
+    if row_nbytes >= (1024 if width == 16 else 512):
+        return 32
+    return 8 if row_nbytes >= _EIGHT_LANES_NBYTES[width] else 1
+
+
+def _sides(box: Box, width: int) -> tuple[int, int] | None:
+    """Return the axes that are contiguous in the destination and in the source, if single elements are turned round."""
+    if box.row_nbytes != width:
+        return None
+    found = []
+    for side in (1, 2):
+        along = [i for i, dim in enumerate(box.dims) if abs(dim[side]) == width and dim[0] >= _LEAST_EXTENT]
+        if not along:
+            return None
+        found.append(along[0])
+    return (found[0], found[1]) if found[0] != found[1] else None
+
+
+def _turned(box: Box, width: int, sides: tuple[int, int], dst: int, src: int) -> Turned:
+    """Return how a transposition is cut, from the axes of `_sides` and the addresses of the first element."""
+    to, at = (box.dims[i] for i in sides)
+    extents = to[0], at[0]
+    strides = [stride for i, dim in enumerate(box.dims) if i not in sides for stride in dim[1:]]
+    alignment = width_of(dst, src, to[2], at[1], *strides)
+    is_forward = to[1] == at[2] == width
+    for tile in TILES[width]:
+        square = tile.word // width
+        if square == 1 or (is_forward and alignment >= tile.word and not any(n % square for n in extents)):
+            break
+    last = len(box.dims) - 1
+    return Turned(tile, extents, (last - sides[0], last - sides[1]))
+
+
+def _axis(count: int, dst: int, src: int) -> Axis:
+    return Axis(count, *divisor(count), dst, src)
