@@ -19,6 +19,10 @@ class ClauseError(DirectiveError):
     """A clause, its type, its value or a combination of clauses is not allowed."""
 
 
+class LayoutError(ClauseError):
+    """An array type, or a pair of them, cannot mean anything."""
+
+
 class DependError(DirectiveError):
     """A ``depend`` clause is wrong, or a task did not run because one that it depends on failed.
 

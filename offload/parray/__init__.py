@@ -1,0 +1,14 @@
+"""Array types and typed copies: where element *k* is, and how it gets from one place to another."""
+
+import numpy as np
+
+from offload.parray import seams as _seams
+from offload.parray.dimensions import dim
+from offload.parray.plans import Box, Plan, plan
+from offload.parray.references import disp, func, wrap
+from offload.parray.thread_arrays import threads
+from offload.parray.types import ArrayType, Place
+
+_seams.namespace = np
+
+__all__ = ["ArrayType", "Box", "Place", "Plan", "dim", "disp", "func", "plan", "threads", "wrap"]

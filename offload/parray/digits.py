@@ -1,0 +1,314 @@
+"""Offsets as digits: what a type, however many elements it has, costs by its dimensions alone.
+
+Theory of operation
+-------------------
+An index is written in a mixed radix, and each of its digits adds its own part to the offset: ``base + sum(part of
+each digit)``. A digit is ``(count, step, cuts)``. Without cuts its part is ``step * d``; each cut ``(start, jump)``
+adds its jump to all ``d >= start``. So a window is a base, a permutation is an order of steps, and what is shifted
+around a cycle is one digit with one cut, whatever its length.
+
+*References* act on all indices at once. A displacement changes the base. `wrapped` drops multiples of the period,
+splits a digit where the period lies between its own boundaries, and cuts at most one digit, where the period is
+passed. `composed` takes digits through a type: each moves on the *levels* (the digits) of the type, by as much as the
+levels of its first step say; as long as no level is left nothing is carried, and the composition is a sum again. A
+digit that spans several levels is split at their boundaries. Where this does not decide, the answer is None, and
+offsets are looked at one by one.
+
+*Extremes* are attained, since digits are independent of each other: so "an index leaves" is exact.
+
+*Canonical form* (`merged`): no count is 1, no digit without cuts continues the next one, no digit with cuts could be
+written without them. Two canonical forms without cuts are the same function only if they are equal, and a form with
+cuts is no nest of loops: the innermost loop of a nest is as long as its first run, and its runs are equally long.
+
+Rejected: interval analysis beside it (extremes are that already), sets of boxes for each type (their number
+multiplies), and matrices over levels (linear algebra does not know of carries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+Cuts: TypeAlias = tuple[tuple[int, int], ...]
+Digit: TypeAlias = tuple[int, int, Cuts]
+"""``(count, step, cuts)``; each cut ``(start, jump)`` with 0 < start < count, ascending, no jump 0."""
+
+Digits: TypeAlias = Sequence[Digit]
+Groups: TypeAlias = list[tuple[Digit, ...]]
+"""For each digit of an index those that it becomes, outermost first."""
+
+Form: TypeAlias = tuple[int, tuple[Digit, ...]]
+"""``(base, digits)``, the digits canonical."""
+
+MOST_CUTS: Final = 16
+"""Cuts of one digit; more are looked at one by one."""
+
+
+def extremes(base: int, digits: Digits) -> tuple[int, int]:
+    """Return the least and the greatest number that digits give, both attained."""
+    low = high = base
+    for count, step, cuts in digits:
+        last = step * (count - 1)
+        if cuts:
+            parts = [
+                part
+                for start, end, jump in pieces(count, cuts)
+                for part in (start * step + jump, (end - 1) * step + jump)
+            ]
+            low += min(parts)
+            high += max(parts)
+        elif last < 0:
+            low += last
+        else:
+            high += last
+    return low, high
+
+
+def pieces(count: int, cuts: Cuts) -> list[tuple[int, int, int]]:
+    """Return the pieces of a digit, ``(start, end, sum of the jumps before it)``."""
+    starts = [0, *(start for start, _ in cuts), count]
+    jumps, total = [0], 0
+    for _, jump in cuts:
+        total += jump
+        jumps.append(total)
+    return [(start, end, jump) for (start, end), jump in zip(pairwise(starts), jumps, strict=True)]
+
+
+def part_of(digit: Digit, at: int) -> int:
+    """Return what a digit adds where it is ``at``."""
+    _, step, cuts = digit
+    return step * at + sum(jump for start, jump in cuts if start <= at)
+
+
+def split(digit: Digit, inner: int) -> tuple[Digit, Digit] | None:
+    """Return a digit as two, the inner one of ``inner`` values; None where it, or one of its cuts, is no multiple."""
+    count, step, cuts = digit
+    if count % inner or any(start % inner for start, _ in cuts):
+        return None
+    return (count // inner, step * inner, tuple((start // inner, jump) for start, jump in cuts)), (inner, step, ())
+
+
+def merged(digits: Digits) -> tuple[Digit, ...]:
+    """Return digits in canonical form."""
+    out: list[Digit] = []
+    for digit in digits:
+        for count, step, cuts in settled(digit) if digit[2] else (digit,):
+            if count == 1:
+                continue
+            if out and not cuts:
+                outer, outer_step, outer_cuts = out[-1]
+                if outer_step == count * step:
+                    out[-1] = (outer * count, step, tuple((start * count, jump) for start, jump in outer_cuts))
+                    continue
+            out.append((count, step, cuts))
+    if any(cuts for *_, cuts in out):
+        again = tuple(digit for found in out for digit in settled(found))
+        return again if again == tuple(out) else merged(again)
+    return tuple(out)
+
+
+def settled(digit: Digit) -> tuple[Digit, ...]:
+    """Return a digit as digits without cuts where there are such, else as it is, without cuts that jump by 0."""
+    count, step, cuts = digit
+    cuts = tuple(cut for cut in cuts if cut[1])
+    if not cuts:
+        return ((count, step, ()),)
+    first = cuts[0][0]
+    if count % first or any(start % first for start, _ in cuts) or count // first > 2 * len(cuts) + 1:
+        return ((count, step, cuts),)  # a nest breaks its runs at every second multiple of the first, at least
+    heads = [part_of((count, step, cuts), at) for at in range(0, count, first)]
+    loops: list[Digit] = []
+    while len(heads) > 1:
+        gap = heads[1] - heads[0]
+        run = 1
+        while run < len(heads) and heads[run] - heads[run - 1] == gap:
+            run += 1
+        starts = heads[::run]
+        if len(heads) % run or heads != [start + gap * at for start in starts for at in range(run)]:
+            return ((count, step, cuts),)
+        loops.insert(0, (run, gap, ()))
+        heads = starts
+    return (*loops, (first, step, ()))
+
+
+def wrapped(base: int, digits: Digits, n: int) -> tuple[int, Groups] | None:
+    """Take digits modulo ``n``."""
+    groups: Groups = []
+    for digit in digits:
+        count, step, cuts = digit
+        cuts = tuple(cut for cut in cuts if cut[1] % n)
+        size = abs(step)
+        if step % n == 0:
+            groups.append(((count, 0, cuts),))
+        elif not cuts and n % size == 0 and n < count * size and count % (n // size) == 0:
+            groups.append(((count * size // n, 0, ()), (n // size, step, ())))
+        else:
+            groups.append(((count, step, cuts),))
+    base %= n
+    low, high = extremes(base, [digit for group in groups for digit in group])
+    if low // n == high // n:
+        return base - low // n * n, groups
+    # The digit with the greatest part passes the period, wherever the others stand.
+    at = max(range(len(groups)), key=lambda k: abs(groups[k][-1][1]) * (groups[k][-1][0] - 1))
+    digit = groups[at][-1]
+    rest = extremes(base, [other for k, group in enumerate(groups) for other in group if k != at or other is not digit])
+    found = _cut(digit, rest, n)
+    if found is None:
+        return None
+    quotient, cut = found
+    groups[at] = (*groups[at][:-1], *settled(cut))
+    return base - quotient * n, groups
+
+
+def _cut(digit: Digit, rest: tuple[int, int], n: int) -> tuple[int, Digit] | None:
+    """Return the multiple of ``n`` that a digit begins with, and the digit cut where it comes to another one.
+
+    ``rest`` is the least and the greatest sum of all other parts: all of them have to pass at the same place.
+    """
+    count, step, cuts = digit
+    low, high = rest
+    if step <= 0:
+        return None
+    quotients: list[tuple[int, int]] = []  # (start, multiple of n from there on)
+    for start, end, jump in pieces(count, cuts):
+        quotient = (start * step + jump + low) // n
+        if (start * step + jump + high) // n != quotient:
+            return None
+        quotients.append((start, quotient))
+        last = ((end - 1) * step + jump + high) // n
+        if last - quotient > MOST_CUTS:
+            return None
+        for multiple in range(quotient + 1, last + 1):
+            place = -((low + jump - multiple * n) // step)
+            if place != -((high + jump - multiple * n) // step):
+                return None
+            quotients.append((place, multiple))
+    jumps = dict(cuts)
+    for (_, before), (start, after) in pairwise(quotients):
+        jumps[start] = jumps.get(start, 0) - (after - before) * n
+    if len(jumps) > MOST_CUTS:
+        return None
+    return quotients[0][1], (count, step, tuple(sorted(jumps.items())))
+
+
+def composed(base: int, levels: tuple[Digit, ...], given_base: int, given: Digits) -> tuple[int, Groups] | None:
+    """Take digits, none of whose indices leaves the type, through a type's form."""
+    if not levels:
+        return base, [((count, 0, ()),) for count, *_ in given]
+    if len(levels) == 1 and not levels[0][2]:
+        step = levels[0][1]
+        if step == 1:
+            return base + given_base, [(digit,) for digit in given]
+        return base + step * given_base, [((count, step * by, scaled(cuts, step)),) for count, by, cuts in given]
+    if not given_base and len(given) == 1 and given[0][1] == 1 and not given[0][2]:
+        count = 1
+        for level in levels:
+            count *= level[0]
+        if count == given[0][0]:
+            return base, [levels]
+    return _Levels(base, levels, given_base).compose(given)
+
+
+def scaled(cuts: Cuts, factor: int) -> Cuts:
+    """Return cuts whose jumps are so many times as wide."""
+    return tuple((start, jump * factor) for start, jump in cuts) if cuts else cuts
+
+
+class _Levels:
+    """The levels of a type, how far digits move on each, and from where.
+
+    Attributes
+    ----------
+    at, low, high : list of int
+        For each level where the base stands, and the least and greatest place that the digits so far take it to.
+    moved : list of int
+        For each level how many digits move on it; one whose digit has cuts takes one digit at most.
+    """
+
+    def __init__(self, base: int, levels: tuple[Digit, ...], given_base: int) -> None:
+        self.levels = levels
+        self.sizes: list[int] = []  # of one step of each level, in elements
+        size = 1
+        for count, *_ in reversed(levels):
+            self.sizes.insert(0, size)
+            size *= count
+        self.at = self.places(given_base)
+        self.low, self.high = list(self.at), list(self.at)
+        self.moved = [0] * len(levels)
+        self.base = base + sum(map(part_of, levels, self.at))
+
+    def places(self, index: int) -> list[int]:
+        """Return where each level stands at an index."""
+        return [index // size % count for (count, *_), size in zip(self.levels, self.sizes, strict=True)]
+
+    def compose(self, given: Digits) -> tuple[int, Groups] | None:
+        """Take digits through; None where a level would be left."""
+        start = sum(place * size for place, size in zip(self.at, self.sizes, strict=True))
+        groups: Groups = []
+        for digit in given:
+            found = self.cut_digit(digit) if digit[2] else self.digit(digit, start)
+            if found is None:
+                return None
+            groups.append(found)
+        for (count, _, cuts), low, high, moved in zip(self.levels, self.low, self.high, self.moved, strict=True):
+            if low < 0 or high >= count or (cuts and moved > 1):
+                return None
+        return self.base, groups
+
+    def digit(self, digit: Digit, start: int) -> tuple[Digit, ...] | None:
+        """Take a digit without cuts through, split where levels end."""
+        count, step, _ = digit
+        if not step or count == 1:
+            return ((count, 0, ()),)
+        moves = [there - here for there, here in zip(self.places(start + step), self.at, strict=True)]
+        if all(
+            0 <= at + move * (count - 1) < level[0] for at, move, level in zip(self.at, moves, self.levels, strict=True)
+        ):
+            return self.move(count, moves)
+        for (*_,), size in zip(reversed(self.levels), reversed(self.sizes), strict=True):
+            if size > abs(step) and size % step == 0:
+                halves = split(digit, size // abs(step))
+                if halves is None or halves[0][0] == 1:
+                    return None
+                inner = self.digit(halves[1], start)
+                outer = None if inner is None else self.digit(halves[0], start)
+                return None if inner is None or outer is None else outer + inner
+        return None
+
+    def move(self, count: int, moves: list[int]) -> tuple[Digit, ...] | None:
+        """Return the digit that moves so far on each level at each of its steps."""
+        step = 0
+        cuts: dict[int, int] = {}
+        for k, move in enumerate(moves):
+            if not move:
+                continue
+            _, level_step, level_cuts = self.levels[k]
+            self.moved[k] += 1
+            if move > 0:
+                self.high[k] += move * (count - 1)
+            else:
+                self.low[k] += move * (count - 1)
+            step += move * level_step
+            if level_cuts and move < 0:
+                return None
+            for start, jump in level_cuts:
+                place = -((self.at[k] - start) // move)
+                if 0 < place < count:
+                    cuts[place] = cuts.get(place, 0) + jump
+        return ((count, step, tuple(sorted(cuts.items()))),)
+
+    def cut_digit(self, digit: Digit) -> tuple[Digit, ...] | None:
+        """Take a digit with cuts through, which has to stay on one level."""
+        count, step, cuts = digit
+        for k, ((_, level_step, level_cuts), size) in enumerate(zip(self.levels, self.sizes, strict=True)):
+            if step % size or any(jump % size for _, jump in cuts):
+                continue
+            if level_cuts:
+                return None
+            low, high = extremes(0, [digit])
+            self.low[k] += low // size
+            self.high[k] += high // size
+            factor = level_step
+            return ((count, step // size * factor, tuple((start, jump // size * factor) for start, jump in cuts)),)
+        return None  # pragma: no cover - the innermost level has size 1

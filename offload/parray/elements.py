@@ -1,0 +1,88 @@
+"""What digits do not decide, from the offsets themselves: this costs by the element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offload.parray import seams
+
+Nest = tuple[int, tuple[tuple[int, int], ...]]
+
+
+def nest_of(values: Any) -> Nest | None:
+    """Return the fewest nested loops that give these numbers in order, or None.
+
+    The innermost loop is as long as the first run of equal differences: in any nest that gives the numbers the step
+    changes there and at its multiples, so that there is no choice, and the heads of the runs are a shorter list of
+    the same kind.
+
+    Parameters
+    ----------
+    values : array of int64, one dimension
+
+    Returns
+    -------
+    (int, tuple of (int, int)) or None
+        ``(base, ((count, step), …))``, outermost first.
+    """
+    xp = seams.namespace
+    loops: list[tuple[int, int]] = []
+    if not len(values):
+        return 0, ((0, 1),)
+    base = int(values[0])
+    while len(values) > 1:
+        step = int(values[1]) - int(values[0])
+        changes = xp.flatnonzero(values[1:] - values[:-1] != step)
+        count = int(changes[0]) + 1 if len(changes) else len(values)
+        if len(values) % count:
+            return None
+        rows = values.reshape(-1, count)
+        if (rows != rows[:, :1] + step * xp.arange(count)).any():
+            return None
+        loops.append((count, step))
+        values = rows[:, 0]
+    return base, tuple(reversed(loops))
+
+
+def all_different(*parts: Any) -> bool:
+    """Return whether no two elements have the same numbers in all of these arrays, of one length each."""
+    xp = seams.namespace
+    if not parts[0].size:
+        return True
+    order = xp.lexsort(parts)
+    same = xp.ones(len(order) - 1, dtype=bool)
+    for part in parts:
+        ordered = part[order]
+        same &= ordered[1:] == ordered[:-1]
+    return not same.any()
+
+
+def runs(parts: list[Any], most: int) -> list[int] | None:
+    """Return where the runs begin in which the differences of all arrays stay the same; None for more than ``most``.
+
+    Parameters
+    ----------
+    parts : list of arrays of int64
+        One element or more each.
+    most : int
+        From 1.
+
+    Returns
+    -------
+    list of int or None
+        Ascending, the first is 0. A run is as long as it can be, from the left.
+    """
+    xp = seams.namespace
+    starts, at, size = [0], 0, len(parts[0])
+    steps = [part[1:] - part[:-1] for part in parts]
+    change = xp.zeros(max(size - 2, 0), dtype=bool)
+    for step in steps:
+        change |= step[1:] != step[:-1]
+    where = xp.flatnonzero(change) + 2  # the first element that does not continue
+    if len(where) > 2 * most:
+        return None
+    for place in where.tolist():
+        if place >= at + 2:  # a run of one element takes any second one
+            starts.append(place)
+            at = place
+    return starts if len(starts) <= most else None

@@ -1,0 +1,154 @@
+"""Whether digits give a number twice, without looking at the numbers.
+
+Theory of operation
+-------------------
+Ordered by their gaps, digits give no number twice if each moves farther than all smaller ones together can: so it is
+in any storage that is divided up, and the test is a sort. What fails it is decided by a search for two indices of one
+number. Their difference is a small integer for each digit whose sum by the steps is 0: the digits are tried from the
+greatest step down, within what the smaller ones can still make good, and only in the class of remainders in which
+they can. Two digits are so decided in one step, a few by a few; the search is exact however long it takes.
+
+Rejected: comparing the size with the range alone (7 and 11 elements apart need not meet in a range that is full), and
+a bound on the search (an answer that depends on effort).
+"""
+
+from __future__ import annotations
+
+import itertools
+from math import gcd
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offload.parray.digits import extremes, pieces
+
+if TYPE_CHECKING:
+    from offload.parray.digits import Digit, Digits
+
+MOST_BOXES: Final = 64
+"""Boxes without cuts that a form is taken apart into; they are compared pair by pair."""
+
+
+class Unknown(NamedTuple):
+    """An integer to be found, ``low`` to ``high``, and the positive ``step`` that it is multiplied by."""
+
+    step: int
+    low: int
+    high: int
+
+
+def is_injective(digits: Digits) -> bool | None:
+    """Return whether no two indices have the same sum of parts; None for more than `MOST_BOXES` boxes.
+
+    Parameters
+    ----------
+    digits : sequence of Digit
+        Canonical; the base does not matter.
+    """
+    if _are_nested(digits):
+        return True
+    n_boxes = 1
+    for *_, cuts in digits:
+        n_boxes *= len(cuts) + 1
+    if n_boxes > MOST_BOXES:
+        return None
+    parts = [
+        [(end - start, step, start * step + jump) for start, end, jump in pieces(count, cuts)]
+        for count, step, cuts in digits
+    ]
+    boxes = list(itertools.product(*parts))
+    for k, box in enumerate(boxes):
+        if _repeats([(count, step) for count, step, _ in box]) or any(_meet(box, other) for other in boxes[:k]):
+            return False
+    return True
+
+
+def _are_nested(digits: Digits) -> bool:
+    """Return whether each digit's numbers are farther apart than all smaller digits reach."""
+    gaps = []
+    for digit in digits:
+        gap = _gap(digit)
+        if not gap:
+            return False
+        low, high = extremes(0, (digit,))
+        gaps.append((gap, high - low))
+    reach = 0
+    for gap, extent in sorted(gaps):
+        if gap <= reach:
+            return False
+        reach += extent
+    return True
+
+
+def _gap(digit: Digit) -> int:
+    """Return the least distance of two numbers of a digit, 0 where they meet or are interleaved."""
+    count, step, cuts = digit
+    if not cuts:
+        return abs(step)
+    ends = [sorted((start * step + jump, (end - 1) * step + jump)) for start, end, jump in pieces(count, cuts)]
+    ends.sort()
+    gaps = [after[0] - before[1] for before, after in itertools.pairwise(ends)]
+    return max(0, min(abs(step) or 0, *gaps)) if step else 0
+
+
+def _repeats(loops: list[tuple[int, int]]) -> bool:
+    """Return whether two different indices of a nest have one sum."""
+    unknowns = sorted((Unknown(abs(step), 1 - count, count - 1) for count, step in loops if count > 1), reverse=True)
+    if any(not unknown.step for unknown in unknowns):
+        return True
+    # The first digit that differs may differ upwards; those before it are equal.
+    return any(_solve([unknown._replace(low=1), *unknowns[k + 1 :]], 0) for k, unknown in enumerate(unknowns))
+
+
+def _meet(box: tuple[tuple[int, int, int], ...], other: tuple[tuple[int, int, int], ...]) -> bool:
+    """Return whether two boxes, whose steps are the same, have a number in common."""
+    target, unknowns = 0, []
+    for (count, step, part), (other_count, _, other_part) in zip(box, other, strict=True):
+        target += other_part - part
+        low, high = 1 - other_count, count - 1
+        if step < 0:
+            low, high = -high, -low
+        if step and high > low:
+            unknowns.append(Unknown(abs(step), low, high))
+    return _solve(sorted(unknowns, reverse=True), target)
+
+
+def _solve(unknowns: list[Unknown], target: int) -> bool:
+    """Return whether the unknowns, greatest step first, can be chosen so that their sum is ``target``."""
+    n = len(unknowns)
+    lows, highs, divisors = [0] * (n + 1), [0] * (n + 1), [0] * (n + 1)
+    for k in range(n - 1, -1, -1):
+        step, low, high = unknowns[k]
+        lows[k], highs[k] = lows[k + 1] + step * low, highs[k + 1] + step * high
+        divisors[k] = gcd(divisors[k + 1], step)
+    if not lows[0] <= target <= highs[0] or target % (divisors[0] or 1):
+        return False
+    choices = [iter(_choices(unknowns[0], target, lows[1], highs[1], divisors[1]))] if n else []
+    targets = [target]
+    while choices:
+        value = next(choices[-1], None)
+        if value is None:
+            choices.pop()
+            targets.pop()
+            continue
+        k = len(choices)
+        left = targets[-1] - value * unknowns[k - 1].step
+        if k == n:
+            return True
+        targets.append(left)
+        choices.append(iter(_choices(unknowns[k], left, lows[k + 1], highs[k + 1], divisors[k + 1])))
+    return not n
+
+
+def _choices(unknown: Unknown, target: int, low: int, high: int, divisor: int) -> range:
+    """Return the values of an unknown after which the smaller ones may still reach the target.
+
+    ``low`` and ``high`` are what these can make up at all, ``divisor`` divides whatever they do (0: they make nothing).
+    """
+    step = unknown.step
+    least = max(unknown.low, -((high - target) // step))
+    most = min(unknown.high, (target - low) // step)
+    if not divisor:
+        return range(least, most + 1)
+    common = gcd(step, divisor)
+    period = divisor // common
+    first = target // common * pow(step // common, -1, period) % period  # step * value = target modulo divisor
+    return range(least + (first - least) % period, most + 1, period)

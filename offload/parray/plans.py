@@ -1,0 +1,360 @@
+"""How a typed copy is done: two types refined to one nest of loops, or to few.
+
+Theory of operation
+-------------------
+Element *k* has digits in both types. Where the boundaries of both, put together in order, divide one another, the
+finer digits of both are one nest with two steps for each loop: one box. `refined` walks both lists from the innermost
+digit outwards and splits the longer one. What is no such pair is made one by cuts: a digit that was shifted around
+has them already, and two digits whose lengths do not divide each other repeat together, so that up to there both are
+one digit, cut where either ends. A cut loop is several, so that boxes are the combinations of pieces. Loops that
+change a thread's number are unrolled, since each pair of threads is a copy of its own.
+
+Where that would be many boxes, or a type has no digits, offsets are compared: few long runs are boxes, the rest are
+tables, made by whoever copies.
+
+Rejected: boxes from offsets alone (a plan would cost by the element), and the largest boxes of a pair that has none
+(a search; tables are as fast as many small boxes).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import lru_cache
+from math import lcm, prod
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from offload.errors import ClauseError, LayoutError
+from offload.parray import elements
+from offload.parray.digits import Digit, part_of, split
+from offload.parray.dimensions import abridged
+from offload.parray.properties import BOTH
+from offload.parray.references import THREADS
+from offload.parray.rules import halves
+from offload.parray.types import ArrayType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.parray.digits import Form
+
+MOST_BOXES: Final = 64
+"""Boxes that are better than tables; those of pairs of threads are not counted."""
+
+LEAST_RUN: Final = 64
+"""Elements of a run, on average, from which runs are better than tables."""
+
+MOST_LOOKED_AT: Final = 1 << 22
+"""Elements of a pair with digits, but none in common, whose offsets are compared."""
+
+KEPT_PLANS: Final = 1024
+"""Plans that are kept, the last ones asked for."""
+
+Loop: TypeAlias = tuple[Digit, Digit]
+"""A digit of the source and one of the target, of one count."""
+
+
+class Box(NamedTuple):
+    """A nest of loops that copies elements of one memory to one memory.
+
+    Attributes
+    ----------
+    source_thread, target_thread : int or None
+        Of a side that is distributed.
+    source_offset, target_offset : int
+        Of the first element.
+    digits : tuple of (int, int, int)
+        ``(count, source_step, target_step)``, outermost first, in elements.
+    """
+
+    source_thread: int | None
+    target_thread: int | None
+    source_offset: int
+    target_offset: int
+    digits: tuple[tuple[int, int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for count, _, _ in self.digits:
+            size *= count
+        return size
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a copy will be done.
+
+    Attributes
+    ----------
+    kind : str
+        ``"empty"``, ``"contiguous"`` (one run), ``"strided"`` (one box), ``"boxes"`` (several) or ``"indexed"`` (by
+        tables).
+    size : int
+        Number of elements.
+    boxes : tuple of Box
+        Together they have every element once; none if the copy is indexed.
+    """
+
+    kind: str
+    size: int
+    boxes: tuple[Box, ...]
+
+    def __str__(self) -> str:
+        if self.kind == "empty":
+            return "nothing to copy: the types have no elements"
+        start = f"{self.kind}: {self.size} element{'s' * (self.size > 1)}"
+        if self.kind == "indexed":
+            return f"{start} by tables of offsets, one number for each element and side"
+        if len(self.boxes) == 1:
+            return f"{start} in one {'run' if self.kind == 'contiguous' else 'box'}\n  {_words(self.boxes[0])}"
+        shown = [f"  {_words(box)}" for box in self.boxes[:8]]
+        more = [f"  … and {len(self.boxes) - 8} more"] if len(self.boxes) > 8 else []
+        return "\n".join([f"{start} in {len(self.boxes)} boxes", *shown, *more])
+
+
+def plan(source_type: ArrayType, target_type: ArrayType) -> Plan:
+    """Say how a copy from one type to another will be done.
+
+    Parameters
+    ----------
+    source_type, target_type : ArrayType
+        Of one size.
+
+    Returns
+    -------
+    Plan
+        The same object for equal pairs, as long as it is kept.
+
+    Raises
+    ------
+    LayoutError
+        Sizes that differ, a target that is not injective, a thread array as a side, threads on one side and ranks on
+        the other, or two communicators; an index that leaves a type.
+    ClauseError
+        A side is no `ArrayType`.
+
+    Notes
+    -----
+    *Costs*: by the dimensions, not by the elements, where digits decide; nothing for a pair that was asked for before.
+    """
+    for side, word in ((source_type, "source"), (target_type, "target")):
+        if not isinstance(side, ArrayType):
+            raise ClauseError(
+                f"the {word} type is {side!r}, {type(side).__name__}; it has to be an ArrayType: ArrayType({side!r})"
+            )
+    return _planned(source_type, target_type)
+
+
+@lru_cache(maxsize=KEPT_PLANS)
+def _planned(source: ArrayType, target: ArrayType) -> Plan:
+    _check(source, target)
+    size = source.size
+    if not size:
+        return Plan("empty", 0, ())
+    boxes = _boxes(source, target)
+    if boxes is None:
+        return Plan("indexed", size, ())
+    if len(boxes) > 1:
+        return Plan("boxes", size, boxes)
+    is_run = boxes[0].digits in ((), ((size, 1, 1),))
+    return Plan("contiguous" if is_run else "strided", size, boxes)
+
+
+def _check(source: ArrayType, target: ArrayType) -> None:
+    """Raise `LayoutError` for a pair that cannot be copied."""
+    pair = f"copy from {abridged(str(source))} to {abridged(str(target))}"
+    if source.size != target.size:
+        raise LayoutError(
+            f"{pair}: the source has {source.size} elements, the target {target.size}; types of one size are copied"
+        )
+    for side, word in ((source, "source"), (target, "target")):
+        if side.counts == THREADS:
+            raise LayoutError(
+                f"{pair}: the {word} is a thread array, which has no memory; add a dimension of memory to it"
+            )
+    if source.threads is not None and target.threads is not None:
+        comms = source.threads.comm, target.threads.comm
+        if (comms[0] is None) != (comms[1] is None):
+            raise LayoutError(
+                f"{pair}: threads on one side and ranks on the other; both sides are of this process, or of ranks"
+            )
+        if comms[0] != comms[1]:
+            raise LayoutError(f"{pair}: the ranks of the two sides are of different communicators; take one for both")
+    if not target.is_injective:
+        raise LayoutError(f"{pair}: the target has two elements in one place; each needs a place of its own")
+    for side, word in ((source, "source"), (target, "target")):
+        if side.threads is not None and side.size:
+            low, high = side.bounds[0]
+            if low < 0 or high >= side.threads.size:
+                raise LayoutError(
+                    f"{pair}: the {word} has elements in thread {low if low < 0 else high}; "
+                    f"{abridged(str(side.threads))} has threads 0 to {side.threads.size - 1}"
+                )
+
+
+def _boxes(source: ArrayType, target: ArrayType) -> tuple[Box, ...] | None:
+    """Return the boxes of a pair, or None where tables are better."""
+    source_form, target_form = _form(source), _form(target)
+    if source_form is not None and target_form is not None:
+        loops = refined(source_form[1], target_form[1])
+        if loops is not None and _is_worth_it(loops, source.size):
+            return _unrolled(source, target, loops, source_form[0], target_form[0])
+        if source.size > MOST_LOOKED_AT:
+            return None
+    return None if BOTH in {source.counts, target.counts} else _runs(source, target)
+
+
+def _form(side: ArrayType) -> Form | None:
+    """Return the form of a side, found from its offsets if it has none."""
+    if side.form is not None or side.counts == BOTH:
+        return side.form
+    nest = side.nest
+    return None if nest is None else (nest[0], tuple((count, step, ()) for count, step in nest[1]))
+
+
+def refined(source: Sequence[Digit], target: Sequence[Digit]) -> list[Loop] | None:
+    """Return one list of digits for both sides, outermost first; None where there are no such, or too many pieces.
+
+    Parameters
+    ----------
+    source, target : sequence of Digit
+        Canonical, of as many elements.
+    """
+    sides = list(source), list(target)
+    loops: list[Loop] = []
+    while sides[0]:
+        digits = sides[0].pop(), sides[1].pop()
+        if digits[0][0] != digits[1][0]:
+            k = int(digits[0][0] < digits[1][0])  # the side of the longer digit
+            halves_of_it = split(digits[k], digits[1 - k][0])
+            if halves_of_it is None:
+                joint = _joint(sides, digits)
+                if joint is None:
+                    return None
+                digits = joint
+            else:
+                sides[k].append(halves_of_it[0])
+                digits = (halves_of_it[1], digits[1]) if k == 0 else (digits[0], halves_of_it[1])
+        loops.append(digits)
+    loops.reverse()
+    return loops
+
+
+def _joint(sides: tuple[list[Digit], list[Digit]], digits: Loop) -> Loop | None:
+    """Return the innermost digits of both sides as one each, up to where they repeat together, or to the end."""
+    whole = prod(count for count, *_ in (*sides[0], digits[0]))
+    for count in (lcm(digits[0][0], digits[1][0]), whole):
+        left = list(sides[0]), list(sides[1])
+        joint = _joined(left[0], digits[0], count), _joined(left[1], digits[1], count)
+        if joint[0] is not None and joint[1] is not None:
+            sides[0][:], sides[1][:] = left
+            return joint[0], joint[1]
+    return None
+
+
+def _joined(left: list[Digit], digit: Digit, count: int) -> Digit | None:
+    """Return a digit of ``count`` values made of this one and those around it, cut wherever one ends."""
+    while digit[0] < count:
+        inner, step, cuts = digit
+        wanted = count // inner
+        if count % inner or not left:
+            return None
+        outer = left.pop()
+        if outer[0] > wanted:
+            both = split(outer, wanted)
+            if both is None:
+                return None
+            left.append(both[0])
+            outer = both[1]
+        if (len(cuts) + 1) * outer[0] > MOST_BOXES:
+            return None
+        ends = inner * step + sum(jump for _, jump in cuts)
+        joined = list(cuts)
+        for k in range(1, outer[0]):
+            joined.append((k * inner, part_of(outer, k) - part_of(outer, k - 1) - ends))
+            joined += [(start + k * inner, jump) for start, jump in cuts]
+        digit = (inner * outer[0], step, tuple(joined))
+    return digit if digit[0] == count else None
+
+
+def _is_worth_it(loops: list[Loop], size: int) -> bool:
+    """Return whether the boxes of cut loops are better than tables."""
+    n_boxes = prod(len(_starts(loop)) for loop in loops)
+    return n_boxes <= 4 or (n_boxes <= MOST_BOXES and size >= LEAST_RUN * n_boxes)
+
+
+def _starts(loop: Loop) -> list[int]:
+    """Return where the pieces of a loop begin."""
+    return sorted({0, *(start for start, _ in loop[0][2]), *(start for start, _ in loop[1][2])})
+
+
+def _unrolled(
+    source: ArrayType, target: ArrayType, loops: list[Loop], source_base: int, target_base: int
+) -> tuple[Box, ...]:
+    """Return the boxes of loops: a box for each combination of pieces, and of values that change a thread's number."""
+    is_both = source.counts == BOTH, target.counts == BOTH
+    plain = [(digit[0], digit[1], other[1]) for digit, other in loops if not (digit[2] or other[2])]
+    if len(plain) == len(loops) and not any(is_both):
+        return (Box(None, None, source_base, target_base, _merged(plain)),)
+    boxes = []
+    for pieces in itertools.product(*map(_pieces, loops)):
+        starts, kept = [(source_base, target_base)], []
+        for count, steps, parts in pieces:
+            starts = [(a + parts[0], b + parts[1]) for a, b in starts]
+            if (is_both[0] and halves(steps[0])[0]) or (is_both[1] and halves(steps[1])[0]):
+                starts = [(a + k * steps[0], b + k * steps[1]) for a, b in starts for k in range(count)]
+            else:
+                kept.append((count, *steps))
+        digits = _merged(kept)
+        for a, b in starts:
+            source_thread, source_offset = halves(a) if is_both[0] else (None, a)
+            target_thread, target_offset = halves(b) if is_both[1] else (None, b)
+            boxes.append(Box(source_thread, target_thread, source_offset, target_offset, digits))
+    return tuple(boxes)
+
+
+def _pieces(loop: Loop) -> list[tuple[int, tuple[int, int], tuple[int, int]]]:
+    """Return the pieces of a loop: count, steps, and what source and target begin with."""
+    source, target = loop
+    starts = _starts(loop)
+    return [
+        (end - start, (source[1], target[1]), (part_of(source, start), part_of(target, start)))
+        for start, end in itertools.pairwise([*starts, source[0]])
+    ]
+
+
+def _merged(digits: list[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Return loops without those of one trip, and with those that continue each other on both sides made one."""
+    out: list[tuple[int, int, int]] = []
+    for count, source_step, target_step in digits:
+        if count == 1:
+            continue
+        if out and out[-1][1] == count * source_step and out[-1][2] == count * target_step:
+            out[-1] = out[-1][0] * count, source_step, target_step
+        else:
+            out.append((count, source_step, target_step))
+    return tuple(out)
+
+
+def _runs(source: ArrayType, target: ArrayType) -> tuple[Box, ...] | None:
+    """Return the runs of the offsets as boxes, if they are few and long."""
+    offsets = source.offsets(), target.offsets()
+    starts = elements.runs(list(offsets), MOST_BOXES)
+    if starts is None or (len(starts) > 4 and source.size < LEAST_RUN * len(starts)):
+        return None
+    boxes = []
+    for start, end in itertools.pairwise([*starts, source.size]):
+        first = [int(side[start]) for side in offsets]
+        steps = [int(side[start + 1]) - int(side[start]) for side in offsets] if end - start > 1 else [0, 0]
+        boxes.append(Box(None, None, first[0], first[1], _merged([(end - start, steps[0], steps[1])])))
+    return tuple(boxes)
+
+
+def _words(box: Box) -> str:
+    """Return a box in words: where it begins, and its loops as count x (source step, target step)."""
+    source = "" if box.source_thread is None else f"thread {box.source_thread}, "
+    target = "" if box.target_thread is None else f"thread {box.target_thread}, "
+    loops = ", ".join(f"{count} x (+{a}, +{b})" for count, a, b in box.digits).replace("+-", "-") or "1 element"
+    return f"from {source}offset {box.source_offset} to {target}offset {box.target_offset}: {loops}"

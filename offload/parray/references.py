@@ -1,0 +1,313 @@
+"""What a dimension may refer to: functions from an index to an index.
+
+Theory of operation
+-------------------
+A reference is asked for three things: how long it is where it gives a dimension its size (`Reference.length`), where
+it takes an index or an integer array (`Reference.reach`), and what it makes of a whole set of indices that is known
+as digits (`Reference.through`, see `offload.parray.digits`). The third is the first two for all elements at once, or
+None where digits do not decide. An array type is a reference too, in `offload.parray.types`.
+
+Whoever finds that an index leaves what it would reach raises `Leaves`; the type that has the dimension makes a
+`LayoutError` of it, since it knows the tree and the place in it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from offload.errors import LayoutError
+from offload.parray import digits, elements, seams
+from offload.parray.digits import Digits, Groups, extremes
+
+MEMORY: Final = 1
+THREADS: Final = 2
+"""What an offset counts, as bits: elements of memory, threads, or both parts of a place."""
+
+WIDE: Final = 1 << 42
+"""From here on numbers are not computed with arrays of 64 bits: 2**20 of them, as a type may have, could overflow."""
+
+Index: TypeAlias = Any
+"""An integer, or an array of integers."""
+
+
+class Leaves(Exception):  # noqa: N818  # never seen by users
+    """An index leaves a type or a table.
+
+    Attributes
+    ----------
+    index : int
+        The index, one of those that leave.
+    reference : Reference
+        What it would reach.
+    path : list of int
+        The dimension whose index it is, from the type that asks; filled in on the way up, innermost first.
+    """
+
+    def __init__(self, index: int, reference: Reference) -> None:
+        super().__init__(index, reference)
+        self.index = index
+        self.reference = reference
+        self.path: list[int] = []
+
+
+class Reference:
+    """What a dimension may refer to."""
+
+    __slots__ = ()
+
+    counts: int = 0
+    """`MEMORY`, `THREADS` or both of a type; 0 of what is none."""
+
+    levels: int = 0
+    n_dimensions: int = 0
+    teams: tuple[Reference, ...] = ()
+    is_wide: bool = False
+
+    def as_reference(self) -> str:
+        """Return how it is written behind ``#``."""
+        return str(self)
+
+    @property
+    def length(self) -> int | None:
+        """The size of a pure reference that begins with this; None where it has none."""
+        raise NotImplementedError
+
+    def reach(self, index: Index) -> Index:
+        """Return where an index, or each of an array, is taken to."""
+        raise NotImplementedError
+
+    def places(self, index: Index) -> tuple[Index, Index]:
+        """Return the same in two parts, the offset in memory and the number of the thread; of types."""
+        raise NotImplementedError
+
+    def through(self, base: int, given: Digits) -> tuple[int, Groups] | None:
+        """Return the base and, for each digit, the digits that it becomes; None where digits do not decide."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Displacement(Reference):
+    """Takes *i* to *i* + ``by``."""
+
+    by: int
+
+    @property
+    def length(self) -> int:
+        return 1
+
+    @property
+    def is_wide(self) -> bool:  # type: ignore[override]
+        return not -WIDE < self.by < WIDE
+
+    def reach(self, index: Index) -> Index:
+        return index + self.by
+
+    def through(self, base: int, given: Digits) -> tuple[int, Groups]:
+        return base + self.by, [(digit,) for digit in given]
+
+    def __str__(self) -> str:
+        return f"disp({self.by})"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrap(Reference):
+    """Takes *i* to *i* mod ``n``."""
+
+    n: int
+
+    @property
+    def length(self) -> int:
+        return self.n
+
+    @property
+    def is_wide(self) -> bool:  # type: ignore[override]
+        return self.n >= WIDE
+
+    def reach(self, index: Index) -> Index:
+        return index % self.n
+
+    def through(self, base: int, given: Digits) -> tuple[int, Groups] | None:
+        return digits.wrapped(base, given, self.n)
+
+    def __str__(self) -> str:
+        return f"wrap({self.n})"
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Reference):
+    """Takes *i* to ``values[i]``."""
+
+    values: tuple[int, ...]
+    _found: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    @property
+    def length(self) -> int:
+        return len(self.values)
+
+    @property
+    def is_wide(self) -> bool:  # type: ignore[override]
+        if "wide" not in self._found:
+            self._found["wide"] = bool(self.values) and not -WIDE < min(self.values) <= max(self.values) < WIDE
+        return bool(self._found["wide"])
+
+    def reach(self, index: Index) -> Index:
+        check_range(index, self, len(self.values))
+        if isinstance(index, int):
+            return self.values[index]
+        return self._array()[index]
+
+    def _array(self) -> Any:
+        if "array" not in self._found:
+            self._found["array"] = seams.namespace.asarray(self.values, dtype=seams.namespace.int64)
+        return self._found["array"]
+
+    def through(self, base: int, given: Digits) -> tuple[int, Groups] | None:
+        check_extremes(base, given, self, len(self.values))
+        if "nest" not in self._found:
+            self._found["nest"] = None if self.is_wide else elements.nest_of(self._array())
+        nest = self._found["nest"]
+        if nest is None:
+            return None
+        return digits.composed(nest[0], tuple((count, step, ()) for count, step in nest[1]), base, given)
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.values[:3]))
+        return f"func([{shown}{', …' if len(self.values) > 3 else ''}])"
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Reference):
+    """Takes *i* to ``call(i)``; what that returns is not known before it is called."""
+
+    call: Callable[[Any], Any]
+
+    @property
+    def length(self) -> None:
+        return None
+
+    def reach(self, index: Index) -> Index:
+        found = self.call(index)
+        if isinstance(index, int):
+            try:
+                return operator.index(found)
+            except TypeError:
+                raise LayoutError(
+                    f"{self} returned {found!r} for index {index}; an offset is an integer: round it in the function"
+                ) from None
+        if getattr(getattr(found, "dtype", None), "kind", "") not in {"i", "u"} or found.shape != index.shape:
+            raise LayoutError(
+                f"{self} returned {describe(found)} for an array of {index.shape} indices; "
+                "it has to return an integer array of the same shape, element by element"
+            )
+        return found.astype(seams.namespace.int64)
+
+    def through(self, base: int, given: Digits) -> None:
+        return None
+
+    def __str__(self) -> str:
+        return f"func({getattr(self.call, '__name__', type(self.call).__name__)})"
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self.call)
+        except TypeError:
+            return id(self.call)
+
+
+def describe(found: object) -> str:
+    """Return what a function returned, in a few words."""
+    dtype, shape = getattr(found, "dtype", None), getattr(found, "shape", None)
+    return f"an array of {dtype} of shape {shape}" if dtype is not None else f"{type(found).__name__} {found!r}"
+
+
+def check_range(index: Index, reference: Reference, size: int) -> None:
+    """Raise `Leaves` for an index, or one of an array, that is not in 0 … ``size`` - 1."""
+    if isinstance(index, int):
+        low = high = index
+    elif index.size:
+        low, high = int(index.min()), int(index.max())
+    else:
+        return
+    if low < 0 or high >= size:
+        raise Leaves(low if low < 0 else high, reference)
+
+
+def check_extremes(base: int, given: Digits, reference: Reference, size: int) -> None:
+    """Do the same for all indices that digits give: they attain their extremes."""
+    low, high = extremes(base, given)
+    if low < 0 or high >= size:
+        raise Leaves(low if low < 0 else high, reference)
+
+
+def integer(value: object, what: str) -> int:
+    """Return an integer of Python's, whatever integer it is; `LayoutError` for anything else."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise LayoutError(f"{what} is {value!r}, {type(value).__name__}; it has to be an integer") from None
+
+
+def disp(e: int) -> Displacement:
+    """Make the reference that takes *i* to *i* + ``e``.
+
+    Parameters
+    ----------
+    e : int
+        Any integer.
+
+    Raises
+    ------
+    LayoutError
+        ``e`` is no integer.
+    """
+    return Displacement(integer(e, "the displacement of disp"))
+
+
+def wrap(n: int) -> Wrap:
+    """Make the reference that takes *i* to *i* mod ``n``, which is 0 … ``n - 1`` for negative *i* too.
+
+    Parameters
+    ----------
+    n : int
+        From 1.
+
+    Raises
+    ------
+    LayoutError
+        ``n`` is no integer, or less than 1.
+    """
+    length = integer(n, "the length of wrap")
+    if length < 1:
+        raise LayoutError(f"wrap({length}) has no element to go round; its length has to be 1 or more")
+    return Wrap(length)
+
+
+def func(f: Callable[[Any], Any] | Iterable[int]) -> Table | Function:
+    """Make a reference of a table, or of a function of the program.
+
+    Parameters
+    ----------
+    f : sequence of int, or callable
+        A table takes *i* to ``f[i]``, and is copied. A function takes it to ``f(i)``: it is pure, is called when an
+        offset is asked for, with an ``int`` where the index was one, else with integer arrays, element by element.
+
+    Raises
+    ------
+    LayoutError
+        ``f`` is neither, or a table has something else than integers.
+    """
+    if callable(f):
+        return Function(f)
+    given: object = f
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise LayoutError(f"func({f!r}): {type(f).__name__} is neither a function nor a sequence of integers")
+    listed: Any = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(listed, Iterable):
+        raise LayoutError(f"func({f!r}): a table has one dimension; this has none")
+    values = tuple(listed)
+    if set(map(type, values)) <= {int}:
+        return Table(values)
+    return Table(tuple(integer(value, f"entry {k} of the table of func") for k, value in enumerate(values)))

@@ -1,0 +1,182 @@
+"""Where an element is: the rules of offsets, for an index, for arrays of indices, and for all indices at once.
+
+Theory of operation
+-------------------
+A dimension, or a sub-dimension by itself, is a *body*, a *weight* and a chain of *references*. At an index its body
+has a regular part, which is counted by weights, and a fixed part, the sum of what fixed dimensions in it give; the
+references act on the regular part, from left to right, and leave the fixed one alone. The weight is 1 at a root and
+below every fixed dimension; it grows by the sizes of all siblings to the right, fixed ones included. A body that is
+None has the index itself as its regular part, so that a pure reference is no case of its own.
+
+`place` and `form` are these rules twice, once with numbers and once with digits. Fixed parts count memory or threads,
+by the last type of the chain they come from. Digits have one number for both: a thread counts `UNIT`, which no offset
+in memory reaches, so that steps are added, merged and compared as those of memory are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.parray.digits import merged, scaled
+from offload.parray.references import MEMORY, THREADS, Index, Leaves
+
+if TYPE_CHECKING:
+    from offload.parray.digits import Digit, Form
+    from offload.parray.dimensions import Body
+    from offload.parray.references import Reference
+
+UNIT: Final = 1 << 256
+"""What a thread counts in the digits of a distributed type."""
+
+MOST_MEMORY: Final = 1 << 200
+"""Offsets in memory of a distributed type stay below this, far from `UNIT`."""
+
+
+def halves(number: int) -> tuple[int, int]:
+    """Return the threads and the offset in memory that a number of a distributed type's digits stands for."""
+    threads = (number + UNIT // 2) // UNIT
+    return threads, number - threads * UNIT
+
+
+def parts(body: Body, weight: int, index: Index) -> tuple[Index, Index, Index]:
+    """Return the regular part, the fixed part in memory, and the fixed part that counts threads."""
+    if not isinstance(body, tuple):
+        return index * weight, 0, 0
+    regular: Any = 0
+    memory: Any = 0
+    thread: Any = 0
+    for j in range(len(body) - 1, -1, -1):
+        sub = body[j]
+        size = sub.size
+        if j:
+            index, at = index // size, index % size
+        else:
+            at = index
+        if sub.references:
+            try:
+                offset, number = place(sub.body, 1, sub.references, sub.chain, at)
+            except Leaves as leaves:
+                leaves.path.append(j)
+                raise
+            memory, thread = memory + offset, thread + number
+        else:
+            try:
+                more, offset, number = parts(sub.body, weight, at)
+            except Leaves as leaves:
+                leaves.path.append(j)
+                raise
+            regular, memory, thread = regular + more, memory + offset, thread + number
+        weight *= size
+    return regular, memory, thread
+
+
+def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int, index: Index) -> tuple[Index, Index]:
+    """Return the own offset in memory, and the number of the thread.
+
+    Parameters
+    ----------
+    body, weight, references
+        Of a root, of a fixed dimension, or of a regular one by itself, whose references are those of the nearest
+        dimension above it that has any.
+    chain : int
+        What the references count.
+    index : int or array of int
+        In range.
+
+    Raises
+    ------
+    Leaves
+        An index leaves what it would reach.
+    """
+    regular, memory, thread = parts(body, weight, index)
+    if not references:
+        return regular + memory, thread
+    if chain == MEMORY | THREADS:
+        for reference in references[:-1]:
+            regular = reference.reach(regular)
+        offset, number = references[-1].places(regular)
+        return memory + offset, thread + number
+    for reference in references:
+        regular = reference.reach(regular)
+    if chain == THREADS:
+        return memory, thread + regular
+    return memory + regular, thread
+
+
+def form(
+    size: int, body: Body, weight: int, references: tuple[Reference, ...], chain: int, *, in_units: bool
+) -> Form | None:
+    """Return the same for all indices, none of which exists if a size is 0; None where digits do not decide.
+
+    Parameters
+    ----------
+    size : int
+        Of the body, or of the pure reference.
+    body, weight, references, chain
+        As for `place`.
+    in_units : bool
+        Whether threads are counted in `UNIT`.
+
+    Raises
+    ------
+    Leaves
+        An index leaves what it would reach.
+    """
+    items: list[tuple[bool, Digit]] = []
+    base = _walk(size, body, weight, items, in_units=in_units)
+    if base is None:
+        return None
+    regular = 0
+    for reference in references:
+        items = _joined(items)
+        found = reference.through(regular, [digit for is_regular, digit in items if is_regular])
+        if found is None:
+            return None
+        regular, groups = found
+        new = iter(groups)
+        items = [(is_regular, part) for is_regular, digit in items for part in (next(new) if is_regular else (digit,))]
+    if chain == THREADS and in_units:
+        regular *= UNIT
+        items = [
+            (is_regular, (digit[0], digit[1] * UNIT, scaled(digit[2], UNIT)) if is_regular else digit)
+            for is_regular, digit in items
+        ]
+    return base + regular, merged([digit for _, digit in items])
+
+
+def _walk(size: int, body: Body, weight: int, items: list[tuple[bool, Digit]], *, in_units: bool) -> int | None:
+    """Append the digits of a body, regular or not, outermost first; return the sum of the fixed bases."""
+    if not isinstance(body, tuple):
+        items.append((True, (size, weight, ())))
+        return 0
+    base, weight = 0, weight * size
+    for j, sub in enumerate(body):
+        weight //= sub.size
+        try:
+            if not sub.references:
+                more = _walk(sub.size, sub.body, weight, items, in_units=in_units)
+                if more is None:
+                    return None
+                base += more
+                continue
+            found = form(sub.size, sub.body, 1, sub.references, sub.chain, in_units=in_units)
+        except Leaves as leaves:
+            leaves.path.append(j)
+            raise
+        if found is None:
+            return None
+        base += found[0]
+        items += [(False, digit) for digit in found[1]]
+    return base
+
+
+def _joined(items: list[tuple[bool, Digit]]) -> list[tuple[bool, Digit]]:
+    """Return the items with regular digits that continue each other made one, and without digits of one value."""
+    if len(items) == 1:
+        return items if items[0][1][0] != 1 else []
+    joined: list[tuple[bool, Digit]] = []
+    for is_regular, run in itertools.groupby(items, key=lambda item: item[0]):
+        digits = [digit for _, digit in run]
+        joined += [(is_regular, digit) for digit in (merged(digits) if is_regular else digits)]
+    return joined

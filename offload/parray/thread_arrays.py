@@ -1,0 +1,62 @@
+"""Thread arrays: types whose elements are threads, and whose offsets are their numbers."""
+
+from __future__ import annotations
+
+from offload.errors import LayoutError
+from offload.parray.dimensions import Dimension, abridged, dimension_of
+from offload.parray.properties import BOTH
+from offload.parray.types import ArrayType, of_root
+
+
+def thread_array(tree: object, comm: object = None) -> ArrayType:
+    """Make a thread array: of this process, or of the ranks of a communicator.
+
+    Raises
+    ------
+    LayoutError
+        The tree cannot mean anything, has memory and threads at once, or does not give each number once.
+    """
+    root = dimension_of(tree)
+    found = of_root(root, (), comm, is_team=True)
+    if _has_places(root):
+        raise LayoutError(
+            f"the thread array {abridged(str(found))} refers to a distributed type; a place is no thread number"
+        )
+    found.find_form()
+    if not found.size:
+        return found
+    if found.bounds[0] != (0, found.size - 1) or not found.is_injective:
+        low, high = found.bounds[0]
+        raise LayoutError(
+            f"the numbers of the thread array {abridged(str(found))} are not 0 to {found.size - 1}, each once: "
+            + (f"they are {low} to {high}" if (low, high) != (0, found.size - 1) else "some number comes twice")
+            + "; let its dimensions refer to all of a type, once"
+        )
+    return found
+
+
+def threads(tree: object) -> ArrayType:
+    """Make a thread array of this process: a type whose elements are threads, and whose offsets are their numbers.
+
+    A "thread" is a place that has memory of its own: an array of a list, on the host or on any device.
+
+    Parameters
+    ----------
+    tree : int, tuple, list, dimension or ArrayType
+        As for `ArrayType`; everything in it counts as a thread number.
+
+    Returns
+    -------
+    ArrayType
+        Of kind ``"threads"``.
+
+    Raises
+    ------
+    LayoutError
+        The tree cannot mean anything, or does not give the numbers 0 to size - 1, each once.
+    """
+    return thread_array(tree)
+
+
+def _has_places(dimension: Dimension) -> bool:
+    return dimension.chain == BOTH or (isinstance(dimension.body, tuple) and any(map(_has_places, dimension.body)))
