@@ -12,6 +12,9 @@
 #include <signal.h>
 #include <stdint.h>
 #include <time.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 typedef void (*Kernel)(const void *arguments, int64_t begin, int64_t end, int64_t chunk, int64_t worker);
 
@@ -48,6 +51,9 @@ static void *carry_out(void *argument)
 {
     Run *run = argument;
     int64_t begun_ns = now_ns(), done = 0, size = 1;
+#ifdef __linux__
+    prctl(PR_SET_NAME, "offload-serial", 0, 0, 0); /* as debuggers have it, and tests */
+#endif
     while (done < run->trips && !__atomic_load_n(&run->cancel, __ATOMIC_ACQUIRE) && !run->record[0]) {
         int64_t end = run->trips - done < size ? run->trips : done + size, before_ns = now_ns();
         run->kernel(run->arguments, done, end, 0, 0);

@@ -169,7 +169,7 @@ def _after(_kept: object, value: Any) -> Any:
 def contents_at(task: DeviceTask, array: Any) -> Contents | None:
     """Return the contents of the storage that an array lies in, of a device task; None where they are not known."""
     plan = task.plan
-    entry = _entry_at(task, array, plan.counted) if plan is not None else None
+    entry = entry_at(task, array, plan.counted) if plan is not None else None
     return None if entry is None else task.place.contents(entry)
 
 
@@ -185,10 +185,10 @@ def change(task: DeviceTask, arrays: Iterable[Any]) -> None:
     entries = [entry for item, entry in items if entry is not None and item.map_type is MapType.TO]
     if entries:
         lane: Any = task.lane
-        task.place.change([_entry_at(task, array, entries) for array in arrays], lane)
+        task.place.change([entry_at(task, array, entries) for array in arrays], lane)
 
 
-def _entry_at(task: DeviceTask, array: Any, entries: Iterable[Entry]) -> Entry | None:
+def entry_at(task: DeviceTask, array: Any, entries: Iterable[Entry]) -> Entry | None:
     """Return the entry in whose buffer an array of a device task lies."""
     address_of: Any = task.place.device.address
     address = address_of(array)

@@ -146,14 +146,18 @@ class OrderedRun:
         """Carry out the trips from one to before another, of which the last slice has ended at the first."""
         self._entry(begin, end)
 
-    def run_all(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Carry out all trips on this thread, in slices, while somebody wants them."""
+    def run_all(self, is_wanted: Callable[[], bool] = lambda: True) -> bool:
+        """Carry out all trips on this thread, in slices, while somebody wants them; return whether that is the end.
+
+        It is where all are done, or something was wrong.
+        """
         done, size = 0, 1 if self.form.is_compiled else _PYTHON_TRIPS
         while done < self.trips and not self.has_failed and is_wanted():
             end, begun_ns = min(done + size, self.trips), perf_counter_ns()
             self._entry(done, end)
             done, took_ns = end, max(perf_counter_ns() - begun_ns, 1)
             size = max(1, min(64 * size, size * _SLICE_NS // took_ns))
+        return self.has_failed or done >= self.trips
 
     def give_up(self) -> None:
         """Have long trips end early; what they leave is of no use."""

@@ -1,0 +1,236 @@
+"""Who wins a race between a device and the serial program on the host: a machine, events in, instructions out.
+
+Theory of operation
+-------------------
+Two sides carry out one loop. The *device* runs it in parallel, with logs, on the arrays themselves; what it leaves is
+good if it has ended without a violation. The *host* runs it in order on copies that nobody else sees; what it leaves is
+always good. Neither is seen by the program before a commit, which is the last instruction of a contest and comes once:
+
+`COMMIT_DEVICE`  the device was clean; what it has written stays
+`COMMIT_HOST`    what the host has written takes the place of what the device may have written
+`RAISE`          the same, and the call raises what the serial program has raised
+`RESTORE`        nobody wants a result: arrays are as they were before
+
+The winner is decided by one event: the device is clean, or the host has ended, or, if the device was wrong, the host's
+end whenever it comes. An instruction to commit waits until neither side runs any more, so that nothing writes to an
+array behind it and no thread is left. A side that is told to stop may still end by itself; that changes nothing.
+
+The machine knows no clock: `DUE` says that it is time for a competitor that was not to start with the device.
+Which sides begin, and when it is due, `start_of` decides from what earlier races of the loop took (`History`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TOGETHER: Final = 3
+"""Races of a loop in which both sides start at once: by then it is known what each takes."""
+
+_AGAIN: Final = 50
+"""While the host keeps winning, the device is tried again in each so many calls."""
+
+_PATIENCE: Final = 1.5
+"""Of what the device is thought to take: so long the competitor waits for it."""
+
+_DELAY: Final = 0.05
+"""Of what the serial program is thought to take: no longer, so that a call takes 1.05 of that at most."""
+
+
+class Event(Enum):
+    """What has happened."""
+
+    DUE = auto()
+    DEVICE_CLEAN = auto()
+    DEVICE_WRONG = auto()  # a violation, or anything else that makes it useless
+    DEVICE_STOPPED = auto()  # nothing of it is in flight, and nothing more will be
+    HOST_DONE = auto()
+    HOST_RAISED = auto()
+    HOST_STOPPED = auto()
+    GIVE_UP = auto()
+
+
+class Instruction(Enum):
+    """What is to be done, in this order."""
+
+    START_DEVICE = auto()
+    START_HOST = auto()
+    STOP_DEVICE = auto()
+    STOP_HOST = auto()
+    COMMIT_DEVICE = auto()
+    COMMIT_HOST = auto()
+    RAISE = auto()
+    RESTORE = auto()
+
+
+Side = Literal["idle", "running", "stopping", "ended"]
+
+_NOTHING: Final[tuple[Instruction, ...]] = ()
+_OF_DEVICE: Final = {Event.DEVICE_CLEAN, Event.DEVICE_WRONG, Event.DEVICE_STOPPED}
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """The state of a race.
+
+    Attributes
+    ----------
+    device, host : str
+        ``"idle"``, ``"running"``, ``"stopping"``: it has been told to, ``"ended"``: nothing of it runs.
+    outcome : Instruction or None
+        The commit that is decided.
+    is_over : bool
+        Whether the commit has been given.
+    """
+
+    device: Side = "idle"
+    host: Side = "idle"
+    outcome: Instruction | None = None
+    is_over: bool = False
+
+    @classmethod
+    def begun(cls, *, device: bool, host: bool) -> tuple[Contest, tuple[Instruction, ...]]:
+        """Return a race of which one side starts, or both."""
+        assert device or host
+        starts = ((Instruction.START_DEVICE,) if device else ()) + ((Instruction.START_HOST,) if host else ())
+        return cls("running" if device else "idle", "running" if host else "idle"), starts
+
+    def after(self, event: Event) -> tuple[Contest, tuple[Instruction, ...]]:
+        """Return the state after an event, and what is to be done.
+
+        Raises
+        ------
+        ValueError
+            The event cannot come in this state.
+        """
+        if self.is_over:
+            raise ValueError(f"{event.name}: the race is over")
+        if event is Event.DUE:
+            return self.with_host() if self.outcome is None and self.host == "idle" else (self, _NOTHING)
+        if event is Event.GIVE_UP:
+            return replace(self, outcome=Instruction.RESTORE).settled()
+        state = self._ended(event)
+        if event is Event.DEVICE_WRONG and state.outcome is None:
+            return state.with_host() if state.host == "idle" else (state, _NOTHING)
+        if state.outcome is None:
+            state = replace(state, outcome=_DECIDED.get(event))
+            if state.outcome is None:
+                raise ValueError(f"{event.name}: nobody has told that side to stop")
+        return state.settled()
+
+    def _ended(self, event: Event) -> Contest:
+        """Return the state with the side of an event ended."""
+        if event in _OF_DEVICE:
+            if self.device not in ("running", "stopping"):
+                raise ValueError(f"{event.name}: the device is {self.device}")
+            return replace(self, device="ended")
+        if self.host not in ("running", "stopping"):
+            raise ValueError(f"{event.name}: the host is {self.host}")
+        return replace(self, host="ended")
+
+    def with_host(self) -> tuple[Contest, tuple[Instruction, ...]]:
+        return replace(self, host="running"), (Instruction.START_HOST,)
+
+    def settled(self) -> tuple[Contest, tuple[Instruction, ...]]:
+        """Return the state in which whoever runs is told to stop, or if nobody does, the commit is given."""
+        assert self.outcome is not None
+        given: list[Instruction] = []
+        state = self
+        if state.device == "running":
+            state = replace(state, device="stopping")
+            given.append(Instruction.STOP_DEVICE)
+        if state.host == "running":
+            state = replace(state, host="stopping")
+            given.append(Instruction.STOP_HOST)
+        if "stopping" not in (state.device, state.host):
+            state = replace(state, is_over=True)
+            given.append(self.outcome)
+        return state, tuple(given)
+
+
+_DECIDED: Final = {
+    Event.DEVICE_CLEAN: Instruction.COMMIT_DEVICE,
+    Event.HOST_DONE: Instruction.COMMIT_HOST,
+    Event.HOST_RAISED: Instruction.RAISE,
+}
+"""Which commit an event decides, where none was."""
+
+
+# -- who starts ------------------------------------------------------------------------------------------
+
+
+class Start(NamedTuple):
+    """Which sides begin a race.
+
+    Attributes
+    ----------
+    device : bool
+    host_after_s : float or None
+        When the competitor is due; None: not before the device was wrong.
+    """
+
+    device: bool
+    host_after_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What earlier races of a loop tell.
+
+    Attributes
+    ----------
+    n_calls : int
+        Those that came to a race, with such as the host ran alone.
+    n_races : int
+        Those in which the device took part.
+    device_s, host_s : float or None
+        What each side takes for the whole loop, as far as it is known.
+    winner : str or None
+        That of the last race in which the device took part.
+    """
+
+    n_calls: int = 0
+    n_races: int = 0
+    device_s: float | None = None
+    host_s: float | None = None
+    winner: Literal["device", "host"] | None = None
+
+    def with_race(
+        self, *, winner: Literal["device", "host"], raced: bool, device_s: float | None, host_s: float | None
+    ) -> History:
+        """Return what is known after another call; times that it has not told stay."""
+        return History(
+            self.n_calls + 1,
+            self.n_races + raced,
+            self.device_s if device_s is None else device_s,
+            self.host_s if host_s is None else host_s,
+            winner if raced else self.winner,
+        )
+
+
+def start_of(history: History, *, can_compete: bool = True, always: bool = False) -> Start:
+    """Return who begins a race.
+
+    Parameters
+    ----------
+    can_compete : bool
+        Whether the host has a form that is quick, and a core for it.
+    always : bool
+        Nothing is remembered: both sides start.
+    """
+    if not can_compete:
+        return Start(device=True, host_after_s=None)
+    if always or history.n_races < _TOGETHER:
+        return Start(device=True, host_after_s=0.0)
+    if history.winner == "host":
+        is_due = (history.n_calls + 1) % _AGAIN == 0
+        return Start(device=is_due, host_after_s=0.0)
+    delays: Sequence[float] = [
+        *([] if history.device_s is None else [_PATIENCE * history.device_s]),
+        *([] if history.host_s is None else [_DELAY * history.host_s]),
+    ]
+    return Start(device=True, host_after_s=min(delays, default=0.0))

@@ -1,0 +1,370 @@
+"""A race: a loop in parallel on a device, with logs, against the serial program on the host.
+
+Theory of operation
+-------------------
+`race` is called in the body of a device task, whose lane has the arrays, and blocks there until the race is over.
+`offload.loops.contest` says what to do when; here it is done. The device works on the device's arrays, chunk by chunk
+(`offload.loops.chunks`); the competitor on copies of what the loop writes, on a thread of C
+(`offload.loops.competitor`); a safe state lets either be undone (`offload.loops.hostside`). The thread of the body does
+nothing but look, some ten thousand times a second, so that the competitor and whoever drives the device have the cores.
+
+Ctrl-C and a cancelled taskgroup are looked at as well: both sides are stopped, the arrays are as they were, and the
+call raises. Whatever happens, when `race` returns or raises no thread of it is left, nothing is in flight, and its
+copies are gone.
+
+Without a compiler, or without a core for it, there is no competitor that would be quick enough to win anything: the
+serial program then runs on this thread, when the device was wrong, or at once where there is no core.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from threading import get_ident
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
+
+from offload.errors import DeviceLostError, DeviceMemoryError
+from offload.interrupts.shields import Shield
+from offload.loops import pool
+from offload.loops.build import builder
+from offload.loops.chunks import Chunks
+from offload.loops.competitor import Competitor, running
+from offload.loops.contest import Contest, Event, History, Instruction, start_of
+from offload.loops.hostside import PAUSE_S, HostSide
+from offload.loops.ordered import ordered_runs
+from offload.loops.plan import key_of
+from offload.runtime.current import here
+from offload.tasks.task import LeaveRegion, discarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offload.loops.chunks import Logged
+    from offload.loops.ordered import OrderedRun
+    from offload.loops.plan import Numbers
+    from offload.loops.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+_MOST: Final = 64
+"""Sizes of a loop of which races are remembered."""
+
+
+class Attempt(NamedTuple):
+    """A call of a loop that is to race.
+
+    Attributes
+    ----------
+    spec : Specialisation
+    numbers : Numbers
+    values : mapping
+        The arguments, by name: device arrays and scalars.
+    task : DeviceTask
+    logged : callable
+        Makes the run on the device; it is called if the device takes part.
+    races : dict
+        What is remembered of races of the loop, by numbers.
+    always : bool
+        Nothing is remembered.
+    """
+
+    spec: Specialisation
+    numbers: Numbers
+    values: Mapping[str, Any]
+    task: DeviceTask
+    logged: Callable[[], Logged]
+    races: dict[Any, History]
+    always: bool = False
+
+
+class Outcome(NamedTuple):
+    """What came of a race.
+
+    Attributes
+    ----------
+    winner : {"device", "host"}
+    violation : object
+        What was wrong with the device, as its run tells it, or an exception; None: nothing that is known.
+    results : mapping
+        The scalars that come out.
+    raced : bool
+        Whether the device took part.
+    """
+
+    winner: Literal["device", "host"]
+    violation: Any
+    results: Mapping[str, Any]
+    raced: bool
+
+
+def race(attempt: Attempt) -> Outcome:
+    """Carry out a loop of which nobody knows whether it is parallel; arrays then hold what the serial program leaves.
+
+    Raises
+    ------
+    IndexError, ZeroDivisionError, AssertionError, ValueError
+        What the serial program raises; arrays hold what that has written until then.
+    KeyboardInterrupt, LeaveRegion, CancelledError
+        Ctrl-C, or the taskgroup has been cancelled; arrays are as they were.
+    DeviceLostError, DeviceMemoryError
+
+    Notes
+    -----
+    *Blocks* until the race is over. *Costs* a copy of each array that the loop writes, and of those that it reads and
+    the call has not mapped, if the competitor starts.
+    """
+    with Shield(here()) as shield:
+        _looking.add(get_ident())
+        try:
+            return _Race(attempt, shield).run()
+        finally:
+            _looking.discard(get_ident())
+
+
+class _Race:
+    """One race, carried out."""
+
+    def __init__(self, attempt: Attempt, shield: Shield) -> None:
+        self._attempt, self._shield = attempt, shield
+        self._task = attempt.task
+        self._side = HostSide(attempt.task, attempt.spec, attempt.values)
+        self._logged: Logged | None = None
+        self._chunks: Chunks | None = None
+        self._host: _Host | None = None
+        self._contest = Contest()
+        self._is_committed = False
+        self._cancelled: Any = None
+        key = key_of(attempt.spec, attempt.numbers)
+        self._key = (key[0], key[1], key[2])
+        self._history = attempt.races.get(self._key, History())
+
+    def run(self) -> Outcome:
+        """Carry it out."""
+        self._side.wait()
+        has_core = _has_core(here().runtime.engine)
+        can_compete = has_core and builder.compiler is not None
+        start = start_of(self._history, can_compete=can_compete, always=self._attempt.always)
+        if not has_core:
+            start = start._replace(device=False)
+        try:
+            has_device = start.device and self._has_memory()
+            self._begin(device=has_device, host=start.host_after_s == 0.0 or not has_device)
+            due_s = None if start.host_after_s is None else perf_counter() + start.host_after_s
+            while not self._contest.is_over:
+                event = self._event(due_s)
+                if event is None:
+                    time.sleep(PAUSE_S)
+                    continue
+                if event is Event.DUE:
+                    due_s = None
+                self._after(event)
+            return self._outcome()
+        finally:
+            self._clear()
+
+    # -- events ------------------------------------------------------------------------------------------
+
+    def _event(self, due_s: float | None) -> Event | None:
+        """Return what has happened, the device's first."""
+        contest = self._contest
+        if contest.outcome is not Instruction.RESTORE and self._is_given_up():
+            return Event.GIVE_UP
+        if self._chunks is not None and contest.device in ("running", "stopping"):
+            event = self._chunks.poll()
+            if event is not None:
+                return event
+        if self._host is not None and contest.host in ("running", "stopping"):
+            event = self._host.poll(self._is_given_up)
+            if event is not None:
+                return event
+        if due_s is not None and contest.host == "idle" and contest.outcome is None and perf_counter() >= due_s:
+            return Event.DUE
+        return None
+
+    def _is_given_up(self) -> bool:
+        """Tell whether nobody wants a result: Ctrl-C has come, or the taskgroup was cancelled."""
+        if self._shield.signs.is_struck:
+            return True
+        if self._cancelled is None and here().runtime.engine.can_cancel:
+            group = self._task.inherited.group
+            self._cancelled = None if group is None else group.cancelled_by
+        return self._cancelled is not None
+
+    def _leave(self) -> NoReturn:
+        """Raise why nobody wants a result."""
+        self._shield.check()
+        task = self._task
+        if task.owner is not None:  # an undeferred construct is a cancellation point
+            raise LeaveRegion(self._cancelled)
+        task.seen = True  # nobody needs to be told, and nothing that follows is poisoned
+        raise discarded(task)
+
+    # -- instructions ------------------------------------------------------------------------------------
+
+    def _begin(self, *, device: bool, host: bool) -> None:
+        self._contest, given = Contest.begun(device=device, host=host)
+        self._carry_out(given)
+
+    def _after(self, event: Event) -> None:
+        self._contest, given = self._contest.after(event)
+        self._carry_out(given)
+
+    def _carry_out(self, given: tuple[Instruction, ...]) -> None:
+        for instruction in given:
+            match instruction:
+                case Instruction.START_DEVICE:
+                    self._start_device()
+                case Instruction.START_HOST:
+                    self._start_host()
+                case Instruction.STOP_DEVICE if self._chunks is not None:
+                    self._chunks.stop()
+                case Instruction.STOP_HOST if self._host is not None:
+                    self._host.stop()
+                case Instruction.COMMIT_HOST if self._host is not None:
+                    self._side.send(self._host.arrays)
+                case Instruction.RAISE if self._host is not None:
+                    self._side.leave(self._host.arrays)
+                case Instruction.RESTORE if self._chunks is not None:
+                    self._side.restore()
+                case _:  # what the device has written stays where it is
+                    pass
+        self._is_committed = self._contest.is_over
+
+    def _has_memory(self) -> bool:
+        """Make what the device needs to take part; tell whether there is memory for it."""
+        try:
+            self._side.save()
+            self._logged = self._attempt.logged()
+        except DeviceMemoryError:
+            self._side.close()
+        return self._logged is not None
+
+    def _start_device(self) -> None:
+        assert self._logged is not None
+        lane: Any = self._task.lane
+        self._chunks = Chunks(self._logged, self._task.place.device, lane.stream, self._history.device_s)
+        self._chunks.start()
+
+    def _start_host(self) -> None:
+        attempt = self._attempt
+        arrays = self._side.private()
+        (run,) = ordered_runs(attempt.spec, {**attempt.values, **arrays})
+        self._host = _Host(run, arrays)
+        self._host.start(beside=self._chunks is not None)
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def _outcome(self) -> Outcome:
+        outcome, chunks, host = self._contest.outcome, self._chunks, self._host
+        if outcome is Instruction.RESTORE:
+            self._leave()
+        winner: Literal["device", "host"] = "device" if outcome is Instruction.COMMIT_DEVICE else "host"
+        if not self._attempt.always:
+            self._remember(winner)
+        if winner == "device":
+            assert self._logged is not None
+            return Outcome("device", None, self._logged.results(), raced=True)
+        assert host is not None
+        failure = host.run.failure()
+        if failure is not None:
+            raise failure
+        violation = None if chunks is None else chunks.violation
+        return Outcome("host", violation, host.results, raced=chunks is not None)
+
+    def _remember(self, winner: Literal["device", "host"]) -> None:
+        """Remember what it took; the sides that lost tell as far as they came."""
+        races, chunks, host = self._attempt.races, self._chunks, self._host
+        history = self._history.with_race(
+            winner=winner,
+            raced=chunks is not None,
+            device_s=None if chunks is None else chunks.taken_s,
+            host_s=None if host is None else host.whole_s,
+        )
+        with self._attempt.spec.lock:
+            races.pop(self._key, None)
+            if len(races) >= _MOST:
+                del races[next(iter(races))]
+            races[self._key] = history
+
+    def _clear(self) -> None:
+        """Leave nothing behind, however it has ended."""
+        host, chunks = self._host, self._chunks
+        if host is not None:
+            host.stop()
+        if chunks is not None and self._contest.device != "ended":
+            chunks.drain()
+        if host is not None:
+            host.join()
+        if not self._is_committed and chunks is not None:  # something has failed on the way
+            with suppress(DeviceLostError):
+                self._side.restore()
+        if self._logged is not None:
+            self._logged.close()
+        self._side.close()
+
+
+class _Host:
+    """The host's side of a race: a run in order, on a thread of its own or, if there is none, on this one.
+
+    Attributes
+    ----------
+    arrays : mapping
+        Those that it works on.
+    results : mapping
+        The scalars that come out, once it is done.
+    """
+
+    def __init__(self, run: OrderedRun, arrays: Mapping[str, Any]) -> None:
+        self.run, self.arrays = run, arrays
+        self.results: Mapping[str, Any] = {}
+        self.whole_s: float | None = None
+        self._competitor: Competitor | None = None
+        self._is_wanted = True
+        self._has_ended = False
+
+    def start(self, *, beside: bool) -> None:
+        """Begin; where nothing runs beside it, no thread is needed."""
+        if beside and self.run.form.is_compiled:
+            competitor = Competitor(self.run)
+            self._competitor = competitor if competitor.start() else None
+
+    def poll(self, is_given_up: Callable[[], bool]) -> Event | None:
+        """Return how it has ended, if it has; without a thread, run it now."""
+        competitor = self._competitor
+        if competitor is None:
+            begun_s = perf_counter()
+            is_complete = self.run.run_all(lambda: self._is_wanted and not is_given_up())
+            if is_complete:
+                self.whole_s = perf_counter() - begun_s
+        elif not competitor.has_ended:
+            return None
+        else:
+            competitor.join()
+            self.whole_s = competitor.whole_s
+            is_complete = competitor.is_complete
+        self._has_ended = True
+        if not is_complete:
+            return Event.HOST_STOPPED if not self._is_wanted else Event.GIVE_UP
+        self.results = self.run.finish()
+        return Event.HOST_RAISED if self.run.has_failed else Event.HOST_DONE
+
+    def stop(self) -> None:
+        """Have it end soon."""
+        self._is_wanted = False
+        if self._competitor is not None and not self._has_ended:
+            self._competitor.give_up()
+
+    def join(self) -> None:
+        """Wait until its thread is gone."""
+        if self._competitor is not None:
+            self._competitor.join()
+
+
+_looking: set[int] = set()
+"""Threads that look on at a race: they need no core."""
+
+
+def _has_core(engine: Any) -> bool:
+    """Tell whether there is a core for a competitor, as far as the runtime knows."""
+    n_working = sum(thread.ident not in _looking for thread in engine.threads) - len(engine.parked)
+    return max(n_working, 0) + len(running) < pool.n_cores()

@@ -1,0 +1,147 @@
+"""Every order of events of a race: one commit, of a result that is good, when nobody runs any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from offload.loops.contest import Contest, Event, History, Instruction, start_of
+
+COMMITS = {Instruction.COMMIT_DEVICE, Instruction.COMMIT_HOST, Instruction.RAISE, Instruction.RESTORE}
+STARTS = [(True, False), (True, True), (False, True)]
+OWN = {
+    "device": [Event.DEVICE_CLEAN, Event.DEVICE_WRONG],
+    "host": [Event.HOST_DONE, Event.HOST_RAISED],
+}
+
+
+def may_follow(contest, given):
+    """Return the events that may come: of the sides that run, of the clock, of the program."""
+    events = []
+    if contest.device in ("running", "stopping"):
+        events += OWN["device"]
+    if contest.device == "stopping":
+        events.append(Event.DEVICE_STOPPED)
+    if contest.host in ("running", "stopping"):
+        events += OWN["host"]
+    if contest.host == "stopping":
+        events.append(Event.HOST_STOPPED)
+    if Instruction.STOP_DEVICE not in given and Instruction.STOP_HOST not in given:
+        events.append(Event.DUE)
+    return [*events, Event.GIVE_UP]
+
+
+def histories(machine=Contest):
+    """Yield every order of events until a race is over, with the instructions that came of each."""
+    waiting = []
+    for device, host in STARTS:
+        contest, given = machine.begun(device=device, host=host)
+        waiting.append((contest, (), given))
+    while waiting:
+        contest, events, given = waiting.pop()
+        if contest.is_over:
+            yield events, given
+            continue
+        for event in may_follow(contest, given):
+            if events.count(event) >= 2:  # what may come again and again changes nothing the second time
+                continue
+            after, more = contest.after(event)
+            waiting.append((after, (*events, event), (*given, *more)))
+
+
+def violated(events, given):
+    """Return what is wrong with a race; None if nothing is."""
+    commits = [one for one in given if one in COMMITS]
+    if len(commits) != 1 or given[-1] is not commits[0]:
+        return "not one commit, at the end"
+    for side in ("DEVICE", "HOST"):
+        started = Instruction[f"START_{side}"] in given
+        ended = [one for one in events if one.name.startswith(side)]
+        if len(ended) != started:
+            return f"{side} has not ended once for each start"
+    commit = commits[0]
+    deciding = (Event.DEVICE_CLEAN, Event.HOST_DONE, Event.HOST_RAISED, Event.GIVE_UP)
+    decisive = next((one for one in events if one in deciding), None)
+    allowed = {
+        Event.DEVICE_CLEAN: Instruction.COMMIT_DEVICE,
+        Event.HOST_DONE: Instruction.COMMIT_HOST,
+        Event.HOST_RAISED: Instruction.RAISE,
+        Event.GIVE_UP: Instruction.RESTORE,
+    }.get(decisive)
+    if commit is not allowed and not (commit is Instruction.RESTORE and Event.GIVE_UP in events):
+        return f"{decisive} is followed by {commit}"
+    return None
+
+
+def test_in_every_order_of_events_one_good_result_is_committed_when_nobody_runs():
+    """Of all orders none ends in two commits, in a device's that was wrong, or while a side runs."""
+    n = 0
+    for events, given in histories():
+        assert violated(events, given) is None, (events, given)
+        n += 1
+    assert n > 300
+
+
+class CommitsAtOnce(Contest):
+    """A mutant: commits when the winner is known, whoever still runs."""
+
+    def settled(self):
+        from dataclasses import replace
+
+        return replace(self, is_over=True), (self.outcome,)
+
+
+class CommitsBeforeTheVerdict(Contest):
+    """A mutant: takes whatever the device leaves."""
+
+    def after(self, event):
+        return super().after(Event.DEVICE_CLEAN if event is Event.DEVICE_WRONG else event)
+
+
+@pytest.mark.parametrize("mutant", [CommitsAtOnce, CommitsBeforeTheVerdict])
+def test_mutants_are_found(mutant):
+    """A machine that commits too early breaks a rule in some order."""
+    assert any(violated(events, given) for events, given in histories(mutant))
+
+
+def test_an_event_that_cannot_come_raises_and_changes_nothing():
+    """The machine refuses what contradicts its books."""
+    contest, _ = Contest.begun(device=True, host=False)
+    for event in (Event.HOST_DONE, Event.HOST_STOPPED, Event.DEVICE_STOPPED):
+        with pytest.raises(ValueError, match=event.name):
+            contest.after(event)
+    over, given = contest.after(Event.DEVICE_CLEAN)
+    assert given == (Instruction.COMMIT_DEVICE,)
+    with pytest.raises(ValueError, match="over"):
+        over.after(Event.GIVE_UP)
+
+
+def raced(history, **words):
+    return history.with_race(**{"raced": True, "device_s": None, "host_s": None, **words})
+
+
+def test_three_races_begin_together_then_the_competitor_waits():
+    """It is due at 1.5 times what the device takes, at the latest after a twentieth of the serial time."""
+    history = History()
+    for _ in range(3):
+        assert start_of(history) == (True, 0.0)
+        history = raced(history, winner="device", device_s=0.1, host_s=40.0)
+    assert start_of(history).host_after_s == pytest.approx(0.15)
+    assert start_of(raced(history, winner="device", host_s=2.0)).host_after_s == pytest.approx(0.1)
+    assert start_of(history, always=True) == (True, 0.0)
+    assert start_of(history, can_compete=False) == (True, None)
+
+
+def test_while_the_host_keeps_winning_the_device_is_tried_every_fiftieth_call():
+    """The host runs alone; a race that the device wins turns that round."""
+    history = History()
+    for _ in range(3):
+        history = raced(history, winner="host")
+    tried = []
+    for call in range(4, 151):
+        start = start_of(history)
+        assert start.host_after_s == 0.0
+        if start.device:
+            tried.append(call)
+        history = raced(history, winner="host", raced=start.device)
+    assert tried == [50, 100, 150]
+    assert start_of(raced(history, winner="device", device_s=1.0)).device
