@@ -9,6 +9,7 @@ import numpy as np
 
 from offload.acc.clauses import host_arrays, names_of, presence
 from offload.arrays.items import Label, array_section, is_device_array, label
+from offload.constructs import pointers
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import as_tuple, check_device
 from offload.constructs.persistent import associate, target_disassociate_ptr
@@ -85,7 +86,7 @@ def _device_array(
         found = None
         if place is not None:
             settle(scope, frame, place, array, uses=True)
-            found = place.corresponding(array)
+            found = pointers.corresponding(scope, place, array)
         if found is None and place is not None and array.size and not if_present:
             raise NotPresentError(
                 f"use_device({name or label(array)}) is not present on device {place.device.number}; put it into a "
@@ -98,7 +99,7 @@ def _device_array(
 def corresponding(scope: Scope, frame: Region, place: DevicePlace, array: Any) -> Any:
     """Return the device array of a host array, as the program has it by now; None unless all of it is present."""
     settle(scope, frame, place, array)
-    return place.corresponding(array)
+    return pointers.corresponding(scope, place, array)
 
 
 def settle(scope: Scope, frame: Region, place: DevicePlace, array: Any, *, uses: bool = False) -> None:

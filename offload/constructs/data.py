@@ -14,12 +14,15 @@ from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import as_tuple, check_clauses, check_device, check_map, symbolic
 from offload.constructs.doubts import warn_of_no_copy
 from offload.constructs.groups import GroupRegion
+from offload.constructs.pointers import corresponding
+from offload.constructs.replicas import check_devices, choose
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
 from offload.runtime.recipe import DeviceRecipe, recipe_at
+from offload.runtime.replicated import spread
 from offload.runtime.sites import call_site
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork
 from offload.tasks.received import Values
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
-    from offload.runtime.place import DevicePlace
     from offload.tasks.region import Region
     from offload.tasks.task import Task
 
@@ -40,6 +42,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "map": check_map,
     "depend": lambda value: value,
     "device": check_device,
+    "devices": check_devices,
     "nowait": bool,
     "if_": bool,
 }
@@ -59,7 +62,9 @@ class _DataConstruct:
         self.runtime = runtime
         self.frame: Region = self.scope.frame(name)
         self.items: list[MapItem] = map_items(construct, checked["map"])
-        self.place: DevicePlace | None = runtime.place(self.frame, checked["device"], if_=checked["if_"])
+        self.places, self.place = choose(
+            runtime, self.frame, name, checked["devices"], checked["device"], if_=checked["if_"]
+        )
         self.depend: tuple[Dependence, ...] = depend
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)
@@ -70,7 +75,7 @@ class _DataConstruct:
 
         One that ``ends`` a region, which that task has begun, runs though a task before it has failed.
         """
-        recipe = recipe_at(self.site, self.place, work(items))
+        recipe = recipe_at(self.site, self.place, spread(work(items), self.places, self.runtime.gate))
         if ends is not None and isinstance(recipe, DeviceRecipe):
             recipe.survives, recipe.values = True, Values((), (ends,))
         scope, frame = self.scope, self.frame
@@ -113,8 +118,13 @@ class _DataConstruct:
             return arrays
         if self.deferred:
             entry.result()
-        found = [place.corresponding(array) if isinstance(array, np.ndarray) else None for array in arrays]
+        found = [corresponding(self.scope, place, array) if isinstance(array, np.ndarray) else None for array in arrays]
         return tuple([array if device is None else device for array, device in zip(arrays, found, strict=True)])
+
+
+def _clauses(map: Any, depend: Any, *, nowait: bool, device: int | None, devices: Any, if_: bool) -> dict[str, Any]:
+    """Return the clauses that all data constructs have, by name."""
+    return {"map": map, "depend": depend, "nowait": nowait, "device": device, "devices": devices, "if_": if_}
 
 
 def _used(clause: str, value: Any) -> tuple[Any, ...]:
@@ -133,7 +143,13 @@ def _used(clause: str, value: Any) -> tuple[Any, ...]:
 
 @for_finalizers
 def target_enter_data(
-    map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
+    map: Any,
+    *,
+    depend: Any = (),
+    nowait: bool = False,
+    device: int | None = None,
+    devices: Any = None,
+    if_: bool = True,
 ) -> Task | None:
     """Map items to a device until they are unmapped by `target_exit_data`.
 
@@ -142,6 +158,9 @@ def target_enter_data(
     map : list of map clauses
         `to` or `alloc`; a bare array is ``to``, and ``tofrom`` means the same here.
     depend, nowait, device : as for `target`
+    devices : list of int or "all", optional
+        Device numbers of one kind, in place of ``device``: each gets a replica, the first is the primary, on which the
+        task is. By default what ``OFFLOAD_LOOP_DEVICES`` says.
     if_ : bool
         False: nothing is mapped, dependences hold.
 
@@ -155,37 +174,43 @@ def target_enter_data(
     ClauseError, DependError
         Wrong clauses.
     MapError, DeviceMemoryError
-        An item is present in part, or does not fit; with ``nowait`` from ``result()``.
+        An item is present in part, or does not fit, or is present on some of the devices only; with ``nowait`` from
+        ``result()``.
 
     Notes
     -----
     *Blocks* without ``nowait`` until the copies are done. *Costs* a copy of each item that is not present.
     OpenMP 5.2, 13.6 "target enter data Construct".
     """
-    construct = _DataConstruct(
-        Construct.TARGET_ENTER_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
-    )
+    clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
+    construct = _DataConstruct(Construct.TARGET_ENTER_DATA, clauses)
     task = construct.run(EnterDataWork, construct.items)
     return task if nowait else None
 
 
 @for_finalizers
 def target_exit_data(
-    map: Any, *, depend: Any = (), nowait: bool = False, device: int | None = None, if_: bool = True
+    map: Any,
+    *,
+    depend: Any = (),
+    nowait: bool = False,
+    device: int | None = None,
+    devices: Any = None,
+    if_: bool = True,
 ) -> Task | None:
     """Unmap items from a device; `from_` copies back where nothing else maps them, as does a bare array.
 
     Parameters, returns and errors as for `target_enter_data`; the map types are `from_`, `release`, `delete`. Items
-    that are absent, or present in part, are ignored. Associated storage is not copied without ``always``, which is a
-    `DirectiveWarning`.
+    that are absent, or present in part, are ignored. What was entered with ``devices`` is left with the same ones, in
+    any order; each part is copied back from a device that has its last values. Associated storage is not copied without
+    ``always``, which is a `DirectiveWarning`.
 
     Notes
     -----
     *Blocks* without ``nowait`` until the copies are done. OpenMP 5.2, 13.7 "target exit data Construct".
     """
-    construct = _DataConstruct(
-        Construct.TARGET_EXIT_DATA, {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
-    )
+    clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
+    construct = _DataConstruct(Construct.TARGET_EXIT_DATA, clauses)
     if construct.place is not None:
         warn_of_no_copy("target_exit_data", construct.items, construct.place)
     task = construct.run(ExitDataWork, construct.items)
@@ -358,6 +383,7 @@ def target_data(
     use_device_ptr: Any = (),
     use_device_addr: Any = (),
     device: int | None = None,
+    devices: Any = None,
     if_: bool = True,
     nowait: bool = False,
     depend: Any = (),
@@ -374,7 +400,7 @@ def target_data(
         `to`, `from_`, `tofrom`, `alloc`; a bare array is ``tofrom``.
     use_device_ptr, use_device_addr : list of arrays
         Host arrays whose device arrays the block is given. They are looked up after the maps, and not counted.
-    device, if_, nowait, depend
+    device, devices, if_, nowait, depend
         As for `target_enter_data`; with ``nowait`` entry and exit are deferred tasks with these dependences.
 
     Returns
@@ -400,7 +426,7 @@ def target_data(
     are evaluated at the entry. OpenMP 5.2, 13.5 "target data Construct", 5.4.8 "use_device_ptr Clause", 5.4.10
     "use_device_addr Clause"; 6.0 makes it the composite of tasks in a taskgroup that it is here.
     """
-    clauses = {"map": map, "depend": depend, "nowait": nowait, "device": device, "if_": if_}
+    clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
     return TargetData(clauses, (use_device_ptr, use_device_addr), nogroup=nogroup)
 
 

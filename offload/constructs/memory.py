@@ -15,6 +15,7 @@ from offload.arrays.items import array_section, is_device_array, label
 from offload.constructs.clauses.maps import check_device
 from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy, copy_whole, fill, span
 from offload.constructs.extents import check_nbytes, extent
+from offload.constructs.pointers import corresponding
 from offload.devices.retired import Retired
 from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.interrupts.finalizers import catch_up, refuse_inside
@@ -415,7 +416,7 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
     place = _place("get_mapped_ptr", number)
     if place is None:
         return a
-    return None if array is None else place.corresponding(array)
+    return None if array is None else corresponding(here(), place, array)
 
 
 # -- arguments -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from offload.runtime.places import initial_device
 if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region
 
 _ALLOWED = 'write "all", or a list of device numbers of one kind, the primary first'
 
@@ -96,3 +97,26 @@ def places_of(
                 "other; list the numbers of devices of one kind"
             )
     return tuple(found) or None
+
+
+def choose(
+    runtime: Runtime,
+    frame: Region,
+    construct: str,
+    devices: str | tuple[int, ...] | None,
+    device: int | None,
+    *,
+    if_: bool,
+) -> tuple[tuple[DevicePlace, ...] | None, DevicePlace | None]:
+    """Return the places of a construct with both clauses, and the one where its task is; None for the host.
+
+    Raises
+    ------
+    ClauseError
+        Both clauses are given, or as `places_of` and `Places.place` say.
+    """
+    refuse_both(construct, devices, device)
+    places = places_of(runtime, devices, device)
+    if places is None:
+        return None, runtime.place(frame, device, if_=if_)
+    return (places, places[0]) if if_ else (None, None)

@@ -14,12 +14,14 @@ from offload.constructs.clauses.mappers import expand
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import as_tuple, check_device
 from offload.constructs.doubts import warn_of_writes
+from offload.constructs.replicas import check_devices, choose
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import defer, encounter
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import recipe_at
+from offload.runtime.replicated import spread
 from offload.runtime.sites import call_site
 from offload.runtime.works import UpdateWork
 
@@ -39,6 +41,7 @@ def target_update(
     depend: Any = (),
     nowait: bool = False,
     device: int | None = None,
+    devices: Any = None,
     if_: bool = True,
 ) -> Task | None:
     """Copy between host arrays and their corresponding storage on a device; counts do not change.
@@ -51,8 +54,10 @@ def target_update(
         Of an object with a mapper, what its mapper moves in that direction.
     present : bool
         An item that is not wholly present is an error; of one without elements, the address has to be present.
-    depend, nowait, device
-        As for `target_enter_data`. An item of ``from_`` that is named by `in_` only is a `DirectiveWarning`.
+    depend, nowait, device, devices
+        As for `target_enter_data`; with ``devices`` a copy to the device is one to each of those that have a replica,
+        and one from it takes each part from a device that has its last values. An item of ``from_`` that is named by
+        `in_` only is a `DirectiveWarning`.
     if_ : bool
         False: nothing is copied, dependences hold.
 
@@ -80,9 +85,15 @@ def target_update(
     scope = here()
     runtime = scope.runtime
     frame = scope.frame("target_update")
-    place = runtime.default_place(frame) if device is None and if_ else None
-    if place is None:
-        place = runtime.place(frame, check_device(device), if_=bool(if_))
+    places = None
+    if devices is not None or (device is None and runtime.settings.loop_devices is not None):
+        places, place = choose(
+            runtime, frame, "target_update", check_devices(devices), check_device(device), if_=bool(if_)
+        )
+    else:
+        place = runtime.default_place(frame) if device is None and if_ else None
+        if place is None:
+            place = runtime.place(frame, check_device(device), if_=bool(if_))
     key: tuple[Any, ...] | None = "update", present, len(to), *map(id, to), *map(id, from_)
     items: list[MapItem] | None = place.table.remembered.get(key) if place is not None else None
     if items is not None and are_current(items):
@@ -94,7 +105,7 @@ def target_update(
     dependences = check_depend_now("target_update", depend) if depend else ()
     if dependences and place is not None and from_:
         warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
-    site, work = call_site("target update", runtime, 1), UpdateWork(items, key)
+    site, work = call_site("target update", runtime, 1), spread(UpdateWork(items, key), places, runtime.gate)
     if nowait and place is not None and frame.is_plain and not runtime.engine.closed:  # nothing else matters
         task: Task = DeviceTask.of(site, frame, place, work)
         defer(scope, frame, task, dependences)

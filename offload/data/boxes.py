@@ -38,7 +38,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """A range of indices in each dimension: the first, and the first that is not in it. Without dimensions: one element."""
@@ -159,11 +159,18 @@ class BoxTable:
         """Return whether a device has every element of a box."""
         return all(mask >> device & 1 or meet(row, box) is None for row, mask in self.rows)
 
-    def gather(self, box: Box) -> tuple[tuple[int, Box], ...]:
-        """Return boxes that make up a box, each with a device that is current there: who has least to send so far."""
-        pieces = [(part, mask) for row, mask in self.rows if (part := meet(row, box)) is not None]
+    def gather(self, box: Box, lost: frozenset[int] = frozenset()) -> tuple[tuple[int | None, Box], ...]:
+        """Return boxes that make up a box, each with a device that is current there: who has least to send so far.
+
+        Of those that are ``lost`` nothing can be had: a part that nobody else has stands beside None.
+        """
+        able = self._all - sum(1 << device for device in lost)
+        pieces = [(part, mask & able) for row, mask in self.rows if (part := meet(row, box)) is not None]
         sent = [0] * self.n_devices
-        return tuple((self._source(mask, part, 0, sent), part) for part, mask in _joined(pieces, 0))
+        parts = [(part, mask) for part, mask in pieces if not mask], _joined([each for each in pieces if each[1]], 0)
+        return tuple(
+            (self._source(mask, part, 0, sent) if mask else None, part) for each in parts for part, mask in each
+        )
 
     # -- changes -----------------------------------------------------------------------------------------
 
@@ -209,6 +216,11 @@ class BoxTable:
             known = self._state(self._written(self.rows, box, self._all if device is None else 1 << device))
             _remember(self.state.writes, (device, box), known)
         self.state = known
+
+    def lose(self, devices: Iterable[int]) -> None:
+        """Give up the claims of devices, but where nobody else has any."""
+        able = self._all - sum(1 << device for device in devices)
+        self.state = self._state([(box, mask & able or mask) for box, mask in self.rows])
 
     # -- rows --------------------------------------------------------------------------------------------
 

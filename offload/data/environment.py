@@ -13,15 +13,18 @@ Copies that only threads can make (`StagedCopy`) are given to the caller, who ha
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offload.data.entries import Counter
 from offload.data.ledger import Due
 from offload.data.plans import OwnEnter
+from offload.data.replicas import replicas_of
+from offload.data.shared import Shared, check_writeable
 from offload.data.steps import Steps, entry_steps, exit_steps, update_steps
-from offload.data.storage import BYTE, Storage
+from offload.data.storage import BYTE
 from offload.devices.retired import Retired
-from offload.errors import DeviceLostError, DeviceMemoryError, MapError
+from offload.errors import DeviceLostError, DeviceMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,16 +41,21 @@ class Released:
 
     __slots__ = ("_buffers",)
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._buffers: list[tuple[Any, object]] = [(entry.buffer, entry.label) for entry in entries]
+    def __init__(self, entries: Iterable[Entry], device: Device) -> None:
+        self._buffers: list[tuple[Device, Any, object]] = []
+        self.add(entries, device)
 
-    def retire(self, device: Device) -> None:
+    def add(self, entries: Iterable[Entry], device: Device) -> None:
+        """Add those of another device."""
+        self._buffers += [(device, entry.buffer, entry.label) for entry in entries]
+
+    def retire(self) -> None:
         """Note that they have gone back: arrays over them that somebody has kept are not to be used any more."""
-        for buffer, label_ in self._buffers:
+        for device, buffer, label_ in self._buffers:
             device.retire(buffer, Retired(label_))
 
 
-class DataEnvironment(Storage):
+class DataEnvironment(Shared):
     """The mappings of one device, and the constructs that change them."""
 
     # -- constructs ----------------------------------------------------------------------------------
@@ -68,8 +76,12 @@ class DataEnvironment(Storage):
             if known is not None:
                 return self._follow(known, lane)
             plan = self.table.enter(items, counter)
-            steps = entry_steps(plan, self.ledger)
-            self._commit(steps, lane, staged)
+            steps = None
+            if not (self.sets and replicas_of(plan.counted)):
+                steps = entry_steps(plan, self.ledger)
+                self._commit(steps, lane, staged)
+        if steps is None:
+            plan, steps = self._enter_shared(items, lane, staged, counter)
         plan.point = self._carry_out(steps, lane, staged)
         return plan
 
@@ -122,7 +134,7 @@ class DataEnvironment(Storage):
         """Make the entries of a region, under the lock; where allocations or waits fail nothing has changed."""
         items, entries = own.items, own.entries
         waits = self.ledger.before((), (), [entry.section for entry in entries])
-        buffers = self._allocate(entries, lane)
+        buffers = self.allocate(entries, lane)
         if waits:
             lane.wait_for(waits)
         self.table.commit_own(own, buffers)
@@ -153,7 +165,7 @@ class DataEnvironment(Storage):
             if steps.copies_out:
                 self.ledger.open(lane, (), (), [entry.section for _, entry in steps.copies_out])
         point = self._carry_out(steps, lane, staged)
-        return [Released(entries), *[item.host for item in items]], point
+        return [Released(entries, self.device), *[item.host for item in items]], point
 
     def exit(
         self,
@@ -187,13 +199,18 @@ class DataEnvironment(Storage):
         """
         with self.lock:
             plan = self.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes)
-            steps = exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off)
-            if not ends_region:
-                for item, _ in plan.copies:
-                    _check_writeable(item)
-            self._commit(steps, lane, staged)
+            steps = None
+            if not (self.sets and replicas_of([*plan.removed, *[entry for _, entry in plan.copies]])):
+                steps = exit_steps(plan, self.ledger, may_be_put_off=may_be_put_off)
+                if not ends_region:
+                    for item, _ in plan.copies:
+                        check_writeable(item)
+                self._commit(steps, lane, staged)
+        if steps is None:
+            make = partial(self.table.exit, items, counter, ends_region=ends_region, finalizes=finalizes)
+            plan, steps = self._exit_shared(make, lane, staged, ends_region=ends_region, may_be_put_off=may_be_put_off)
         point = self._carry_out(steps, lane, staged)
-        return _released(plan.removed) + [item.host for item in items], point
+        return self._released(plan.removed) + [item.host for item in items], point
 
     def update(
         self, items: Sequence[MapItem], lane: Lane, staged: list[Any], key: Any = None
@@ -211,10 +228,14 @@ class DataEnvironment(Storage):
         """
         with self.lock:
             copies = self.table.update(items)
-            steps = update_steps(copies, self.ledger)
-            self._commit(steps, lane, staged)
-            if key is not None and len(copies) == len(items):
-                _ = self.table.remember(key, items)  # what is dropped for that goes when the lock is free
+            steps = None
+            if not (self.sets and replicas_of([entry for _, entry in copies])):
+                steps = update_steps(copies, self.ledger)
+                self._commit(steps, lane, staged)
+                if key is not None and len(copies) == len(items):
+                    _ = self.table.remember(key, items)  # what is dropped for that goes when the lock is free
+        if steps is None:
+            copies, steps = self._update_shared(items, lane, staged)
         point = self._carry_out(steps, lane, staged)
         return [entry.buffer for _, entry in copies] + [item.host for item in items], point
 
@@ -248,7 +269,7 @@ class DataEnvironment(Storage):
             used = [part for part in plan.parts() if part[0] not in removed]
             if used:
                 self.ledger.note(lane.mark(), used)
-        return [*_released(removed), *(item.host for item in plan.items)]
+        return [*self._released(removed), *(item.host for item in plan.items)]
 
     def settle(self, lane: Lane) -> Point | None:
         """Take note that the staged copies of the launch on the lane have been carried out; return where it is now."""
@@ -258,7 +279,7 @@ class DataEnvironment(Storage):
     # -- the steps of all constructs -----------------------------------------------------------------
     def _commit(self, steps: Steps, lane: Lane, staged: list[Any]) -> None:
         """Carry out those under the lock; where allocations or waits fail nothing has changed."""
-        buffers = self._allocate(steps.created, lane) if steps.created else ()
+        buffers = self.allocate(steps.created, lane) if steps.created else ()
         if steps.waits:
             lane.wait_for(steps.waits)
         if steps.plan is not None:
@@ -280,14 +301,11 @@ class DataEnvironment(Storage):
         Where one fails, an entry is undone, and an exit ends as far as it has got.
         """
         try:
-            for entry in steps.zeroed:
-                self.device.fill(entry.buffer, 0, lane.stream)
-            for item, entry in steps.copies_in:
-                self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
+            self.copy_in(steps, lane, staged)
             if steps.copies_out:
                 self._copy_out(steps.copies_out, steps, lane, staged)
             if steps.failures:
-                _raise_first(steps.failures)
+                raise_first(steps.failures)
             return None if staged else self.ledger.settle(lane) or steps.point
         except BaseException:
             if steps.failures is None and steps.plan is not None:
@@ -299,13 +317,20 @@ class DataEnvironment(Storage):
                 self._finish_exit(steps, lane, staged)
             raise
 
+    def copy_in(self, steps: Steps, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue what fills new entries, and the copies to the device."""
+        for entry in steps.zeroed:
+            self.device.fill(entry.buffer, 0, lane.stream)
+        for item, entry in steps.copies_in:
+            self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
+
     def _copy_out(self, copies: Iterable[tuple[MapItem, Entry]], steps: Steps, lane: Lane, staged: list[Any]) -> None:
         """Enqueue copies to the host; those of an exit each whatever becomes of the others."""
         failures = steps.failures
         for item, entry in copies:
             try:
                 if failures is not None:
-                    _check_writeable(item)
+                    check_writeable(item)
                 self.copy(item.host, self.view(entry, item.host, item.address), lane, staged, item.label)
             except Exception as error:
                 if failures is None:
@@ -319,9 +344,10 @@ class DataEnvironment(Storage):
         staged.clear()
         with suppress(DeviceLostError):
             lane.stream.synchronize()
-        Released(steps.plan.removed).retire(self.device)  # type: ignore[union-attr]  # an exit has one
+        Released(steps.plan.removed, self.device).retire()  # type: ignore[union-attr]  # an exit has one
 
-    def _allocate(self, created: Sequence[Entry], lane: Lane) -> list[Any]:
+    def allocate(self, created: Sequence[Entry], lane: Lane) -> list[Any]:
+        """Return a buffer for each of these entries; raise `DeviceMemoryError` that names the one that has none."""
         buffers: list[Any] = []
         for entry in created:
             try:
@@ -335,28 +361,17 @@ class DataEnvironment(Storage):
                 self.device.poison(buffers[-1], entry.host.dtype)  # type: ignore[attr-defined]  # an array
         return buffers
 
+    def _released(self, entries: list[Entry]) -> list[object]:
+        return [Released(entries, self.device)] if entries else []
+
     def _largest_mappings(self) -> str:
         largest = sorted(self.table.entries(), key=lambda entry: -entry.nbytes)[:3]
         return ", ".join(f"{entry.label} ({entry.nbytes:,} bytes)" for entry in largest) or "nothing"
 
 
-def _released(entries: list[Entry]) -> list[object]:
-    return [Released(entries)] if entries else []
-
-
-def _raise_first(failures: list[Exception]) -> NoReturn:
+def raise_first(failures: list[Exception]) -> NoReturn:
     """Raise the first failure, with the others as notes."""
     first, *others = failures
     for other in others:
         first.add_note(f"and: {other}")
     raise first
-
-
-def _check_writeable(item: MapItem) -> None:
-    """Raise `MapError` if the array of an item that is to be copied back cannot be written any more."""
-    host: Any = item.host
-    if not host.flags.writeable:
-        raise MapError(
-            f"{item.label} cannot be copied back: the array is read-only now; "
-            "make it writeable, or release it without a copy"
-        )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from offload.data.boxes import Box, Copy, Exchange, Needs
+    from offload.data.entries import Entry
+    from offload.data.items import MapItem
     from offload.data.ledger import Part
     from offload.data.replicas import ReplicaSet
     from offload.data.storage import Storage
@@ -58,10 +60,10 @@ def make_current(replicas: ReplicaSet, needs: Needs, lanes: Mapping[int, Lane]) 
         raise
 
 
-def receive(replicas: ReplicaSet, device: int, box: Box, lane: Lane) -> Point | None:
+def receive(replicas: ReplicaSet, device: int, box: Box, lane: Lane, *, may_be_put_off: bool = True) -> Point | None:
     """Make one device current in a box, by copies on a lane of its own; under the locks of the places.
 
-    Returns and raises as `make_current`.
+    Returns and raises as `make_current`. One that must not be put off follows what has been enqueued so far.
     """
     table = replicas.table
     if table.is_current(device, box):
@@ -69,13 +71,34 @@ def receive(replicas: ReplicaSet, device: int, box: Box, lane: Lane) -> Point | 
     state = table.state
     exchange = table.receive(device, box)
     try:
-        return enqueue(replicas, exchange, {device: lane}).get(device)
+        return enqueue(replicas, exchange, {device: lane}, may_be_put_off=may_be_put_off).get(device)
     except BaseException:
         table.state = state
         raise
 
 
-def enqueue(replicas: ReplicaSet, exchange: Exchange, lanes: Mapping[int, Lane]) -> dict[int, Point]:
+def complete(
+    place: Storage, copies: Iterable[tuple[MapItem, Entry]], lane: Lane, *, may_be_put_off: bool = True
+) -> None:
+    """Make a device current in those items that lie in entries of a set, on a lane of its own; locks as `receive`."""
+    for item, entry in copies:
+        replicas: ReplicaSet | None = entry.replicas
+        if replicas is not None:
+            device, box = replicas.number_of(place), replicas.box(item)
+            receive(replicas, device, box, lane, may_be_put_off=may_be_put_off)
+
+
+def mark_written(place: Storage, copies: Iterable[tuple[MapItem, Entry]]) -> None:
+    """Note that one device, current there, writes in items: in those that lie in a set the others become stale."""
+    for item, entry in copies:
+        replicas: ReplicaSet | None = entry.replicas
+        if replicas is not None:
+            replicas.table.mark_written(replicas.box(item), replicas.number_of(place))
+
+
+def enqueue(
+    replicas: ReplicaSet, exchange: Exchange, lanes: Mapping[int, Lane], *, may_be_put_off: bool = True
+) -> dict[int, Point]:
     """Enqueue the copies of an exchange; parameters, returns as `make_current`.
 
     Raises
@@ -91,9 +114,9 @@ def enqueue(replicas: ReplicaSet, exchange: Exchange, lanes: Mapping[int, Lane])
         if copies:
             found = waits[device] = []
             for _, _, box in copies:
-                found += before(places[device], (), ((entries[device], replicas.section(box)),))
+                found += before(places[device], (), ((entries[device], replicas.section(box)),), may_be_put_off)
             for source, _, box in copies:
-                found += before(places[source], ((entries[source], replicas.section(box)),))
+                found += before(places[source], ((entries[source], replicas.section(box)),), (), may_be_put_off)
     points: dict[int, Point] = {}
     for device, found in waits.items():
         lane = lanes[device]
@@ -116,12 +139,14 @@ def enqueue(replicas: ReplicaSet, exchange: Exchange, lanes: Mapping[int, Lane])
     return points
 
 
-def before(place: Storage, uses: Iterable[Part], writes: Sequence[Part] = ()) -> list[Any]:
+def before(place: Storage, uses: Sequence[Part], writes: Sequence[Part] = (), may_be_put_off: bool = True) -> list[Any]:
     """Return what the ledger of a place says has to be followed; `PutOffError` names the place."""
     try:
         return place.ledger.before(uses, writes)
     except PutOffError:
-        raise PutOffError(place) from None
+        if may_be_put_off:
+            raise PutOffError(place) from None
+        return place.ledger.before_end([entry for entry, _ in (*uses, *writes)])
 
 
 def _copy(replicas: ReplicaSet, copy: Copy, lane: Lane) -> None:

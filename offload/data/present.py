@@ -87,9 +87,9 @@ class PresentTable(ShortWays):
             raise ExtensionError(self._extends(label, other))
         return entry
 
-    def search(self, section: Section) -> tuple[Entry | None, Entry | None]:
-        """Return the entry that holds all of ``section``, else, second, one that holds a part of it."""
-        return self._index.search(section)
+    def search(self, section: Section, item: MapItem | None = None) -> tuple[Entry | None, Entry | None]:
+        """Return the entry that holds all of ``section``, else, second, one that holds a part of it (`Index`)."""
+        return self._index.search(section, item)
 
     def at(self, section: Section) -> Entry | None:
         """Return the entry of exactly this section."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offload.arrays.items import address_of
 from offload.arrays.sections import Section, section_of
@@ -27,7 +27,7 @@ from offload.data.entries import correspond
 from offload.data.parts import box_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from offload.data.boxes import Box
     from offload.data.entries import Entry
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from offload.data.parts import Layout
     from offload.data.storage import Storage
     from offload.devices.base import Device
+
+_Plan = TypeVar("_Plan")
 
 _MOST_VIEWS = 512
 """Parts of which a set remembers what it is like to copy them: a time loop has some for each pair of devices."""
@@ -124,18 +126,17 @@ class ReplicaSet:
         """Tell whether a view has each element of its box."""
         return view.itemsize == self.layout.itemsize and prod(view.shape) == prod(high - low for low, high in box)
 
-    def host(self, box: Box) -> Any:
-        """Return a box of the host array."""
-        return self._host[(*[slice(low, high) for low, high in box], ...)]
+    def part(self, box: Box) -> Spread:
+        """Return where a box lies on the host."""
+        layout = self.layout
+        address = layout.address + sum(low * by for (low, _), by in zip(box, layout.strides, strict=True))
+        return layout._replace(address=address, shape=tuple(high - low for low, high in box))
 
     def section(self, box: Box) -> Section:
         """Return the bytes of the host that a box has, by which ledgers know it."""
         known = self._sections.get(box)
         if known is None:
-            layout = self.layout
-            address = layout.address + sum(low * by for (low, _), by in zip(box, layout.strides, strict=True))
-            shape = tuple(high - low for low, high in box)
-            known = section_of(self._space, address, shape, layout.strides, layout.itemsize)
+            known = section_of(self._space, *self.part(box))
             _remember(self._sections, box, known)
         return known
 
@@ -143,11 +144,9 @@ class ReplicaSet:
         """Return the device array of a box."""
         known = self._views.get((device, box))
         if known is None:
-            layout, entry = self.layout, self.entries[device]
-            address = layout.address + sum(low * by for (low, _), by in zip(box, layout.strides, strict=True))
-            shape = tuple(high - low for low, high in box)
-            offset, strides = correspond(entry, address, shape, layout.strides, layout.itemsize)
-            known = self.places[device].device.view(entry.buffer, offset, shape, strides, self._host.dtype)
+            entry, part = self.entries[device], self.part(box)
+            offset, strides = correspond(entry, *part)
+            known = self.places[device].device.view(entry.buffer, offset, part.shape, strides, self._host.dtype)
             _remember(self._views, (device, box), known)
         return known
 
@@ -164,6 +163,34 @@ class ReplicaSet:
 def replicas_of(entries: Iterable[Entry | None]) -> list[ReplicaSet]:
     """Return the sets that entries are in, each once."""
     return [*dict.fromkeys([entry.replicas for entry in entries if entry is not None and entry.replicas is not None])]
+
+
+def asked(
+    place: Storage,
+    make: Callable[[], _Plan],
+    entries_of: Callable[[_Plan], Iterable[Entry]],
+    act: Callable[[_Plan], None],
+) -> _Plan:
+    """Make a plan for a place under its lock, and act on it, under the locks of all places of the sets in it.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the plan, and changes nothing.
+    entries_of : callable
+        Returns the entries of a plan that are used.
+    act : callable
+        What is done under the locks.
+    """
+    sets: list[ReplicaSet] = []
+    while True:
+        with locked((place, *[each for replicas in sets for each in replicas.places])):
+            plan = make()
+            found = replicas_of(entries_of(plan))
+            if all(replicas in sets for replicas in found):
+                act(plan)
+                return plan
+        sets = found
 
 
 @contextmanager

@@ -60,14 +60,28 @@ class ShortWays:
         for item in items:
             section = item.section
             entry = index.exact.get(section) or index.search(section, item)[0]
-            if entry is None or item.always or item.map_type is MapType.DELETE or not section.run_nbytes:
+            if (
+                entry is None
+                or item.always
+                or item.map_type is MapType.DELETE
+                or not section.run_nbytes
+                or entry.replicas is not None  # others have to know
+            ):
                 return None
             entries.append(entry)
         plan = CountedEnter(items, counter, entries)
+        self.count(plan)
+        return plan
+
+    def count(self, plan: CountedEnter) -> None:
+        """Count what a plan has found present."""
         self.version += 1
         for entry in plan.counted:
-            entry.increment(counter)
-        return plan
+            entry.increment(plan.counter)
+
+    def stays(self, plan: Entered) -> bool:
+        """Tell whether `leave` only counts: no entry goes with the plan's construct."""
+        return all(any(entry.counts_after(plan.counter)) for entry in plan.counted)
 
     def own(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> OwnEnter | None:
         """Plan the entry of a construct that finds nothing present and makes an entry for each item; change nothing.

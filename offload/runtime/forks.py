@@ -36,6 +36,8 @@ class Fork:
         The primary's.
     places : sequence of DevicePlace
         Of different devices of one kind, the primary first.
+    may_be_put_off : bool
+        False: where a place has no lane left one is used that others use too.
 
     Attributes
     ----------
@@ -45,21 +47,27 @@ class Fork:
     Raises
     ------
     PutOffError
-        A place has no lane left; no lane is held.
+        A place has no lane left, and it may be put off; no lane is held.
     """
 
-    __slots__ = ("_gate", "lanes")
+    __slots__ = ("_borrowed", "_gate", "lanes")
 
-    def __init__(self, gate: Marks, lane: Lane, places: Sequence[DevicePlace]) -> None:
+    def __init__(self, gate: Marks, lane: Lane, places: Sequence[DevicePlace], *, may_be_put_off: bool = True) -> None:
+        self._borrowed: list[Lane] = []
         self._gate = gate
         self.lanes = [lane]
+        if len(places) < 2:
+            return
         start = lane.mark()
         gate.add(start, _Mark(start))
         try:
             for place in places[1:]:
                 other = place.pool.acquire(())
                 if other is None:
-                    raise PutOffError(place)  # noqa: TRY301  # as what the device raises
+                    if may_be_put_off:
+                        raise PutOffError(place)  # noqa: TRY301  # as what the device raises
+                    other = place.pool.next()
+                    self._borrowed.append(other)
                 self.lanes.append(other)
                 other.wait_for((start,))
         except BaseException:
@@ -96,7 +104,8 @@ class Fork:
             self.lanes[0].wait_for((point,))
             self._gate.add(point, _Mark(point))
         finally:
-            other.release(point)
+            if other not in self._borrowed:
+                other.release(point)
 
 
 class _Mark:

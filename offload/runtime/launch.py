@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.data.items import MapItem
-    from offload.data.plans import Entered
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Work
@@ -72,6 +71,9 @@ class DeviceTask(Task):
     _collects = True
     _staging: Staging | None = None
     entered: Sequence[MapItem] = ()
+    fork: Any = None
+    other_places: Sequence[DevicePlace] = ()
+    """Where the work is carried out besides, with storage that goes back when it has passed."""
     findings: list[Callable[[Any], Any]] | None = None
     """What looks, when the work has passed, at what that has left for the host: each takes the value of the task and
     returns it, or another one, or raises what the work has found wrong."""
@@ -99,7 +101,7 @@ class DeviceTask(Task):
         self.point: Point | None = None  # where its work ends
         self.after: Any = None
         self.held: list[Any] | None = None
-        self.plan: Entered | None = None
+        self.plan: Any = None
 
     @classmethod
     def of(
@@ -206,7 +208,9 @@ class DeviceTask(Task):
                     self.construct.runtime.gate.add(lane.mark(), Kept(kept))
             place.in_flight.discard(self)
             lane.release()
-            if isinstance(error, PutOffError) or (isinstance(error, DeviceMemoryError) and place.in_flight):
+            if isinstance(error, PutOffError):
+                return self._put_off(error.place)
+            if isinstance(error, DeviceMemoryError) and place.in_flight:
                 return self._put_off()
             if isinstance(error, DeviceMemoryError) and self._may_find_memory(ended):
                 self.construct.runtime.engine.make_ready(self)
@@ -232,9 +236,9 @@ class DeviceTask(Task):
             gc.collect()  # a failure that a user still holds refers to the arrays of its body
         return collects or put_off.is_due  # finalizers may have asked for what frees memory
 
-    def _put_off(self) -> bool:
-        """Launch when something in flight has completed, or at once if nothing is."""
-        if not self.place.put_off(self):
+    def _put_off(self, place: DevicePlace | None = None) -> bool:
+        """Launch when something in flight, at another place at times, has completed, or at once if nothing is."""
+        if not (place or self.place).put_off(self):
             self.construct.runtime.engine.make_ready(self)
         return False
 
@@ -345,6 +349,8 @@ class DeviceTask(Task):
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             failure = failure or error
         self.place.retry(engine)  # others may share the entries now
+        for place in self.other_places:
+            place.retry(engine)
         if failure is not None:
             self.value = None
             self.failure = failure
@@ -398,7 +404,7 @@ class DeviceTask(Task):
         if self.work is not None:
             held = self.held
             if held and held[0].__class__ is Released:
-                held[0].retire(place.device)
+                held[0].retire()
             self.held = self.work = self.plan = held = None
         self.after = self.body = self.kwargs = None
         self.args = self.predecessors = ()
@@ -407,5 +413,24 @@ class DeviceTask(Task):
             place.ledger.arrived(self.point)
         place.ended += 1
         place.in_flight.discard(self)
+        others = self.other_places
+        if others:
+            self._leave(others)
         engine.finish_elsewhere(self, failure)
         place.retry(engine)
+        for each in others:
+            each.retry(engine)
+
+    def spread(self, places: Sequence[DevicePlace]) -> None:
+        """Count as in flight at other places too."""
+        self.other_places = places
+        for place in places:
+            place.in_flight.add(self)
+
+    def _leave(self, places: Sequence[DevicePlace]) -> None:
+        """Take note, for other places, that the work has passed."""
+        for place in places:
+            if place.ledger.has_back and self.point is not None:
+                place.ledger.arrived(self.point)
+            place.ended += 1
+            place.in_flight.discard(self)

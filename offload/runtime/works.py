@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from offload.data.items import MapItem
-    from offload.data.plans import Entered
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.tasks.received import Values
@@ -32,13 +31,15 @@ class Launch(Protocol):
         What the beginning of a region has mapped, for the task that ends the region.
     findings : list or None
         What looks at what the work has left for the host, when it has passed.
+    fork : Fork or None
+        The lanes of other devices, while copies are staged.
     held : list or None
         What must live until the lane gets to where the work ends, besides what the task has in any case: its work and
         its arguments. `Released` first, if there is one.
     other_after : event or None
         What the calling thread's own stream held on the work's ``second`` device.
-    plan : Entered or None
-        What `Work.begin` has mapped.
+    plan : Entered or Together or None
+        What `Work.begin` has mapped, on one device or on several.
     point : Point or None
         Where on the lane the work ends; None where that has not been marked.
     received : Values or None
@@ -50,13 +51,17 @@ class Launch(Protocol):
     args: Any
     kwargs: Any
     entered: Sequence[MapItem]
+    fork: Any
     findings: list[Callable[[Any], Any]] | None
     held: list[Any] | None
     other_after: Any
-    plan: Entered | None
+    plan: Any
     point: Point | None
     received: Values | None
     work: Work | None
+
+    def spread(self, places: Sequence[DevicePlace]) -> None:
+        """Count as in flight at other places too, with storage that goes back when it has passed."""
 
 
 class Work:
@@ -117,8 +122,8 @@ class Work:
         """Undo what `begin` did, without a copy back."""
 
 
-def present_items(plan: Entered) -> list[MapItem]:
-    """Return the items of a construct without those that were absent and need not have been present."""
+def present_items(plan: Any) -> list[MapItem]:
+    """Return the items of an entry without those that were absent and need not have been present."""
     if None not in plan.entries:
         return [*plan.items]
     return [
@@ -142,14 +147,14 @@ class EmptyWork(Work):
 class EnterDataWork(Work):
     """Map items, as ``target enter data`` does; count in ``counter``."""
 
-    __slots__ = ("_counter", "_items")
+    __slots__ = ("counter", "items")
 
     def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
-        self._items = items
-        self._counter = counter
+        self.items = items
+        self.counter = counter
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        plan = launch.plan = place.enter(self._items, lane, staged, self._counter)
+        plan = launch.plan = place.enter(self.items, lane, staged, self.counter)
         launch.point = plan.point
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
@@ -163,27 +168,27 @@ class EnterDataWork(Work):
 class ExitDataWork(Work):
     """Unmap items, as ``target exit data`` does; with ``finalizes`` all references of ``counter`` go."""
 
-    __slots__ = ("_counter", "_finalizes", "_items")
+    __slots__ = ("counter", "finalizes", "items")
 
     def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC, *, finalizes: bool = False) -> None:
-        self._items = items
-        self._counter = counter
-        self._finalizes = finalizes
+        self.items = items
+        self.counter = counter
+        self.finalizes = finalizes
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         launch.held, launch.point = place.exit(
             self.items_of(launch),
             lane,
             staged,
-            self._counter,
+            self.counter,
             ends_region=self.ends_region,
-            finalizes=self._finalizes,
+            finalizes=self.finalizes,
             may_be_put_off=True,
         )
 
     def items_of(self, launch: Launch) -> Sequence[MapItem]:
         """Return what a launch unmaps."""
-        return self._items
+        return self.items
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         launch.point = place.settle(lane)
@@ -258,20 +263,32 @@ class FillWork(Work):
         place.device.fill(self._array, self._value, lane.stream)
 
 
+class ExposeWork(Work):
+    """Make a device current in an item that the program is given."""
+
+    __slots__ = ("_item",)
+
+    def __init__(self, item: MapItem) -> None:
+        self._item = item
+
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        place.expose(self._item, lane)
+
+
 class UpdateWork(Work):
     """Copy items to or from the device, as their map types say.
 
     With a ``key`` the items are remembered by it once they are found present (`PresentTable.remember`).
     """
 
-    __slots__ = ("_items", "_key")
+    __slots__ = ("_key", "items")
 
     def __init__(self, items: Sequence[MapItem], key: Any = None) -> None:
-        self._items = items
+        self.items = items
         self._key = key
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        launch.held, launch.point = place.update(self._items, lane, staged, self._key)
+        launch.held, launch.point = place.update(self.items, lane, staged, self._key)
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         launch.point = place.settle(lane)

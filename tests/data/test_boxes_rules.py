@@ -83,8 +83,14 @@ class Model:
                 self.exchanged(receive, needed, self.most)
             case 9:
                 self.exchanged(table.complete_all, [(self.space,)] * self.n)
-            case _:
+            case _ if rng.random() < 0.9:
                 self.gathered(self.box())
+            case _:
+                lost = {d for d in range(self.n) if rng.random() < 0.5}
+                sound = set().union(*(self.current(device) for device in range(self.n) if device not in lost))
+                table.lose(lost)
+                for element in sound:
+                    self.have[element] -= lost
         self.compare()
 
     def recur(self, kind):
@@ -113,7 +119,7 @@ class Model:
             wanted = set().union(*map(elements, boxes)) & self.have.keys()
             missing = wanted - current[device]
             assert copied[device] == missing or (is_coarse and copied[device] >= missing), "needed without current"
-            assert most_then == 1 or not copied[device] or wanted, "who was not asked for receives nothing"
+            assert most_then == 1 or not copied[device] or boxes, "who was not asked for receives nothing"
             assert bool(missing) != asked[device]
         for device in range(self.n):
             assert sorted(done.into[device]) == sorted(copy for copy in done.copies if copy.target == device)
@@ -132,8 +138,11 @@ class Model:
 
     def gathered(self, box):
         seen = set()
-        for device, part in self.table.gather(box):
-            assert elements(part) <= self.current(device)
+        lost = frozenset(d for d in range(self.n) if self.rng.random() < 0.2)
+        sound = set().union(*(self.current(device) for device in range(self.n) if device not in lost))
+        for device, part in self.table.gather(box, lost):
+            assert not elements(part) & sound if device is None else elements(part) <= self.current(device)
+            assert device not in lost
             assert not elements(part) & seen
             seen |= elements(part)
         assert seen == elements(box) & self.have.keys()

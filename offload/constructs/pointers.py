@@ -1,0 +1,33 @@
+"""Device arrays that the program is given for host arrays: replicated ones are made current first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.arrays.items import Label
+from offload.constructs.clauses.mapping import map_item
+from offload.data.maptypes import MapType
+from offload.runtime.generate import run
+from offload.runtime.launch import DeviceTask
+from offload.runtime.sites import call_site
+from offload.runtime.works import ExposeWork
+
+if TYPE_CHECKING:
+    from offload.runtime.current import Scope
+    from offload.runtime.place import DevicePlace
+
+
+def corresponding(scope: Scope, place: DevicePlace, host: Any) -> Any:
+    """Return the device array that corresponds to a host array; None unless all of it is present.
+
+    One that has replicas is made current here, and stale elsewhere: the program may write to it. *Blocks* until that
+    is so.
+    """
+    if place.sets and host.size:
+        item = map_item(host, MapType.ALLOC, Label(host))
+        entry, _ = place.table.search(item.section, item)
+        if entry is not None and entry.replicas is not None:
+            site = call_site("get_mapped_ptr", scope.runtime)
+            frame = scope.frame("get_mapped_ptr")
+            run(scope, frame, DeviceTask.of(site, frame, place, ExposeWork(item)), ())
+    return place.corresponding(host)

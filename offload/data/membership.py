@@ -1,0 +1,115 @@
+"""Whether the items of a construct on several devices are, or can become, replica sets of these devices.
+
+Theory of operation
+-------------------
+Of an item all devices have to say the same: nothing of it is present, so that it gets an entry on each, or all of it is
+present in the entries of one set of just these devices, in any order. A loop's arrays may also be present on the
+primary alone, in an entry that is in no set: that one joins, and the others get a mirror of all of it. What else there
+is would have two states for one array, or a replica that nobody keeps current, and is refused before anything changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from offload.arrays.items import address_of
+from offload.data.items import MapItem
+from offload.data.maptypes import MapType
+from offload.data.replicas import numbers_of
+from offload.errors import MapError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.data.entries import Entry
+    from offload.data.replicas import ReplicaSet
+    from offload.data.storage import Storage
+
+
+def adopted(places: Sequence[Storage], items: Sequence[MapItem], *, adopts: bool) -> list[Entry]:
+    """Return the entries of the primary that join sets, each once; under the locks of all places.
+
+    Raises
+    ------
+    MapError
+        An item is in no set of these devices, and cannot be.
+    """
+    found: list[Entry] = []
+    for item in items:
+        if not item.section.run_nbytes:
+            continue
+        entries, others = _search(places, item)
+        if entries is None or set_of(places, entries) is not None:
+            continue
+        first = entries[0]
+        is_alone = first is not None and first.replicas is None and not any(entries[1:]) and not any(others)
+        if not (adopts and is_alone):
+            raise MapError(_refusal(places, item, entries, others))
+        if first not in found:
+            found.append(first)  # type: ignore[arg-type]  # it is alone
+    return found
+
+
+def members(places: Sequence[Storage], items: Sequence[MapItem], directive: str) -> None:
+    """Raise `MapError` unless each item is absent on all devices, or in a set of them."""
+    for item in items:
+        if item.section.run_nbytes:
+            entries, others = _search(places, item)
+            if entries is not None and set_of(places, entries) is None:
+                raise MapError(_refusal(places, item, entries, others, directive))
+
+
+def set_of(places: Sequence[Storage], entries: Sequence[Entry | None]) -> ReplicaSet | None:
+    """Return the set of these places, in any order, which all entries are in; None where there is none."""
+    first = entries[0]
+    replicas: ReplicaSet | None = None if first is None else first.replicas
+    if replicas is None or len(replicas.places) != len(places):
+        return None
+    is_same = all(entry is not None and entry.replicas is replicas for entry in entries)
+    return replicas if is_same and set(replicas.places) == set(places) else None
+
+
+def mirror_of(entry: Entry) -> MapItem:
+    """Return an item for what an entry holds, without a copy."""
+    host: Any = entry.host
+    return MapItem(
+        entry.section, address_of(host), host.shape, host.strides, host.itemsize, MapType.ALLOC, host=host,
+        label=entry.label,
+    )  # fmt: skip
+
+
+def without_copies(item: MapItem) -> MapItem:
+    """Return an item as it is mapped inside of a mirror."""
+    return replace(item, map_type=MapType.ALLOC, always=False, present=False, zeroes=False)
+
+
+def _search(places: Sequence[Storage], item: MapItem) -> tuple[list[Entry | None] | None, list[Entry | None]]:
+    """Return what holds an item on each device, and what holds a part of it; None, first, where nothing does."""
+    found = [place.table.search(item.section, item) for place in places]
+    entries, others = [entry for entry, _ in found], [other for _, other in found]
+    return (entries if any(entries) or any(others) else None), others
+
+
+def _refusal(
+    places: Sequence[Storage],
+    item: MapItem,
+    entries: Sequence[Entry | None],
+    others: Sequence[Entry | None],
+    directive: str = "map",
+) -> str:
+    what, wanted = item.text(directive), f"devices=[{numbers_of(places)}]"
+    for replicas in [entry.replicas for entry in (*entries, *others) if entry is not None and entry.replicas]:
+        if set(replicas.places) != set(places):
+            return f"{what} has a replica on each of devices {replicas.devices}, not of {wanted}; name the same devices"
+    for place, other in zip(places, others, strict=True):
+        if other is not None:
+            return (
+                f"{what} is present in part on device {place.device.number} ({other.label}), and would have a replica "
+                f"on each of {wanted}; exit that mapping first or map all of it with devices="
+            )
+    there = [place for place, entry in zip(places, entries, strict=True) if entry is not None]
+    return (
+        f"{what} is present on device{'s'[: len(there) > 1]} {numbers_of(there)} by a construct without devices=, and "
+        f"would have a replica on each of {wanted}; exit that mapping first, or give it the same devices="
+    )
