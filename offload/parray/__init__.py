@@ -4,11 +4,27 @@ import numpy as np
 
 from offload.parray import seams as _seams
 from offload.parray.dimensions import dim
+from offload.parray.notation import parse
 from offload.parray.plans import Box, Plan, plan
 from offload.parray.references import disp, func, wrap
 from offload.parray.thread_arrays import threads
+from offload.parray.tiles import Tile, tiles
 from offload.parray.types import ArrayType, Place
 
 _seams.namespace = np
 
-__all__ = ["ArrayType", "Box", "Place", "Plan", "dim", "disp", "func", "plan", "threads", "wrap"]
+__all__ = [
+    "ArrayType",
+    "Box",
+    "Place",
+    "Plan",
+    "Tile",
+    "dim",
+    "disp",
+    "func",
+    "parse",
+    "plan",
+    "threads",
+    "tiles",
+    "wrap",
+]
