@@ -83,7 +83,7 @@ class Model:
                 self.exchanged(receive, needed, self.most)
             case 9:
                 self.exchanged(table.complete_all, [(self.space,)] * self.n)
-            case _ if rng.random() < 0.9:
+            case _ if rng.random() < 0.97:
                 self.gathered(self.box())
             case _:
                 lost = {d for d in range(self.n) if rng.random() < 0.5}
@@ -185,7 +185,7 @@ def test_tables_become_coarse_and_are_undone():
     """Random tables have enough of each to mean something."""
     counts = Counter()
     rng = random.Random(1)
-    for _ in range(100):
+    for _ in range(150):
         check(rng, counts)
     assert min(counts["coarse"], counts["undone"], counts["copies"] // 10) > 10, counts
 
