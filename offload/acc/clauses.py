@@ -296,6 +296,13 @@ def presence(
     return tuple(found)
 
 
+def presences(
+    queues: Queues, items: Sequence[MapItem], places: Iterable[DevicePlace], *, changes: bool
+) -> tuple[Dependence, ...]:
+    """Return the dependences of an operation on several devices on whether its items are present on each."""
+    return tuple([each for place in places for each in presence(queues, items, place, changes=changes)])
+
+
 _MOST_PRESENCES = 4096
 """Dependences that are kept for later operations: some 4 MB."""
 

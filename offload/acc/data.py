@@ -24,6 +24,7 @@ from offload.arrays.items import label
 from offload.arrays.sections import overlaps
 from offload.constructs.clauses.mapping import map_item, map_items
 from offload.constructs.clauses.maps import MapClause, as_tuple, check_device, symbolic
+from offload.constructs.replicas import check_devices, choose
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.devices.retired import refuse_retired
@@ -49,6 +50,7 @@ def data(
     async_: Any = None,
     wait: Any = None,
     device: int | None = None,
+    devices: Any = None,
     depend: Any = (),
     **clauses: Any,
 ) -> Iterator[None]:
@@ -71,6 +73,9 @@ def data(
         Queues that the entry follows, True for all.
     device : int, optional
         A device number; None is the default device.
+    devices : list of int or "all", optional
+        Device numbers of one kind, in place of ``device``: each gets a replica, the first is the primary, whose queues
+        the operation is in. By default what ``OFFLOAD_LOOP_DEVICES`` says.
     depend : list of dependences
         Of the entry and the end, as of OpenMP's tasks.
 
@@ -81,7 +86,7 @@ def data(
     NotPresentError
         ``present`` data is absent; with ``async_`` from the next wait.
     MapError, DeviceMemoryError
-        An item is present in part, can not be copied back, or does not fit.
+        An item is present in part, or on some of the devices only, can not be copied back, or does not fit.
 
     Notes
     -----
@@ -91,10 +96,10 @@ def data(
     name = "acc data"
     refuse_inside(name)
     items = _items(name, clauses, SPELLINGS)
-    _check_device_arrays(name, deviceptr, device)
+    _check_device_arrays(name, deviceptr, device, devices)
     if not items and not as_tuple(deviceptr):
         raise ClauseError("acc data has no data clause; give copy=, copyin=, copyout=, create=, present= or others")
-    operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, depend=depend)
+    operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend)
     try:
         entry = operation.run(EnterRegionWork(items, Counter.STRUCTURED), items, changes=True)
     except KeyboardInterrupt:
@@ -140,6 +145,7 @@ def enter_data(
     wait: Any = None,
     if_: bool = True,
     device: int | None = None,
+    devices: Any = None,
     depend: Any = (),
     **clauses: Any,
 ) -> Task | None:
@@ -149,7 +155,7 @@ def enter_data(
     ----------
     copyin, create : list of arrays
         With and without a copy to the device, as for `data`; ``create`` takes `zero`.
-    async_, wait, if_, device, depend
+    async_, wait, if_, device, devices, depend
         As for `data`.
 
     Returns
@@ -168,7 +174,9 @@ def enter_data(
     and Exit Data Directives".
     """
     items = _items("acc enter_data", clauses, ENTER_SPELLINGS, needs="copyin= or create=")
-    operation = Operation("acc enter_data", async_=async_, wait=wait, if_=if_, device=device, depend=depend)
+    operation = Operation(
+        "acc enter_data", async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend
+    )
     task = operation.run(EnterDataWork(items), items, changes=True)
     return task if operation.queue is not None else None
 
@@ -181,6 +189,7 @@ def exit_data(
     wait: Any = None,
     if_: bool = True,
     device: int | None = None,
+    devices: Any = None,
     depend: Any = (),
     **clauses: Any,
 ) -> Task | None:
@@ -189,10 +198,11 @@ def exit_data(
     Parameters
     ----------
     copyout, delete : list of arrays
-        With and without a copy back where the data is removed. What is absent is ignored.
+        With and without a copy back where the data is removed. What is absent is ignored. What was entered with
+        ``devices`` is left with the same ones, in any order.
     finalize : bool
         True: undo every `enter_data` of the items. Regions still hold their data.
-    async_, wait, if_, device, depend
+    async_, wait, if_, device, devices, depend
         As for `data`.
 
     Returns
@@ -212,7 +222,9 @@ def exit_data(
     *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.6.6 "Enter Data and Exit Data Directives".
     """
     items = _items("acc exit_data", clauses, EXIT_SPELLINGS, needs="copyout= or delete=")
-    operation = Operation("acc exit_data", async_=async_, wait=wait, if_=if_, device=device, depend=depend)
+    operation = Operation(
+        "acc exit_data", async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend
+    )
     task = operation.run(ExitDataWork(items, finalizes=bool(finalize)), items, changes=True)
     return task if operation.queue is not None else None
 
@@ -228,6 +240,7 @@ def update(
     async_: Any = None,
     wait: Any = None,
     device_num: int | None = None,
+    devices: Any = None,
     depend: Any = (),
 ) -> Task | None:
     """Copy between host arrays and their data on the device, whatever the counters.
@@ -244,6 +257,9 @@ def update(
         As for `data`.
     device_num : int, optional
         A device number; None is the default device.
+    devices : list of int or "all", optional
+        As for `data`: a copy to the device is one to each, and one to the host takes each part from a device that has
+        its last values.
 
     Returns
     -------
@@ -282,7 +298,14 @@ def update(
                     )
         items = incoming + outgoing
         operation = Operation(
-            "acc update", async_=async_, wait=wait, if_=if_, device=device_num, depend=depend, code=names.frame
+            "acc update",
+            async_=async_,
+            wait=wait,
+            if_=if_,
+            device=device_num,
+            devices=devices,
+            depend=depend,
+            code=names.frame,
         )
         task = operation.run(UpdateWork(items), items, changes=False)
         are_read = not (operation.frame.is_plain and (task.launched or task.finished))
@@ -339,13 +362,14 @@ def _construct(spellings: Mapping[str, str]) -> Construct:
     return Construct.TARGET_ENTER_DATA if spellings is ENTER_SPELLINGS else Construct.TARGET_EXIT_DATA
 
 
-def _check_device_arrays(construct: str, deviceptr: Any, device: int | None) -> None:
+def _check_device_arrays(construct: str, deviceptr: Any, device: int | None, devices: Any) -> None:
     """Refuse what is in a ``deviceptr`` clause and no device array of the construct's device; the host's are arrays."""
     items = as_tuple(deviceptr)
     if not items:
         return
     scope = here()
-    place = scope.runtime.place(scope.frame(construct), check_device(device))
+    frame = scope.frame(construct)
+    _, place = choose(scope.runtime, frame, construct, check_devices(devices), check_device(device), if_=True)
     if place is None:
         items = tuple([item for item in items if not isinstance(item, np.ndarray)])
     for item in device_arrays(f"{construct} deviceptr", items):

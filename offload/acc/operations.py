@@ -5,15 +5,17 @@ from __future__ import annotations
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from offload.acc.clauses import check_async, check_wait, presence, queue_of, queues_of
+from offload.acc.clauses import check_async, check_wait, presence, presences, queue_of, queues_of
 from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.maps import check_device
 from offload.constructs.queueing import enqueue, wait_for
+from offload.constructs.replicas import check_devices, places_of, refuse_both
 from offload.interrupts.frames import caller
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe, recipe_at
+from offload.runtime.replicated import spread
 from offload.tasks.received import Values
 from offload.tasks.site import Site
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue
-    from offload.runtime.works import Work
+    from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork, Work
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
     from offload.tasks.task import Task
@@ -41,13 +43,15 @@ class Operation:
     ----------
     place : DevicePlace or None
         The device; None with ``if_=False``, and on the host.
+    places : tuple of DevicePlace or None
+        All devices of a construct with ``devices``, that one first.
     queue : Queue or None
         None: the calling thread waits.
     site : Site
         Where the program has called; ``code`` is that frame, where it is known.
     """
 
-    __slots__ = ("_after", "_depend", "frame", "name", "place", "queue", "runtime", "scope", "site", "task")
+    __slots__ = ("_after", "_depend", "frame", "name", "place", "places", "queue", "runtime", "scope", "site", "task")
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Operation:
         wait: Any = None,
         if_: Any = True,
         device: Any = None,
+        devices: Any = _NONE,
         depend: Any = _NONE,
         code: FrameType | None = None,
     ) -> None:
@@ -68,27 +73,47 @@ class Operation:
         runtime = self.scope.runtime
         self.runtime = runtime
         self.frame: Region = self.scope.frame(name)
+        places = None
+        if devices is not _NONE and (devices is not None or runtime.settings.loop_devices is not None):
+            device, devices = check_device(device), check_devices(devices)
+            refuse_both(name, devices, device)
+            places = places_of(runtime, devices, device)
         at: DevicePlace | None = runtime.default_place(self.frame) if device is None else None
-        if at is None:
+        if places is not None:
+            at = places[0]
+        elif at is None:
             at = runtime.place(self.frame, check_device(device))
         queues = runtime.queues
         self.place = at if if_ else None
+        self.places = places if if_ else None
         code = code or caller()
         self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
         self.queue: Queue | None = queue_of(queues, at, number)
         self._after: list[Queue] = queues_of(queues, at, values)
         self.task: Task | None = None  # what `run` had generated when it was interrupted
 
-    def run(self, work: Work, items: Iterable[MapItem], *, changes: bool, ends: Task | None = None) -> Task:
+    def run(
+        self,
+        work: EnterDataWork | ExitDataWork | UpdateWork,
+        items: Iterable[MapItem],
+        *,
+        changes: bool,
+        ends: Task | None = None,
+    ) -> Task:
         """Generate the task of a work, which needs its items present, or ``changes`` that; on the host it does nothing.
 
         Without a queue it is complete on return, and what it waits for before it is generated. One that ``ends`` a
         region, which that task has begun, knows that, and runs though an operation before it has failed.
         """
-        site, place = self.site, self.place
-        orderings = presence(self.runtime.queues, items, place, changes=changes)
+        site, place, places = self.site, self.place, self.places
+        if places is not None and len(places) > 1:
+            done: Work = spread(work, places, self.runtime.gate)
+            orderings = presences(self.runtime.queues, [*items], places, changes=changes)
+        else:
+            done = work
+            orderings = presence(self.runtime.queues, items, place, changes=changes)
         if self.queue is not None and place is not None and self.frame.is_plain:
-            task = self.task = DeviceTask.of(site, self.frame, place, work)
+            task = self.task = DeviceTask.of(site, self.frame, place, done)
             if ends is not None:
                 task.survives, task.received = True, Values((), (ends,))
             try:
@@ -98,7 +123,7 @@ class Operation:
                 raise
             self.task = None
             return task
-        return self._run(work, orderings, ends=ends)
+        return self._run(done, orderings, ends=ends)
 
     def _run(self, work: Work, orderings: Sequence[Any], *, ends: Task | None) -> Task:
         """Generate the task of a work where more than the queue matters."""
@@ -124,7 +149,7 @@ class Operation:
         """Generate a task of a recipe."""
         return generate(self.scope, self.frame, recipe, self._depend, self.queue, self._after)
 
-    def end_run(self, work: Work, items: Iterable[MapItem], entry: Task) -> Task:
+    def end_run(self, work: ExitDataWork, items: Iterable[MapItem], entry: Task) -> Task:
         """Generate the task that ends the region which ``entry`` has begun: the wait clause was that one's."""
         self._after = []
         code = caller()

@@ -129,7 +129,7 @@ def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) ->
                 f"{directive} from {other.device.name} to {place.device.name}: devices of two kinds do not copy "
                 "to each other; copy through an array of the host"
             )
-        second = other.device
+        second = other
 
     own = (dst, src) if place is other else (src,) if place is None else (dst,)
     return DeviceRecipe(site, place or other, CopyWork(dst, src, own, second))  # type: ignore[arg-type]  # one there is

@@ -33,6 +33,7 @@ import numpy as np
 
 from offload.arrays.items import label, mapper_of
 from offload.data.environment import DataEnvironment
+from offload.data.replicas import numbers_of
 from offload.devices.streams import Lane, Point, using
 from offload.errors import DeviceError
 from offload.graphs.branches import branches
@@ -42,11 +43,12 @@ from offload.graphs.work import GraphWork, section_of_entry
 from offload.interrupts.frames import calls_program
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
+from offload.runtime.replicated import SpreadWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offload.devices.base import Device, GraphCapture
+    from offload.devices.base import GraphCapture
     from offload.graphs.rehearsal import Noted
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
@@ -84,6 +86,8 @@ def obstacle(recipes: Sequence[Recipe]) -> str:
                 place = recipe.place
             elif recipe.place is not place:
                 return f"it is on several devices, {place.device.number} and {recipe.place.device.number}"
+            if isinstance(recipe.work, SpreadWork):
+                return f"{recipe.name} is on several devices, {numbers_of(recipe.work.places)}"
         elif recipe.site.directive != "taskwait":  # else an empty task, for its edges
             return f"{recipe.name} runs on the host"
     if place is None:
@@ -228,7 +232,7 @@ def _captured(
     takes_device_arrays = any(task.work is None or task.work.takes_device_arrays for task in launched)
     steps = branches(_with_exclusions(tasks, before), MOST_STREAMS)
     capture = place.device.graph_capture()
-    device: Any = _CapturedDevice(place.device, capture)  # the methods of a device
+    device: Any = _CapturedDevice(place, capture)  # the methods of a device
     with place.lock:
         table = ShadowTable(place.table, section_of_entry(place.device))
     environment: Any = _CapturedEnvironment(device, table)  # what a work needs of a place
@@ -323,8 +327,9 @@ class _CapturedDevice:
         What it has refused.
     """
 
-    def __init__(self, device: Device, capture: GraphCapture | None) -> None:
-        self._device = device
+    def __init__(self, place: DevicePlace, capture: GraphCapture | None) -> None:
+        self._device = place.device
+        self._place = place
         self._capture: Any = capture
         self.why_not = ""
 
@@ -349,17 +354,31 @@ class _CapturedDevice:
         Raises
         ------
         NotCapturableError
-            One side is in pageable memory, or on another device.
+            One side is in pageable memory, or on another device, or has replicas.
         """
         for array in (dst, src):
             if not isinstance(array, np.ndarray):
                 if not self._device.is_array(array):
                     self.why_not = f"it copies {label(array)}, which is on another device"
+                else:
+                    self._refuse_replicas(array)
             elif not self._device.copies_async(array):
                 self.why_not = f"it copies {label(array)}, which is in pageable memory; pin it, or map it outside"
             if self.why_not:
                 raise NotCapturableError(self.why_not)
         return self._device.copy(dst, src, stream)
+
+    def fill(self, array: Any, value: int, stream: Any) -> None:
+        """Set what a graph can set again and again; raise `NotCapturableError` for what has replicas."""
+        self._refuse_replicas(array)
+        self._device.fill(array, value, stream)
+
+    def _refuse_replicas(self, array: Any) -> None:
+        place = self._place
+        for replicas in place.sets:
+            if replicas.box_on(replicas.number_of(place), array) is not None:
+                self.why_not = f"{replicas.label} has replicas on several devices, {replicas.devices}"
+                raise NotCapturableError(self.why_not)
 
 
 class _CapturedEnvironment(DataEnvironment):

@@ -101,7 +101,7 @@ class Noted:
             return True
         for use in self.uses:
             entry = table.at(use.section)
-            if entry is None:
+            if entry is None or entry.replicas is not None:
                 return False
             if entry.generation != use.generation:
                 if place_of(entry) != use.buffer:
@@ -161,6 +161,7 @@ class ShadowTable(PresentTable):
             entry = _ShadowEntry(real.section, real.host, real.label, real.origin)
             entry.dynamic, entry.structured = real.dynamic, real.structured
             entry.buffer, entry.generation = real.buffer, real.generation
+            entry.replicas = real.replicas
             self._index.add(entry)
             self._outside[entry] = entry.dynamic, entry.structured
 
@@ -244,6 +245,8 @@ class ShadowTable(PresentTable):
                 if other in self._outside:
                     raise NotCapturableError(f"{item.label} is present in part only ({other.label})")
                 self._missing[item.section] = None
+        elif entry.replicas is not None:
+            raise NotCapturableError(f"{entry.label} has replicas on several devices, {entry.replicas.devices}")
         elif entry not in self._outside:
             self._missing[entry.section] = None
         elif entry not in self._uses:

@@ -127,6 +127,10 @@ class DeviceTask(Task):
     def device_num(self) -> int:
         return self.place.device.number
 
+    @property
+    def gate(self) -> Any:
+        return self.construct.runtime.gate
+
     def orders(self, successor: Task) -> bool:
         return self.place is successor.place or bool(self.place.device.kind == successor.place.device.kind)
 

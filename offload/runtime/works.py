@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.entries import Counter
 from offload.devices.retired import refuse_retired
+from offload.runtime.touching import touch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,10 @@ class Launch(Protocol):
     point: Point | None
     received: Values | None
     work: Work | None
+
+    @property
+    def gate(self) -> Any:
+        """The gate of the runtime."""
 
     def spread(self, places: Sequence[DevicePlace]) -> None:
         """Count as in flight at other places too, with storage that goes back when it has passed."""
@@ -224,18 +229,19 @@ class EndRegionWork(ExitDataWork):
 class CopyWork(Work):
     """Copy between two arrays of one shape, of which ``own`` are on the device, one at least.
 
-    ``second`` is the other device, if the other array is on one.
+    ``other`` is the place of the source, if that is on another device.
     """
 
-    __slots__ = ("_dst", "_own", "_src", "second")
+    __slots__ = ("_dst", "_other", "_own", "_src", "second")
 
     takes_device_arrays = True
 
-    def __init__(self, dst: Any, src: Any, own: tuple[Any, ...], second: Any = None) -> None:
+    def __init__(self, dst: Any, src: Any, own: tuple[Any, ...], other: DevicePlace | None = None) -> None:
         self._dst = dst
         self._src = src
         self._own = own
-        self.second = second
+        self._other = other
+        self.second = None if other is None else other.device
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         device = place.device
@@ -244,6 +250,12 @@ class CopyWork(Work):
                 refuse_retired(device, array)
         if self.second is not None and launch.other_after is not None:
             device.wait_event(lane.stream, launch.other_after)
+        other = self._other
+        if place.sets or (other is not None and other.sets):
+            reads = [(place, array) for array in self._own if array is self._src]
+            if other is not None:
+                reads.append((other, self._src))
+            touch(launch.gate, place, lane, reads, [(place, array) for array in self._own if array is self._dst])
         place.copy(self._dst, self._src, lane, staged)
 
 
@@ -260,6 +272,8 @@ class FillWork(Work):
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         refuse_retired(place.device, self._array)
+        if place.sets:
+            touch(launch.gate, place, lane, (), [(place, self._array)])
         place.device.fill(self._array, self._value, lane.stream)
 
 

@@ -1,0 +1,88 @@
+"""Device arrays that the program passes to copies and fills: those of a replica set are made current first."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offload.data.boxes import is_empty
+from offload.data.exchanges import receive
+from offload.data.replicas import asked
+from offload.runtime.forks import Fork
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from offload.data.boxes import Box
+    from offload.data.replicas import ReplicaSet
+    from offload.devices.streams import Lane
+    from offload.runtime.forks import Marks
+    from offload.runtime.place import DevicePlace
+
+
+class _Touched(NamedTuple):
+    """A part of a set on one of its devices, and how it is used."""
+
+    replicas: ReplicaSet
+    place: DevicePlace
+    device: int
+    box: Box
+    is_read: bool
+    is_written: bool
+
+
+def touch(
+    gate: Marks,
+    place: DevicePlace,
+    lane: Lane,
+    reads: Iterable[tuple[DevicePlace, Any]],
+    writes: Iterable[tuple[DevicePlace, Any]],
+) -> None:
+    """Have the devices of arrays be current in what is read, and the others stale in what is written.
+
+    Parameters
+    ----------
+    reads, writes : iterable of (DevicePlace, array)
+        Device arrays, each on the device of its place.
+
+    Raises
+    ------
+    PutOffError
+        Nothing has changed, but which device is current where.
+    """
+    given = [*[(at, array, False) for at, array in reads], *[(at, array, True) for at, array in writes]]
+
+    def make() -> list[_Touched]:
+        return [each for at, array, is_written in given for each in _found(at, array, is_written=is_written)]
+
+    def act(touched: list[_Touched]) -> None:
+        for each in touched:
+            if not each.is_read or each.replicas.table.is_current(each.device, each.box):
+                continue
+            if each.place is place:
+                receive(each.replicas, each.device, each.box, lane)
+                continue
+            fork = Fork(gate, lane, (place, each.place))
+            try:
+                receive(each.replicas, each.device, each.box, fork.lanes[1])
+            finally:
+                fork.give_back()
+        for each in touched:
+            if each.is_written:
+                each.replicas.table.mark_written(each.box, each.device)
+
+    asked(place, make, lambda touched: [each.replicas.entries[each.device] for each in touched], act)
+
+
+def _found(place: DevicePlace, array: Any, *, is_written: bool) -> list[_Touched]:
+    """Return the parts of sets that an array lies in."""
+    found = []
+    for replicas in place.sets:
+        device = replicas.number_of(place)
+        box = replicas.box_on(device, array)
+        if box is not None and not is_empty(box):
+            is_all = array.dtype.itemsize == replicas.layout.itemsize and array.size == prod(
+                high - low for low, high in box
+            )
+            found.append(_Touched(replicas, place, device, box, not (is_written and is_all), is_written))
+    return found
