@@ -4,6 +4,9 @@ Each loop has one or more forms: blocks of several shapes, of a histogram also c
 of them can be the peer. A form is called as the loop function is, and starts its kernel on CuPy's current stream.
 """
 
+from contextlib import suppress
+from itertools import pairwise
+
 import cupy
 import numpy as np
 
@@ -224,3 +227,68 @@ def best(forms, arguments):
         took_ms[name] = min(milliseconds(call, arguments, 3) for _ in range(3))
     name = min(took_ms, key=took_ms.__getitem__)
     return name, forms[name]
+
+
+class FivePoint:
+    """Sweeps over a field whose rows lie on several GPUs, each with a row of its neighbours at both ends.
+
+    A GPU sends its first and last row behind each sweep, by ``memcpyPeerAsync`` on a stream of its own, and begins the
+    next one when the events say that its own rows have come and its last ones have been taken. Written for any number.
+
+    Parameters
+    ----------
+    n_devices : int
+    a, b : array, shape (rows, columns), float64
+        On the host: both fields at first.
+    """
+
+    def __init__(self, n_devices, a, b):
+        rows, self.columns = a.shape
+        bounds = [1 + (rows - 2) * d // n_devices for d in range(n_devices + 1)]
+        self.rows = [high - low for low, high in pairwise(bounds)]
+        self.fields, self.streams, self.kernels = [], [], []
+        for d, (low, high) in enumerate(pairwise(bounds)):
+            with cupy.cuda.Device(d):
+                for other in range(n_devices):
+                    if other != d and cupy.cuda.runtime.deviceCanAccessPeer(d, other):
+                        with suppress(cupy.cuda.runtime.CUDARuntimeError):  # it may be so already
+                            cupy.cuda.runtime.deviceEnablePeerAccess(other)
+                self.fields.append([cupy.asarray(field[low - 1 : high + 1]) for field in (a, b)])
+                self.streams.append(cupy.cuda.Stream(non_blocking=True))
+                self.kernels.append(kernel("five_point"))
+        self.synchronize()
+
+    def step(self):
+        """Enqueue two sweeps, from the first field to the second and back."""
+        self._sweep(0, 1)
+        self._sweep(1, 0)
+
+    def _sweep(self, at, to):
+        done = []
+        for d, stream in enumerate(self.streams):
+            with cupy.cuda.Device(d), stream:
+                shape = np.int32(self.rows[d] + 2), np.int32(self.columns)
+                grid = _blocks(self.columns - 2, 32), _blocks(self.rows[d], 8)
+                self.kernels[d](grid, (32, 8), (self.fields[d][at], self.fields[d][to], *shape))
+                done.append(stream.record())
+        for d, stream in enumerate(self.streams):  # each fetches its neighbours' rows, when these have been swept
+            for other, row, mine in ((d - 1, -2, 0), (d + 1, 1, -1)):
+                if 0 <= other < len(self.streams):
+                    stream.wait_event(done[other])
+                    source, target = self.fields[other][to][row], self.fields[d][to][mine]
+                    cupy.cuda.runtime.memcpyPeerAsync(
+                        target.data.ptr, d, source.data.ptr, other, target.nbytes, stream.ptr
+                    )
+        fetched = []
+        for d, stream in enumerate(self.streams):
+            with cupy.cuda.Device(d):
+                fetched.append(stream.record())
+        for d, stream in enumerate(self.streams):  # nobody overwrites what a neighbour has yet to fetch
+            for other in (d - 1, d + 1):
+                if 0 <= other < len(self.streams):
+                    stream.wait_event(fetched[other])
+
+    def synchronize(self):
+        """Wait for all GPUs."""
+        for d in range(len(self.streams)):
+            cupy.cuda.Device(d).synchronize()

@@ -30,7 +30,7 @@ class ComputeLoop(DeviceLoop, ComputeFunction):
 
     _checks = {**ComputeFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
 
-    __slots__ = ("_all", "_program")
+    __slots__ = ("_all", "_program", "_sets")
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         super()._apply(clauses)
@@ -44,6 +44,7 @@ class ComputeLoop(DeviceLoop, ComputeFunction):
         if clauses.keys() <= OF_QUEUES:
             copy._all = {**self._all, **{word: copy._acc[word] for word in clauses}}  # noqa: SLF001  # its own kind
             copy._program = self._program  # noqa: SLF001  # the same
+            copy._sets = self._sets  # noqa: SLF001  # the same
         return copy
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
 
 
@@ -214,6 +215,9 @@ class TargetFunction(DirectiveFunction):
             if device is None and is_offloaded:
                 device = device_of(runtime, binding.others, self._directive)
             values = Values.in_slots(binding.others)
+        places = self._places(runtime, device) if is_offloaded else None
+        if places is not None:
+            device = places[0].device.number
         place = runtime.place(frame, device, if_=is_offloaded)
         is_short = self._is_short and not kwargs and not binding.others
         visible = self._names
@@ -244,7 +248,7 @@ class TargetFunction(DirectiveFunction):
         else:
             if values is None:
                 binding.complete(place)
-                work = TargetWork(body, binding.args, binding.kwargs, binding, self._counter)
+                work = self._work(body, binding, places)
             else:
                 work = receiving_work(values, late, body, binding, place, self._counter, self._check_values)
             if values is None and self._is_deferred and frame.is_plain:
@@ -258,6 +262,14 @@ class TargetFunction(DirectiveFunction):
     # -- what another kind of target region does otherwise -------------------------------------------
     def _is_offloaded(self) -> bool:
         return bool(self._clauses.get("if_", True))
+
+    def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
+        """Return the places of a region that is carried out on several devices; the first is its own."""
+        return None
+
+    def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
+        """Return what a launch does."""
+        return TargetWork(body, binding.args, binding.kwargs, binding, self._counter)
 
     def _listed_around(self, frame: Region) -> tuple[Section, ...]:
         """Return the storage that ``defaultmap(none)`` need not name."""

@@ -82,16 +82,16 @@ class TargetWork(Work):
         args, kwargs = list(self.args), dict(self.kwargs)
         try:
             for slot, host, address, number in binding.arrays:
-                _put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
+                put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
             for slot, private, array in own:
                 if private.is_first:
                     place.copy(array, private.host, lane, staged)
-                _put(args, kwargs, slot, array)
+                put(args, kwargs, slot, array)
             copies: dict[int, Any] = {}  # an object that is passed twice is one object in the body, too
             for slot, expansion in binding.copies:
                 if id(expansion) not in copies:
                     copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
-                _put(args, kwargs, slot, copies[id(expansion)])
+                put(args, kwargs, slot, copies[id(expansion)])
         except BaseException:
             with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
                 place.ledger.keep(lane, place.undo(plan, lane))  # first: what is still open nobody else has found
@@ -166,7 +166,7 @@ class TargetWork(Work):
             launch.held = place.undo(launch.plan, lane)
 
 
-def _put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:
+def put(args: list[Any], kwargs: dict[str, Any], slot: Slot, value: Any) -> None:
     """Set an argument, by position or by name."""
     if isinstance(slot, int):
         args[slot] = value

@@ -154,6 +154,7 @@ def _copy(replicas: ReplicaSet, copy: Copy, lane: Lane) -> None:
     staged: list[Any] = []
     to, at = replicas.view(target, box), replicas.view(source, box)
     replicas.places[target].copy(to, at, lane, staged, replicas.label)
+    replicas.sent_nbytes += to.nbytes
     assert not staged, "copies between devices are enqueued"
 
 

@@ -71,9 +71,22 @@ class ReplicaSet:
         Who is current where, in the indices of the layout; at first everybody.
     label : object
         The item, for messages.
+    sent_nbytes : int
+        What has been copied from device to device, since there is the set.
     """
 
-    __slots__ = ("_host", "_sections", "_space", "_views", "entries", "label", "layout", "places", "table")
+    __slots__ = (
+        "_host",
+        "_sections",
+        "_space",
+        "_views",
+        "entries",
+        "label",
+        "layout",
+        "places",
+        "sent_nbytes",
+        "table",
+    )
 
     def __init__(self, item: MapItem, places: Sequence[Storage], entries: Sequence[Entry]) -> None:
         host: Any = item.host
@@ -82,6 +95,7 @@ class ReplicaSet:
         self.places = tuple(places)
         self.entries = tuple(entries)
         self.label = item.label
+        self.sent_nbytes = 0
         self.layout = Spread(address_of(host), host.shape, host.strides, host.itemsize)
         self.table = BoxTable(whole_of(host.shape), len(self.places))
         self._host = host

@@ -166,6 +166,12 @@ class Kernels(Protocol):
     def load(self, program: Program) -> Mapping[str, Kernel]:
         """Compile a program for the device, and return its kernels by name."""
 
+    def time(self, stream: Any) -> Any:
+        """Have the stream note the time when it gets here, and return what holds it then."""
+
+    def seconds(self, first: Any, last: Any) -> float:
+        """Return how long the stream took from one such time to a later one, both of which it has passed."""
+
 
 class Device(Protocol):
     """What the runtime asks of a device.

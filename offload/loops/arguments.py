@@ -71,7 +71,11 @@ class NestRun:
         What each chunk leaves of reductions and of ``lastprivate`` scalars; None where there are none.
     results : dict
         The scalars that come out, once `finish` has run.
+    is_part : bool
+        Whether partial results stay as they are, since those of other runs come to them.
     """
+
+    is_part = False
 
     __slots__ = (
         "_arrays",
@@ -143,14 +147,16 @@ class NestRun:
 
     def finish(self) -> None:
         """Combine the partial results of chunks: into ``results``, and into arrays of one element; merge copies."""
-        if self.partials is not None:
-            self._combine(self.partials)
+        if self.partials is not None and not self.is_part:
+            self.combine(self.partials)
+            self.take_last()
         for name, operator in self.form.copies:
             whole = on_host(self._arrays[name])
             for copy in self._copies[name]:
                 whole[...] = _MERGE[operator](whole, copy)
 
-    def _combine(self, partials: np.ndarray[Any, Any]) -> None:
+    def combine(self, partials: np.ndarray[Any, Any]) -> None:
+        """Combine partial results of reductions, in their order, onto what items are before the loop."""
         nest, scalars = self.form.nest, self.scalars
         for slot, item in enumerate(nest.reductions):
             array = self._arrays.get(item.name)
@@ -159,8 +165,12 @@ class NestRun:
             else:
                 element = on_host(array).reshape(())
                 element[...] = combine(item.operator, element[()], partials[:, slot])
+
+    def take_last(self) -> None:
+        """Take the scalars of which the last iteration's values are asked for."""
+        nest, scalars, partials = self.form.nest, self.scalars, self.partials
         for slot, name in enumerate(nest.last, len(nest.reductions)):
-            if self.n_chunks:
+            if self.n_chunks and partials is not None:
                 self.results[name] = from_bits(partials[-1, slot], self.form.typed.scalars[name].dtype)
             elif name in scalars:  # what it was before the loop
                 self.results[name] = scalars[name]

@@ -14,6 +14,7 @@ import numpy as np
 
 from offload.constructs.clauses.maps import check_count
 from offload.constructs.clauses.names import parse_item
+from offload.constructs.replicas import check_devices, refuse_both
 from offload.errors import ClauseError
 from offload.loops.sizes import size_error
 
@@ -29,6 +30,33 @@ _ORDERS: Final[tuple[Literal["seq", "independent", "auto"], ...]] = ("seq", "ind
 _COUNTS: Final = ("num_threads", "num_teams", "thread_limit", "num_gangs", "num_workers", "vector_length")
 SHARING: Final = ("private", "firstprivate", "lastprivate")
 """The clauses by which an array, or a scalar, is an iteration's own."""
+
+
+class SetWords(NamedTuple):
+    """What the clauses of a construct say of the devices of its loop.
+
+    Attributes
+    ----------
+    devices : str, tuple of int, or None
+        ``"all"``, or device numbers, the primary's first.
+    filter : str
+        ``"auto"``: times decide about ways; ``"always"``: it is split; ``"never"``: it is not.
+    is_eager : bool
+        Replicas are made equal after every loop.
+    """
+
+    devices: str | tuple[int, ...] | None = None
+    filter: Literal["auto", "always", "never"] = "auto"
+    is_eager: bool = False
+
+    @classmethod
+    def of(cls, directive: str, clauses: Mapping[str, Any]) -> SetWords:
+        """Return what checked clauses say; raise `ClauseError` where they exclude each other."""
+        devices = clauses.get("devices")
+        refuse_both(directive, devices, clauses.get("device"))
+        if devices is not None and clauses.get("speculate"):
+            raise ClauseError(f"{directive}: devices= and speculate= exclude each other; leave out one of them")
+        return cls(devices, clauses.get("filter") or "auto", clauses.get("exchange") == "eager")
 
 
 class LoopWords(NamedTuple):
@@ -291,9 +319,9 @@ COMMON_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 DEVICE_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     **COMMON_CHECKS,
-    "devices": _not_built("devices", None),
-    "filter": _not_built("filter", "auto"),
-    "exchange": _not_built("exchange", "lazy"),
+    "devices": check_devices,
+    "filter": _check_one_of("filter", "auto", "always", "never"),
+    "exchange": _check_one_of("exchange", "lazy", "eager"),
     "speculate": _not_built("speculate", False),
 }
 """Those of a loop construct for devices."""

@@ -143,10 +143,10 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         team=team,
         shared=levels.shared,
     )
-    key = number, variant
+    key = number, variant, plan.text
     form: CudaForm | None = spec.forms.get(key)
     if form is None:
-        form = spec.forms.setdefault(key, CudaForm(spec.typed, plan.nest, variant, words.fastmath))
+        form = spec.forms.setdefault(key, CudaForm(plan.typed, plan.nest, variant, words.fastmath))
     return Shaped(plan, form, grid, copies)
 
 
@@ -183,9 +183,21 @@ class CudaBlank(Blank[CudaForm]):
         The scalars that come out, in the order of their slots behind the report.
     has_own : bool
         Whether a run has memory for itself.
+    blocks : list of int
+        Slots of how many blocks leave partial results.
     """
 
-    __slots__ = ("_copies", "_loaded", "grid", "has_own", "is_reported", "left", "n_partials", "shared_nbytes")
+    __slots__ = (
+        "_copies",
+        "_loaded",
+        "blocks",
+        "grid",
+        "has_own",
+        "is_reported",
+        "left",
+        "n_partials",
+        "shared_nbytes",
+    )
 
     def __init__(
         self,
@@ -198,6 +210,7 @@ class CudaBlank(Blank[CudaForm]):
         _, form, self.grid, self._copies = of
         self.shared_nbytes = self._copies.nbytes
         self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
+        self.blocks: list[int] = []
         nest, fields = form.nest, form.kernel.fields
         super().__init__(form, fields, scalars, free, views, axes)
         kinds = {field.kind for field in fields}
@@ -214,6 +227,7 @@ class CudaBlank(Blank[CudaForm]):
                 self._image[slot] = self._copies.places[field.name]
             case "blocks":
                 self._image[slot] = self.grid.n_blocks if self.size else 0
+                self.blocks.append(slot)
             case _:
                 super()._enter(slot, field, views)
 
@@ -288,9 +302,11 @@ class CudaRun:
     ----------
     is_kept : bool
         Whether the kernels use memory of its own, so that it has to outlive them, and somebody looks at it then.
+    partials : device array of uint64, or None
+        What blocks leave of reductions.
     """
 
-    __slots__ = ("_host", "_outputs", "_partials", "_structure", "_values", "blank", "is_kept")
+    __slots__ = ("_host", "_outputs", "_structure", "_values", "blank", "is_kept", "partials")
 
     _structure: ctypes.Array[ctypes.c_int64]
 
@@ -298,11 +314,21 @@ class CudaRun:
         self.blank = blank
         self._values, self._outputs = values, outputs
         self._host: np.ndarray[Any, Any] | None = None
-        self._partials: Any = None
+        self.partials: Any = None
         self.is_kept = blank.has_own
 
-    def prepare(self, addresses: Mapping[str, int], kernels: Kernels, device: Device, stream: Any) -> None:
+    def prepare(
+        self,
+        addresses: Mapping[str, int],
+        kernels: Kernels,
+        device: Device,
+        stream: Any,
+        *,
+        n_blocks: int | None = None,
+    ) -> None:
         """Compile, and allocate all that the run needs.
+
+        ``n_blocks`` is how many blocks leave partial results, where those of other devices come to this one's.
 
         Raises
         ------
@@ -312,11 +338,16 @@ class CudaRun:
         blank.loaded(kernels)
         self._structure = structure = blank.filled(addresses, self._values)
         if self.is_kept:
-            self._allocate(device, stream)
+            n_partials = blank.n_partials
+            if n_blocks is not None and n_partials:
+                n_partials = max(1, n_blocks * len(blank.form.nest.reductions))
+                for slot in blank.blocks:
+                    structure[slot] = n_blocks
+            self._allocate(device, stream, n_partials)
             for slot, field in blank.own:
                 structure[slot] = self._slot(field, device)
 
-    def _allocate(self, device: Device, stream: Any) -> None:
+    def _allocate(self, device: Device, stream: Any, n_partials: int) -> None:
         """Make what the run has for itself."""
         blank = self.blank
         comes_out = any(name not in self._outputs for name in blank.left)
@@ -328,10 +359,10 @@ class CudaRun:
             self._host[...] = 0
             for name, value in untouched.items():
                 self._host[self._place(name)] = bits(value).view(np.int64)
-        if blank.n_partials:
-            self._partials = device.alloc((blank.n_partials,), _WORD, stream)
+        if n_partials:
+            self.partials = device.alloc((n_partials,), _WORD, stream)
 
-    def enqueue(self, kernels: Kernels, device: Device, stream: Any) -> None:
+    def enqueue(self, kernels: Kernels, device: Device, stream: Any, *, finishes: bool = True) -> None:
         """Enqueue the kernels, and what scalars are that no iteration has given a value."""
         blank = self.blank
         blank.launch(self._structure, kernels, stream)
@@ -340,7 +371,12 @@ class CudaRun:
             if output is not None:
                 slot = self._place(name)
                 device.copy(output, self._host[slot : slot + 1].view(output.dtype)[:1].reshape(()), stream)  # type: ignore[index]  # it has their values
-        finish = blank.loaded(kernels).finish
+        if finishes:
+            self.finish(kernels, stream)
+
+    def finish(self, kernels: Kernels, stream: Any) -> None:
+        """Enqueue what combines partial results, if there are reductions."""
+        finish = self.blank.loaded(kernels).finish
         if finish is not None:
             finish.launch(stream, (1, 1, 1), (FINISH_THREADS, 1, 1), 0, self._structure)
 
@@ -359,7 +395,7 @@ class CudaRun:
     def _slot(self, field: Field, device: Device) -> int:
         """Return the address of what is the run's own."""
         if field.kind == "partials":
-            return device.address(self._partials)  # type: ignore[return-value]  # it is the device's
+            return device.address(self.partials)  # type: ignore[return-value]  # it is the device's
         if field.kind == "report":
             return self._host.ctypes.data  # type: ignore[union-attr]  # there is one for a report
         output = self._outputs.get(field.name)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offload.devices.base import Device
     from offload.loops import ir
     from offload.loops.accesses import Access
+    from offload.loops.clauses import SetWords
     from offload.loops.grids import Grid
     from offload.loops.levels import Levels
     from offload.loops.plan import NestPlan, Numbers
@@ -65,14 +66,22 @@ class LoopReport:
                 lines.append(f"    loop at line {loop['line']} over {loop['variable']}: {_loop_text(loop)}")
         for name, array in facts["arrays"].items():
             lines.append(f"  {name}: {array['access']}, map {array['map']}, bounds checked: {array['bounds']}")
+        lines += _filter_text(facts["filter"])
         lines += [f"  cache: {item}, a hint" for item in facts["cache"]]
         return "\n".join([*lines, *[f"  note: {note}" for note in facts["notes"]]])
 
 
 def explained(
-    program: LoopProgram, values: Mapping[str, Any], device: Device | None, said: Mapping[str, str]
+    program: LoopProgram,
+    values: Mapping[str, Any],
+    device: Device | None,
+    said: Mapping[str, str],
+    spread: tuple[SetWords, Sequence[Device]] | None = None,
 ) -> LoopReport:
-    """Return what is decided for a call with these arguments; ``said`` has the map types that clauses give."""
+    """Return what is decided for a call with these arguments.
+
+    ``said`` has the map types that clauses give, ``spread`` what clauses say of several devices, and these.
+    """
     spec = program.specialise(values)
     numbers = numbers_of(spec, values, partial(described, device))
     plans = ranged(spec, numbers, Looks(values), always=True)
@@ -96,12 +105,37 @@ def explained(
             "types": {name: str(kind) for name, kind in {**spec.typed.scalars, **spec.typed.arrays}.items()},
             "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
             "arrays": arrays,
-            "filter": {"mode": "off", "why": "one device", "devices": [], "arrays": {}, "predicates": []},
+            "filter": _filter(spec, values, spread),
             "speculation": {"mode": "off", "logged": [], "last": None},
             "cache": list(program.words.cache),
             "notes": [*spec.typed.notes, *_left(plans)],
         }
     )
+
+
+def _filter(
+    spec: Specialisation, values: Mapping[str, Any], spread: tuple[SetWords, Sequence[Device]] | None
+) -> dict[str, Any]:
+    """Return how the loop is divided: as the latest call was, before one as it would be."""
+    devices = [] if spread is None else [device.number for device in spread[1]]
+    if spread is None or len(devices) == 1:
+        return {"mode": "off", "why": "one device", "devices": devices, "arrays": {}, "predicates": []}
+    from offload.loops.replicas import on_devices  # few loops are on several devices
+
+    words, first = spread[0], spread[1][0]
+    divided = on_devices(spec, values, first, len(devices))
+    nests = divided.nests(None)
+    chooser = divided.chooser(words.filter)
+    reports = [nest.ways.filtering.report(devices) for nest in nests]
+    mode = divided.latest or next((nest.mode_of(chooser.now) for nest in nests), "single")
+    return {
+        "mode": mode,
+        "why": "; ".join(dict.fromkeys([*(nest.ways.why for nest in nests), *filter(None, [chooser.why])])),
+        "devices": devices,
+        "sent_nbytes": divided.sent_nbytes,
+        "arrays": {name: array for one in reports for name, array in one["arrays"].items()},
+        "predicates": [predicate for one in reports for predicate in one["predicates"]],
+    }
 
 
 def _left(plans: tuple[NestPlan, ...]) -> Iterator[str]:
@@ -186,6 +220,26 @@ def _loops(plan: NestPlan, levels: Levels | None, grid: Grid | None) -> Iterator
 
 def _is_block(tile: tuple[int, ...], grid: Grid) -> bool:
     return grid.threads[: len(tile)] == tile[::-1]
+
+
+def _filter_text(facts: Mapping[str, Any]) -> Iterator[str]:
+    if facts["mode"] == "off":
+        return
+    numbers = ", ".join(map(str, facts["devices"]))
+    yield f"  devices {numbers}: {facts['mode']}; {facts['why']}"
+    if facts["sent_nbytes"] is not None:
+        yield f"    the latest call had {facts['sent_nbytes']:,} bytes copied from device to device"
+    for name, array in facts["arrays"].items():
+        ranges = ", ".join([f"{begin}:{end}" for begin, end in array["ranges"]])
+        yield f"    {name} by dimension {array['dimension']}: {ranges}"
+    for one in facts["predicates"]:
+        terms = "on every device" if one["terms"] is None else _terms_text(one["terms"])
+        yield f"    line {one['line']}: {one['text']} {terms}"
+
+
+def _terms_text(terms: Sequence[Sequence[str]]) -> str:
+    owned = [f"{name}[{index}]" if name else f"iteration {index}" for name, index in terms]
+    return f"by who owns {' or '.join(owned)}" if owned else "by nobody"
 
 
 def _by(numbers: Sequence[int]) -> str:

@@ -167,13 +167,15 @@ class _Filter:
         body = self.accesses.nest.body
         read = names_in(*body) | {*self.accesses.nest.last}
         for node in walk(*body):
-            if isinstance(node, ir.Atomic) and node.result in read:
-                return f"the old value of {text_of(node)}, line {node.place.line}, is used"
+            if isinstance(node, ir.Atomic) and node.result is not None and node.result in read:
+                text = text_of(replace(node, result=None))
+                return f"the old value of {text}, line {node.place.line}, is used {_use_of(node.result, body)}"
         nest = self.accesses.nest
-        loaded = {access.array for access in self.accesses.listed if access.kind == "load"}
+        loaded = {access.array: access for access in reversed(self.accesses.listed) if access.kind == "load"}
         for access in self.writes:
             if access.kind == "atomic" and access.array in loaded:
-                return f"{access.array} is updated by atomic steps and read, line {access.place.line}"
+                lines_of = f"line {access.place.line}, and read, line {loaded[access.array].place.line}"
+                return f"{access.array} is updated by atomic steps, {lines_of}"
         if len(self.weights) == 1:
             return "one device"
         if self.count and not (self.writes or nest.reductions or nest.last or "lastprivate" in nest.privates.values()):
@@ -246,3 +248,19 @@ class _Filter:
             if name in divided and len(known) == len(counts) and sum(known) > MOST_REPEATED * len(all_of) * self.count:
                 return name
         return None
+
+
+def _use_of(name: str, body: Sequence[ir.Statement]) -> str:
+    """Return where a scalar is used, or one that it is only passed on to, in words."""
+    passed_on = [node for node in walk(*body) if isinstance(node, ir.Assign) and isinstance(node.value, ir.Name)]
+    names = {name}
+    for node in passed_on:  # in the order of the text, in which values go
+        if node.value.name in names:  # type: ignore[attr-defined]  # it is a name
+            names.add(node.name)
+    values = {id(node.value) for node in passed_on}
+    lines = [
+        node.place.line
+        for node in walk(*body)
+        if isinstance(node, ir.Name) and node.name in names and id(node) not in values
+    ]
+    return f"in line {lines[0]}" if lines else "behind the loop"

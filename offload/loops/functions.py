@@ -16,10 +16,12 @@ from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import MapClause, check_device, check_name, check_priority
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.constructs.passed import dependence_on
+from offload.constructs.replicas import places_of
 from offload.constructs.target import TargetFunction
+from offload.errors import UsageError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
-from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, LoopWords
+from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, LoopWords, SetWords
 from offload.runtime.current import current_scope, here, put_off_here
 from offload.runtime.generate import encounter, run
 from offload.tasks.received import Receiver, Values
@@ -33,10 +35,14 @@ if TYPE_CHECKING:
     from typing import Self
 
     from offload.constructs.clauses.binding import Binding
+    from offload.constructs.target_work import TargetWork
+    from offload.devices.base import Device
     from offload.loops.explain import LoopReport
     from offload.loops.launch import Launcher
     from offload.loops.specialise import LoopProgram
     from offload.runtime.current import Scope
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
 
 
@@ -97,7 +103,12 @@ class LoopFunction(DirectiveFunction):
         """Return what is known of the loop for such arguments: types, verdicts, maps, bounds."""
         from offload.loops.explain import explained
 
-        return explained(self._program, self._program.bound(args, kwargs), self._device_of(device), self._said_maps())
+        values = self._program.bound(args, kwargs)
+        return explained(self._program, values, self._device_of(device), self._said_maps(), self._spread(device))
+
+    def _spread(self, device: int | None) -> tuple[SetWords, Sequence[Device]] | None:
+        """Return what clauses say of several devices, and these; None of a loop on one."""
+        return None
 
     def _said_maps(self) -> Mapping[str, str]:
         """Return the map type that clauses give a parameter, by name."""
@@ -115,8 +126,10 @@ class DeviceLoop(LoopFunction, TargetFunction):
     _words_of = frozenset(DEVICE_CHECKS)
 
     __slots__ = ()
+    _sets: SetWords
 
     def _apply(self, clauses: dict[str, Any]) -> None:
+        self._sets = SetWords.of(self._directive, clauses)
         super()._apply(clauses)
         if self._rules is not None:
             self._rules.excused = self._program.words.named
@@ -129,9 +142,30 @@ class DeviceLoop(LoopFunction, TargetFunction):
         scope = current_scope.get()
         if scope is None or scope.thread != get_ident():
             scope = here()
-        if scope.region is None and scope.task is not None and scope.task.construct.is_target:
-            return _launching().launch_in_body(self._program, args, kwargs, scope.task)
+        frame = scope.region
+        if frame is None:
+            if scope.task is not None and scope.task.construct.is_target:
+                if self._sets.devices is not None:
+                    raise UsageError(
+                        f"{self._directive} {self._name!r} has devices= and is called in a target body, which runs on"
+                        " one device; call it outside of the body, or leave devices= out"
+                    )
+                return _launching().launch_in_body(self._program, args, kwargs, scope.task)
+        elif self._sets.devices is not None or scope.runtime.settings.loop_devices is not None:
+            places = self._places(scope.runtime, self._clauses.get("device"))
+            if places is not None and (len(places) > 1 or frame.inherited.default_device != places[0].device.number):
+                return self._encounter(scope, args, kwargs)
         return super().__call__(*args, **kwargs)
+
+    def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
+        return places_of(runtime, self._sets.devices, device)
+
+    def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
+        if places is None or len(places) == 1:
+            return super()._work(body, binding, places)
+        from offload.loops.set_work import set_work
+
+        return set_work(self._program, self._sets, body, binding, places, self._counter)
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what starts the loop where it is called."""
@@ -150,12 +184,20 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _device_of(self, number: int | None) -> Any:
         scope = here()
-        if number is None:
-            number = self._clauses.get("device")
         if not self._is_offloaded():
             return None
+        if number is None:
+            number = self._clauses.get("device")
+            places = self._places(scope.runtime, number)
+            number = number if places is None else places[0].device.number
         place = scope.runtime.place(scope.frame(self._directive), check_device(number))
         return None if place is None else place.device
+
+    def _spread(self, device: int | None) -> tuple[SetWords, Sequence[Device]] | None:
+        if device is not None or not self._is_offloaded():
+            return None
+        places = self._places(here().runtime, self._clauses.get("device"))
+        return None if places is None else (self._sets, [place.device for place in places])
 
     def _said_maps(self) -> Mapping[str, str]:
         return {
@@ -172,7 +214,7 @@ class TargetLoop(DeviceLoop):
     _directive = "target_loop"
     _checks = {**TargetFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
 
-    __slots__ = ("_all", "_program")
+    __slots__ = ("_all", "_program", "_sets")
 
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
@@ -181,6 +223,7 @@ class TargetLoop(DeviceLoop):
                 copy = super().options(depend=depend)
                 copy._all = {**self._all, "depend": depend}  # noqa: SLF001  # its own kind
                 copy._program = self._program  # noqa: SLF001  # the same
+                copy._sets = self._sets  # noqa: SLF001  # the same
                 return copy
             clauses["depend"] = depend
         return DirectiveFunction.options(self, **clauses)

@@ -103,7 +103,7 @@ class Launcher:
         spec = self.specialisation or self._program.specialise(values)
         task: Any = here().task
         if task is None or task.place is None:
-            return _run_on_host(spec, values, 1 if self._is_alone else _n_threads(self._program))
+            return _run_on_host(spec, values, 1 if self._is_alone else n_threads_of(self._program))
         if self.specialisation is None:  # `map_found` has not seen what is written
             change(task, [values[name] for name in spec.changed])
         runs = _enqueue(spec, values, task)
@@ -127,7 +127,7 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
     values = program.bound(args, kwargs)
     spec = program.specialise(values)
     if task.place is None:
-        return _run_on_host(spec, values, _n_threads(program))
+        return _run_on_host(spec, values, n_threads_of(program))
     device, stream = task.place.device, task.lane.stream
     returns = spec.typed.function.returns
     outputs = {name: device.alloc((), np.dtype(spec.typed.scalars[name].dtype), stream) for name in returns}
@@ -187,7 +187,7 @@ def _enqueue(
     if kernels.dialect == "cuda":
         return _enqueue_cuda(spec, values, task, kernels, outputs)
     runtime: Any = task.construct.runtime
-    runs = _runs(spec, values, device, _n_threads(spec.program), runtime.rng, task)
+    runs = _runs(spec, values, device, n_threads_of(spec.program), runtime.rng, task)
     for run in runs:
         run.form.compile()
         kernel = kernels.load(run.form)[run.form.names[0]]
@@ -319,7 +319,7 @@ def kernels_of(device: Device, program: LoopProgram) -> Kernels:
     return kernels
 
 
-def _n_threads(program: LoopProgram) -> int:
+def n_threads_of(program: LoopProgram) -> int:
     """Return how many threads may work on a loop, the one that starts it included."""
     return min(program.words.num_threads or 1 + len(here().runtime.engine.threads), pool.n_cores())
 
@@ -337,7 +337,11 @@ def _raise_failure(runs: Sequence[Run]) -> None:
 def _outcome(spec: Specialisation, runs: Sequence[Run]) -> Any:
     """Return what the function returns, or raise what was wrong."""
     _raise_failure(runs)
-    found = _results(runs)
+    return outcome(spec, _results(runs))
+
+
+def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
+    """Return what the function returns, from the scalars that have come out."""
     returned = {}
     for name in spec.typed.function.returns:
         if name not in found:

@@ -35,7 +35,7 @@ from offload.loops.runs import NestForm
 from offload.loops.uses import addressing, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from offload.loops.affine import Interval
     from offload.loops.bounds import Bounds
@@ -94,7 +94,11 @@ class NestPlan(NamedTuple):
 
     Attributes
     ----------
+    typed : Typed
+        The function, or one that has the nest as another text.
     nest : Nest
+    text : hashable
+        Tells the texts of a nest apart; None is its own.
     bounds : mapping of int to Bounds
         By access.
     verdict : Verdict
@@ -116,7 +120,9 @@ class NestPlan(NamedTuple):
         Whether `check` has nothing against it.
     """
 
+    typed: ir.Typed
     nest: ir.Nest
+    text: Hashable
     bounds: Mapping[int, Bounds]
     verdict: Verdict
     overwritten: frozenset[str]
@@ -229,14 +235,14 @@ def is_looked_at(spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, 
 
 def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
     """Return the compiled form of a nest, by its number in the function, under a plan."""
-    key = number, plan.variant
+    key = number, plan.variant, plan.text
     form = spec.forms.get(key)
     if form is None:
         with spec.lock:
             form = spec.forms.get(key)
             if form is None:
                 warn_of_python(spec)
-                form = NestForm(spec.typed, plan.nest, plan.variant, spec.program.words)
+                form = NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
                 spec.forms[key] = form
     return form
 
@@ -296,7 +302,9 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     if overwritten and builder.compiler is None and can_fail(nest, modes):
         overwritten = frozenset()  # Python leaves an iteration where it fails, before it has written its elements
     return NestPlan(
+        spec.typed,
         nest,
+        None,
         limits,
         verdict,
         overwritten,

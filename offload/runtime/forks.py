@@ -82,6 +82,14 @@ class Fork:
         for point in points:
             self._gate.add(point, _Mark(point))
 
+    def align(self) -> None:
+        """Have all lanes follow each other as far as they are now."""
+        self.meet()
+        point = self.lanes[0].mark()
+        for other in self.lanes[1:]:
+            other.wait_for((point,))
+        self._gate.add(point, _Mark(point))
+
     def join(self) -> None:
         """Do what `meet` does, and give the other lanes back."""
         try:

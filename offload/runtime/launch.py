@@ -78,6 +78,8 @@ class DeviceTask(Task):
     """What looks, when the work has passed, at what that has left for the host: each takes the value of the task and
     returns it, or another one, or raises what the work has found wrong."""
     other_after: Any = None
+    device_nums: tuple[int, ...] = ()
+    """The devices that take part, where these are several."""
     received: Values | None = None
 
     def __init__(
@@ -172,6 +174,9 @@ class DeviceTask(Task):
                 notify.launch(site.directive, self.name, site.location, self.device_num, queue)
             if self.body is not None:
                 failure = self._run_body(scope)
+                if failure.__class__ is PutOffError:  # a body of ours: storage on another device is being copied to
+                    engine.make_ready(self)
+                    return None
         if failure is None and self.work is None:
             return self._mark(engine)
         try:
@@ -263,6 +268,8 @@ class DeviceTask(Task):
             finally:
                 scope.in_body = False
                 device.restore(before)
+        except PutOffError as error:
+            return error
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             return self._noted(error)
         finally:

@@ -266,6 +266,32 @@ def by_not_built(clause, value):
         omp.target_loop(**{clause: value})(double)
 
 
+def by_devices():
+    facts = filter_of(devices="all", filter="always")
+    assert (facts["mode"], facts["devices"]) == ("split", [0, 1, 2])
+    assert filter_of(devices=[2, 0], filter="always")["devices"] == [2, 0]
+    assert filter_of()["mode"] == "off"
+
+
+def by_filter():
+    assert filter_of(devices="all", filter="never")["mode"] in ("duplicate", "single")
+
+
+def by_exchange():
+    assert filter_of(devices="all", filter="always", exchange="eager")["sent_nbytes"] == 2 * 24 * 8
+    assert filter_of(devices="all", filter="always", exchange="lazy")["sent_nbytes"] == 0
+
+
+def filter_of(**clauses):
+    """Return what `explain` says of devices after a call on three of them."""
+    x = np.arange(24.0)
+    with omp.Runtime("sim:3"):
+        loop = omp.target_loop(**clauses)(double)
+        loop(x)
+        assert (x == 2 * np.arange(24)).all()
+        return loop.explain(x).to_dict()["filter"]
+
+
 EFFECTS = {
     "collapse": by_collapse,
     "reduction": by_reduction,
@@ -289,16 +315,16 @@ EFFECTS = {
     "check": by_check,
     "bounds": by_bounds,
     "fastmath": by_fastmath,
-    "devices": lambda: by_not_built("devices", "all"),
-    "filter": lambda: by_not_built("filter", "always"),
-    "exchange": lambda: by_not_built("exchange", "eager"),
+    "devices": by_devices,
+    "filter": by_filter,
+    "exchange": by_exchange,
     "speculate": lambda: by_not_built("speculate", True),
 }
 
 
 @pytest.mark.parametrize("clause", list(DEVICE_CHECKS))
 def test_the_effect_of_a_clause(runtime, clause):
-    """Each clause of a loop does what it says; those of several devices and of speculation are refused."""
+    """Each clause of a loop does what it says; those of speculation are refused."""
     EFFECTS[clause]()
 
 

@@ -66,6 +66,20 @@ class CudaKernels:
                     found = self._loaded[key] = self._compiled(program)
         return found
 
+    def time(self, stream: Any) -> Any:
+        """Record and return an event of those that know when the stream has passed them."""
+        try:
+            with cupy.cuda.Device(self._index):
+                event = cupy.cuda.Event()
+                event.record(stream)
+        except cuda.CUDARuntimeError as error:
+            raise DeviceLostError(f"{self._name}: {error}") from error
+        return event
+
+    def seconds(self, first: Any, last: Any) -> float:
+        """Return what has passed between two such events."""
+        return float(cupy.cuda.get_elapsed_time(first, last)) * 1e-3
+
     def _compiled(self, program: Program) -> Mapping[str, CudaKernel]:
         options = ("-std=c++17", *program.options)
         try:

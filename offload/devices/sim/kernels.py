@@ -8,6 +8,7 @@ does: what a kernel finds wrong with the data that it is given it has to report 
 from __future__ import annotations
 
 import platform
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -25,6 +26,20 @@ class SimKernels:
     def load(self, program: Program) -> Mapping[str, Kernel]:
         """Return the kernels of a program by name, as the host runs them."""
         return {name: SimKernel(function) for name, function in program.on_host().items()}
+
+    def time(self, stream: Any) -> list[float]:
+        """Return what holds the time, in seconds, once the stream has got here."""
+        times: list[float] = []
+        stream.launch(_note_time, times)
+        return times
+
+    def seconds(self, first: list[float], last: list[float]) -> float:
+        """Return what has passed between two times."""
+        return last[0] - first[0]
+
+
+def _note_time(times: list[float]) -> None:
+    times.append(perf_counter())
 
 
 class SimKernel:

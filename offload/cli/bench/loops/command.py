@@ -24,8 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Measure loop functions: kernels and launch (on a CUDA device, beside kernels written by hand: what they take, "
-        "and what a call costs), compile (from a function to its kernel, in processes of their own), host (five loops "
-        "on two threads beside the same by Numba, where that can be imported, and what a short loop costs to call). "
+        "and what a call costs), devices (loops on several CUDA devices beside one, and beside a program by hand), "
+        "compile (from a function to its kernel, in processes of their own), host (five loops on two threads beside "
+        "the same by Numba, where that can be imported, and what a short loop costs to call). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
         "cores of whoever is measured next. It reports: the exit status is 0 also where targets are missed."
     )
@@ -93,6 +94,12 @@ def _launch(repeat: int, scale: float) -> Section:
     return device.measure_launch(repeat, scale)
 
 
+def _devices(repeat: int, scale: float) -> Section:
+    from offload.cli.bench.loops import devices
+
+    return devices.measure(repeat, scale)
+
+
 def _compile(repeat: int, _scale: float) -> Section:
     from offload.cli.bench.loops import compiling
 
@@ -102,6 +109,7 @@ def _compile(repeat: int, _scale: float) -> Section:
 SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "kernels": _kernels,
     "launch": _launch,
+    "devices": _devices,
     "compile": _compile,
     "host": _host,
 }

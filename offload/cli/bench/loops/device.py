@@ -166,6 +166,20 @@ def _cases(cupy: Any, scale: float) -> list[Callable[[], Case]]:
     return made
 
 
+def made_case(cupy: Any, label: str, scale: float, scatter: Any) -> Case:
+    """Return one of these cases, or a scatter by a permutation, with this loop function."""
+    match label:
+        case "saxpy":
+            return _saxpy(cupy, label, int((1 << 27) * scale), "float64")
+        case "five-point":
+            return _five_point(cupy, label, int(8192 * scale**0.5), "float64")
+        case "histogram of 2^20":
+            return _histogram(cupy, label, int((1 << 26) * scale), 1 << 20)
+        case _:
+            n = int((1 << 26) * scale)
+            return Case(label, scatter, (cupy.random.permutation(n), _random(cupy, n, "float64"), cupy.zeros(n)))
+
+
 def _random(cupy: Any, shape: Any, dtype: str) -> Any:
     return cupy.random.default_rng(1).random(shape, dtype=dtype)
 

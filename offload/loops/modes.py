@@ -1,0 +1,128 @@
+"""Which way a loop is carried out on several devices: a model strikes out what cannot win, times decide about the rest.
+
+Theory of operation
+-------------------
+Ways that the model expects to take more than three times as long as the best are never tried. Each of the others is
+taken in two calls in a row, of which the second counts: the first one finds data where the way before has left them.
+Times come in when the devices have passed the calls, which may be many calls later; until then the way that is best as
+far as is known is taken. It stays until another one is 5 % faster. Whoever asks has a `Chooser` for each loop, its
+types, the numbers of a call, and the set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.divided import FilterMode
+
+MOST_TIMES: Final = 3.0
+"""A way that the model expects to take so many times as long as the best is not tried."""
+
+KEPT: Final = 0.95
+"""Another way has to take less than this part of the time of the one that is taken."""
+
+CALL_S: Final = 10e-6
+"""What a loop takes that does nothing, of which a fork and a join are 15 µs more."""
+
+FORK_S: Final = 15e-6
+_BYTES_PER_S: Final = 3e12
+_SENT_BYTES_PER_S: Final = 3e11
+_STEPS_PER_S: Final = 1e13
+"""H200: memory; peer copies, as in five-point sweeps of which each device sends its half; steps of generated code."""
+
+
+class Cost(NamedTuple):
+    """What a device has to do in a way.
+
+    Attributes
+    ----------
+    nbytes : int
+        That it reads and writes.
+    steps : int
+        Nodes of the text times iterations.
+    sent_nbytes : int
+        That it has to be sent, in the steady state of a loop that is called again and again.
+    """
+
+    nbytes: int
+    steps: int
+    sent_nbytes: int
+
+
+def expected_s(costs: Sequence[Cost]) -> float:
+    """Return what a way takes, in seconds, as the model has it; `costs` are those of the devices that take part."""
+    of_devices = [
+        max(cost.nbytes / _BYTES_PER_S, cost.steps / _STEPS_PER_S) + cost.sent_nbytes / _SENT_BYTES_PER_S
+        for cost in costs
+    ]
+    return CALL_S + FORK_S * (len(costs) > 1) + max(of_devices, default=0.0)
+
+
+class Chooser:
+    """Chooses a way for each call; the caller keeps threads apart.
+
+    Parameters
+    ----------
+    expected : mapping of str to float
+        What each way takes, in seconds, as the model has it; in the order in which they are tried.
+
+    Attributes
+    ----------
+    candidates : tuple of str
+    times : dict of str to float
+        In seconds, of those that have been timed.
+    """
+
+    __slots__ = ("_chosen", "_n_given", "candidates", "expected", "times")
+
+    def __init__(self, expected: Mapping[FilterMode, float]) -> None:
+        best = min(expected.values())
+        self.expected = dict(expected)
+        self.candidates: tuple[FilterMode, ...] = tuple(
+            mode for mode, seconds in expected.items() if seconds <= MOST_TIMES * best
+        )
+        self.times: dict[FilterMode, float] = {}
+        self._chosen: FilterMode | None = self.candidates[0] if len(self.candidates) == 1 else None
+        self._n_given = 0
+
+    def next(self) -> tuple[FilterMode, bool]:
+        """Return the way that a call is to take, and whether it is to be timed."""
+        if self._chosen is not None:
+            return self._chosen, False
+        given = self._n_given
+        if given < 2 * len(self.candidates):
+            self._n_given += 1
+            return self.candidates[given // 2], bool(given % 2)
+        return self.now, False
+
+    def note(self, mode: FilterMode, seconds: float) -> None:
+        """Take note of the time of a call."""
+        self.times[mode] = seconds
+        if len(self.times) < len(self.candidates):
+            return
+        best = min(self.candidates, key=self.times.__getitem__)
+        if self._chosen is None or self.times[best] < KEPT * self.times[self._chosen]:
+            self._chosen = best
+
+    @property
+    def now(self) -> FilterMode:
+        """The way that the next call would take."""
+        if self._chosen is not None:
+            return self._chosen
+        if self._n_given < 2 * len(self.candidates):
+            return self.candidates[self._n_given // 2]
+        return min(self.candidates, key=lambda mode: self.times.get(mode, self.expected[mode]))
+
+    @property
+    def why(self) -> str:
+        """Why it is that one, in words."""
+        left = [mode for mode in self.expected if mode not in self.candidates]
+        words = [f"{mode} is expected to take {self.expected[mode] * 1e6:.0f} µs" for mode in left]
+        if self._chosen is not None and self.times:
+            words = [f"{mode} took {self.times[mode] * 1e6:.0f} µs" for mode in self.candidates] + words
+        elif len(self.candidates) > 1:
+            words = [f"{' and '.join(self.candidates)} are being tried", *words]
+        return "; ".join(words)

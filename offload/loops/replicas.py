@@ -1,0 +1,434 @@
+"""A loop on the devices of a set: one device task on the first of them, the primary.
+
+Theory of operation
+-------------------
+A call has its arrays on every device, as entries of replica sets (`offload.data.replicas`). What the nests need where,
+and what they write, is known before anything is enqueued (`offload.loops.divisions`). Then the primary's lane *forks*
+to a lane of each other device; for each nest, copies of what devices miss are put on the lanes of those who miss it; a
+lane goes on when its own copies and those that others make out of its device are done, since its kernel may overwrite
+what a neighbour still has to fetch; kernels; and the primary's lane *joins* the others. So whoever follows the task
+follows all of it, and a time loop never visits the host.
+
+What the table says after that holds when the lanes have got there, and what else is enqueued follows them. It is
+changed under the hold of the locks under which the copies are enqueued: between the two nobody may find the state
+before.
+
+A way that one device carries out alone forks to nobody; it may receive.
+
+Errors that a kernel finds are the task's, and name the device. What a failed launch has enqueued stands in the ledgers.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from offload.data.boxes import Needs
+from offload.data.exchanges import before, make_current
+from offload.data.replicas import locked
+from offload.errors import ClauseError
+from offload.loops.arguments import Blank, on_host
+from offload.loops.cuda_runs import ON_CUDA, CudaBlank, shaped
+from offload.loops.divisions import MODES, Lie, divided_for
+from offload.loops.joint_runs import CudaJointRun, HostJointRun
+from offload.loops.launch import Launcher, kernels_of, n_threads_of, outcome
+from offload.loops.looks import DeviceLooks, Looks
+from offload.loops.plan import form_of
+from offload.loops.prepared import described, view_at
+from offload.loops.verdicts import observe_each
+from offload.runtime.current import here
+from offload.runtime.forks import Fork
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+
+    from offload.data.replicas import ReplicaSet
+    from offload.devices.base import Device
+    from offload.devices.streams import Lane
+    from offload.loops.clauses import SetWords
+    from offload.loops.divided import FilterMode
+    from offload.loops.divisions import Asked, Divided, Nest, Taken
+    from offload.loops.joint_runs import JointRun
+    from offload.loops.modes import Chooser
+    from offload.loops.plan import Numbers
+    from offload.loops.ranges import Part
+    from offload.loops.specialise import LoopProgram, Specialisation
+    from offload.loops.ways import Piece
+    from offload.runtime.launch import DeviceTask
+    from offload.runtime.place import DevicePlace
+
+
+def equal_weights(n_devices: int) -> tuple[int, ...]:
+    """Return the shares of devices in iterations."""
+    return (1,) * n_devices
+
+
+weights_of = equal_weights
+"""What a launch takes; tests put others in its place."""
+
+
+class Replicated(NamedTuple):
+    """An array argument on the devices of a set.
+
+    Attributes
+    ----------
+    replicas : ReplicaSet or None
+        None of an array without elements.
+    host : array
+        What the call passed.
+    arrays : tuple of device array
+        In the order of the devices.
+    """
+
+    replicas: ReplicaSet | None
+    host: Any
+    arrays: tuple[Any, ...]
+
+
+class SetLauncher(Launcher):
+    """The body of a loop function's task where that is on several devices.
+
+    Parameters
+    ----------
+    program : LoopProgram
+    words : SetWords
+    places : tuple of DevicePlace
+        The primary's first.
+    """
+
+    __slots__ = ("_places", "_words")
+
+    def __init__(self, program: LoopProgram, words: SetWords, places: tuple[DevicePlace, ...]) -> None:
+        super().__init__(program)
+        self._words = words
+        self._places = places
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
+        values = self._program.bound(args, kwargs)
+        arrays = {name: value for name, value in values.items() if isinstance(value, Replicated)}
+        if not arrays:  # it has not been given replicas: as any loop
+            return super().__call__(*args, **kwargs)
+        task: Any = here().task
+        first = {**values, **{name: array.arrays[0] for name, array in arrays.items()}}
+        spec = self.specialisation or self._program.specialise(first)
+        _Call(spec, first, arrays, self._places, task, self._words).run()
+        return None
+
+
+class _Call:
+    """One call on the devices of a set."""
+
+    def __init__(
+        self,
+        spec: Specialisation,
+        values: Mapping[str, Any],
+        arrays: Mapping[str, Replicated],
+        places: Sequence[DevicePlace],
+        task: DeviceTask,
+        words: SetWords,
+    ) -> None:
+        self.spec, self.values, self.task, self.words = spec, values, task, words
+        self.places = tuple(places)
+        self.lane: Lane = task.lane  # type: ignore[assignment]  # the body has one
+        self.arrays = [
+            {name: arrays[name].arrays[number] for name in spec.given if name in arrays}
+            for number in range(len(places))
+        ]
+        self.sets: list[ReplicaSet] = []
+        self.lies: dict[str, Lie] = {}
+        for name, array in arrays.items():
+            if array.replicas is not None:
+                if array.replicas not in self.sets:
+                    self.sets.append(array.replicas)
+                part = view_at(None, array.host)
+                self.lies[name] = Lie(self.sets.index(array.replicas), array.replicas.layout, _Part(array.host, part))
+        self.key = tuple([(name, lie.key) for name, lie in self.lies.items()])
+
+    @property
+    def device(self) -> Any:
+        return self.places[0].device
+
+    def run(self) -> None:
+        """Enqueue all of it."""
+        spec, task, device = self.spec, self.task, self.device
+        kind = _KINDS[kernels_of(device, spec.program).dialect]
+        divided = on_devices(spec, self.values, device, len(self.places))
+        looks = _SetLooks(kind.looks(spec, self.values, task), self)
+        nests = divided.nests(looks)
+        chooser = divided.chooser(self.words.filter)
+        with spec.lock:
+            mode, is_timed = chooser.next()
+        taken = [self._taken(nest, mode) for nest in nests]
+        if spec.program.words.checks:
+            self._observe(divided, looks, kind)
+        self._refuse(nests)
+        runs = [kind.run(self, one) for one, _ in taken]
+        ways = [one.way for one, _ in taken]
+        divided.latest = min((way.mode for way in ways), key=MODES.index, default="single")
+        numbers = sorted({number for way in ways for number in way.devices} | {0})
+        task.device_nums = tuple([self.places[number].device.number for number in numbers])
+        before_nbytes = self._sent_nbytes()
+        times = self._enqueue(runs, [asked for _, asked in taken], is_timed=is_timed)
+        divided.sent_nbytes = self._sent_nbytes() - before_nbytes
+        returns = spec.typed.function.returns
+        if times is not None:
+            task.leave(lambda value: self._note_time(chooser, mode, times, value))
+        task.leave(lambda value: self._outcome(runs) if returns else self._look(runs, value))
+
+    def _sent_nbytes(self) -> int:
+        return sum([replicas.sent_nbytes for replicas in self.sets])
+
+    def _taken(self, nest: Nest[Any], mode: Any) -> tuple[Taken[Any], tuple[Asked, ...]]:
+        """Return the way of a mode, or the next one for which boxes say who writes what."""
+        for one in (mode, "duplicate", "single"):
+            taken = nest.taken(one)
+            asked = taken.asked(self.lies, self.key)
+            if asked is not None:
+                return taken, asked
+        raise AssertionError("one device writes all")
+
+    def _refuse(self, nests: Sequence[Nest[Any]]) -> None:
+        """Raise `ClauseError` where a loop has to be split that cannot be."""
+        if self.words.filter != "always":
+            return
+        for nest in nests:
+            if "split" not in nest.ways.by_mode and nest.ways.filtering.cutter.count and nest.ways.is_written:
+                program, place = self.spec.program, nest.ways.filtering.accesses.nest.place
+                raise ClauseError(
+                    f'{program.directive} {program.name!r}, filter="always": the loop in line {place.line} cannot be '
+                    f'split: {nest.ways.why}; leave filter out, or write filter="never"'
+                )
+
+    # -- enqueueing ----------------------------------------------------------------------------------
+
+    def _enqueue(
+        self, runs: Sequence[JointRun], asked: Sequence[tuple[Asked, ...]], *, is_timed: bool
+    ) -> tuple[Any, Any] | None:
+        """Enqueue nests and what they need; return when that began and ended, where it is timed."""
+        places, kernels = self.places, self.device.kernels
+        stream = self.lane.stream
+        begin = kernels.time(stream) if is_timed else None
+        for run in runs:  # the others copy into what the first one allocates, behind the fork
+            run.prepare(0, self.device, stream)
+        is_alone = not self.words.is_eager and all(set(run.way.devices) <= {0} for run in runs)
+        fork = None if is_alone else Fork(self.task.construct.runtime.gate, self.lane, places)
+        lanes = [self.lane] if fork is None else fork.lanes
+        try:
+            for number, lane in enumerate(lanes[1:], 1):
+                for run in runs:
+                    run.prepare(number, places[number].device, lane.stream)
+            for number, (run, asks) in enumerate(zip(runs, asked, strict=True)):
+                if number and fork is not None:
+                    fork.align()
+                self._exchange(asks, lanes)
+                self._launch(run, lanes)
+                if run.joins:
+                    if fork is not None:
+                        fork.meet()
+                    run.finish(self.device, stream)
+            if self.words.is_eager and fork is not None:
+                fork.align()
+                self._complete(lanes)
+            self._change()
+            if fork is not None:
+                fork.join()
+        except BaseException:
+            if fork is not None:
+                fork.give_back()
+            raise
+        return (begin, kernels.time(stream)) if is_timed else None
+
+    def _launch(self, run: JointRun, lanes: Sequence[Lane]) -> None:
+        """Enqueue a nest on all devices that have a part in it."""
+        run.enqueue(0, self.device, self.lane.stream)
+        for number in run.way.devices:
+            if number:
+                device, stream = self.places[number].device, lanes[number].stream
+                with _using(device, stream):
+                    run.enqueue(number, device, stream)
+
+    def _exchange(self, asked: Iterable[Asked], lanes: Sequence[Lane]) -> None:
+        """Make devices current where they need to be, and say what they are about to write."""
+        by_number = dict(enumerate(lanes))
+        with locked(self.places):
+            for one in asked:
+                replicas = self.sets[one.group]
+                for number, lane in by_number.items():
+                    entry = replicas.entries[number]
+                    lane.wait_for(before(replicas.places[number], ((entry, entry.section),)))
+                if one.needs is not None:
+                    make_current(replicas, _of(one.needs, len(lanes)), by_number)
+                if one.writes is not None:
+                    replicas.table.wrote(one.writes)
+
+    def _complete(self, lanes: Sequence[Lane]) -> None:
+        """Make all devices current everywhere."""
+        with locked(self.places):
+            for replicas in self.sets:
+                whole = ((replicas.table.space,),) * len(lanes)
+                make_current(replicas, Needs(whole), dict(enumerate(lanes)))
+
+    def _change(self) -> None:
+        """Take note of what is written, behind the marks of the fork: until the join nothing is known of contents."""
+        changed = {self.lies[name].group for name in self.spec.changed if name in self.lies}
+        with locked(self.places):
+            for group in changed:
+                for entry in self.sets[group].entries:
+                    entry.change(self.lane)
+
+    # -- looks ---------------------------------------------------------------------------------------
+
+    def is_current(self, name: str) -> bool:
+        """Tell whether the primary has all of an array's set."""
+        lie = self.lies.get(name)
+        if lie is None:
+            return True
+        table = self.sets[lie.group].table
+        return table.is_current(0, table.space)
+
+    def _observe(self, divided: Divided[Any], looks: Looks, kind: Any) -> None:
+        """Run nests whose iterations are to be observed, on copies of what the primary has when it has all."""
+        plans = divided.plans(looks)
+        if not any(plan.observed for plan in plans):
+            return
+        with locked(self.places):
+            for replicas in self.sets:
+                none: tuple[Any, ...] = ()
+                whole = ((replicas.table.space,), *[none] * (len(self.places) - 1))
+                make_current(replicas, Needs(whole), {0: self.lane})
+        self.lane.stream.synchronize()
+        arrays = {name: self.values[name] for name in self.spec.given}
+        observe_each(self.spec, plans, divided.numbers, arrays, self.task, kind.on_host)
+
+    # -- what comes of it ----------------------------------------------------------------------------
+
+    def _outcome(self, runs: Sequence[JointRun]) -> Any:
+        self._raise_failure(runs)
+        found: dict[str, Any] = {}
+        for run in runs:
+            found |= run.results
+        return outcome(self.spec, found)
+
+    def _note_time(self, chooser: Chooser, mode: FilterMode, times: tuple[Any, Any], value: Any) -> Any:
+        seconds = self.device.kernels.seconds(*times)
+        with self.spec.lock:
+            chooser.note(mode, seconds)
+        return value
+
+    def _look(self, runs: Sequence[JointRun], value: Any) -> Any:
+        self._raise_failure(runs)
+        return value
+
+    def _raise_failure(self, runs: Sequence[JointRun]) -> None:
+        failures = [run.failure() for run in runs]
+        for failure in failures:
+            if failure is not None:
+                number, error = failure
+                error.add_note(f"found on device {self.places[number].device.number}")
+                raise error
+
+
+def _of(needs: Needs, n_lanes: int) -> Needs:
+    """Return needs, all of which are of devices that have lanes."""
+    assert n_lanes == len(needs.boxes) or not any(needs.boxes[n_lanes:]), "who has no part needs nothing"
+    return needs
+
+
+@contextmanager
+def _using(device: Any, stream: Any) -> Iterator[None]:
+    """Make a device the one that this thread's calls go to; a body has its own in use."""
+    outer = device.use(stream)
+    try:
+        yield
+    finally:
+        device.restore(outer)
+
+
+class _Part:
+    """Where an argument lies in the program's memory: a `Layout`."""
+
+    __slots__ = ("address", "itemsize", "shape", "strides")
+
+    def __init__(self, host: Any, view: Any) -> None:
+        self.address, self.shape, self.strides, self.itemsize = view.address, host.shape, host.strides, host.itemsize
+
+
+class _SetLooks(Looks):
+    """Looks at arrays of which the primary has all: elsewhere there may be what another device has changed since."""
+
+    def __init__(self, looks: Looks, call: _Call) -> None:
+        self._looks = looks
+        self._call = call
+
+    def __call__(self, parts: Sequence[Part], most: int | None) -> Any:
+        return self._looks([part for part in parts if self._call.is_current(part.array)], most)
+
+
+# -- kinds of devices --------------------------------------------------------------------------------
+
+
+class _OnHost:
+    """How nests are prepared where the host's processor is that of all devices."""
+
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask) -> Looks:
+        return Looks(arrays, task)
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        return {name: on_host(array) for name, array in arrays.items()}
+
+    def blank(self, spec: Specialisation, number: int, piece: Piece, numbers: Numbers) -> Blank[Any]:
+        form = form_of(spec, number, piece.plan)
+        fields = form.kernel.fields if form.is_compiled else ()
+        return Blank(form, fields, piece.scalars, spec.free, numbers.views, piece.axes)
+
+    def run(self, call: _Call, taken: Taken[Any]) -> JointRun:
+        runtime: Any = call.task.construct.runtime
+        n_threads = n_threads_of(call.spec.program)
+        return HostJointRun(
+            taken.way, taken.blanks, call.arrays, _addresses(call, taken), call.values, n_threads, runtime.rng
+        )
+
+
+class _OnCuda:
+    """How nests are prepared for CUDA devices."""
+
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask) -> Looks:
+        return DeviceLooks(arrays, task, spec)
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        return ON_CUDA.on_host(arrays, task)
+
+    def blank(self, spec: Specialisation, number: int, piece: Piece, numbers: Numbers) -> CudaBlank:
+        of = shaped(spec, number, piece.plan, numbers)
+        return CudaBlank(of, piece.scalars, spec.free, numbers.views, piece.axes)
+
+    def run(self, call: _Call, taken: Taken[Any]) -> JointRun:
+        return CudaJointRun(taken.way, taken.blanks, _addresses(call, taken), call.values)
+
+
+def _addresses(call: _Call, taken: Taken[Any]) -> list[Mapping[str, int]]:
+    """Return where arrays lie on each device; nobody asks of devices without a part."""
+    found: list[Mapping[str, int]] = []
+    for number, place in enumerate(call.places):
+        arrays = call.arrays[number] if not number or number in taken.way.devices else {}
+        found.append({name: place.device.address(array) or 0 for name, array in arrays.items()})
+    return found
+
+
+_KINDS: Final[Mapping[str, Any]] = {"c": _OnHost(), "cuda": _OnCuda()}
+
+
+def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, n_devices: int) -> Divided[Any]:
+    """Return what a call with these arguments leads to on so many devices; host arrays stand for those of the first."""
+    kind = _KINDS[kernels_of(device, spec.program).dialect]
+    return divided_for(
+        spec,
+        values,
+        lambda array: described(device, array),
+        weights_of(n_devices),
+        lambda number, piece, numbers: kind.blank(spec, number, piece, numbers),
+        device.kind,
+    )
