@@ -131,6 +131,10 @@ class EagerDevice:
     def copy(self, dst: Any, src: Any, stream: EagerStream) -> None:
         np.copyto(storage_of(dst), storage_of(src))
 
+    def copy_indexed(self, dst: EagerArray, src: EagerArray, to: Any, at: Any, stream: EagerStream) -> None:
+        n = (at if to is None else to).storage.size
+        dst.storage[slice(n) if to is None else to.storage] = src.storage[slice(n) if at is None else at.storage]
+
     def fill(self, array: EagerArray, value: int, stream: EagerStream) -> None:
         array.storage.fill(value)
 

@@ -137,6 +137,10 @@ class NullDevice:
         """Note it."""
         self.calls.append(("copy", dst, src, stream))
 
+    def copy_indexed(self, dst: NullArray, src: NullArray, to: Any, at: Any, stream: NullStream) -> None:
+        """Note it."""
+        self.calls.append(("copy_indexed", dst, src, to, at, stream))
+
     def fill(self, array: NullArray, value: int, stream: NullStream) -> None:
         """Note it."""
         self.calls.append(("fill", array, value, stream))

@@ -30,7 +30,7 @@ from offload.runtime.generate import defer, encounter, run
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
-from offload.runtime.works import CopyWork, FillWork
+from offload.runtime.works import CopyWork
 from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool, pla
     """Generate the task that copies between two arrays of one shape and dtype; arguments, errors as `copy_recipe`."""
     scope = here()
     site = call_site(directive, scope.runtime)
-    return _encounter(scope, copy_recipe(site, dst, src, places), depend, deferred, dst)
+    return encounter_copy(scope, copy_recipe(site, dst, src, places), depend, deferred, dst)
 
 
 def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | None:
@@ -112,16 +112,40 @@ def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) ->
         places = place_of(runtime, dst, directive), place_of(runtime, src, directive)
     place, other = places
     flags = dst.flags
-    _check_writeable(flags, dst, directive)
-    if not flags.c_contiguous and _section(place, dst).nbytes < dst.nbytes:
+    check_writeable(flags, dst, directive)
+    if not flags.c_contiguous and section_at(place, dst).nbytes < dst.nbytes:
         raise ClauseError(
             f"{directive}: the destination {label(dst)} with strides {dst.strides} has elements that share memory; "
             "copy to the array that it is a view of"
         )
-    if place is other and overlaps(_section(place, dst), _section(place, src)):
+    if place is other and overlaps(section_at(place, dst), section_at(place, src)):
         raise ClauseError(f"{directive}: destination and source overlap; copy through a third array")
+    return plain_recipe(site, dst, src, place, other)
+
+
+def plain_recipe(site: Site, dst: Any, src: Any, place: DevicePlace | None, other: DevicePlace | None) -> Recipe:
+    """Return the recipe of `copy_recipe` for arrays that have been checked, with the places of the two.
+
+    Raises
+    ------
+    UnsupportedError
+        They are on devices of two kinds.
+    """
     if place is None and other is None:
         return Recipe(site, copyto, (dst, src))
+    second = second_place(site.directive, place, other)
+    own = (dst, src) if place is other else (src,) if place is None else (dst,)
+    return DeviceRecipe(site, place or other, CopyWork(dst, src, own, second))  # type: ignore[arg-type]  # one there is
+
+
+def second_place(directive: str, place: DevicePlace | None, other: DevicePlace | None) -> DevicePlace | None:
+    """Return the place of a copy's source if that is on another device than the destination; else None.
+
+    Raises
+    ------
+    UnsupportedError
+        They are on devices of two kinds.
+    """
     second = None
     if place is not None and other is not None and place is not other:
         if place.device.kind != other.device.kind:
@@ -130,35 +154,18 @@ def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) ->
                 "to each other; copy through an array of the host"
             )
         second = other
-
-    own = (dst, src) if place is other else (src,) if place is None else (dst,)
-    return DeviceRecipe(site, place or other, CopyWork(dst, src, own, second))  # type: ignore[arg-type]  # one there is
+    return second
 
 
-def fill(directive: str, array: Any, value: int, depend: Any, *, deferred: bool, place: DevicePlace | None) -> Task:
-    """Generate the task that sets every byte of an array of bytes, which is at this place.
-
-    Raises
-    ------
-    ClauseError
-        The array is read-only.
-    """
-    _check_writeable(array.flags, array, directive)
-    scope = here()
-    site = call_site(directive, scope.runtime)
-    recipe = Recipe(site, array.fill, (value,)) if place is None else DeviceRecipe(site, place, FillWork(array, value))
-    return _encounter(scope, recipe, depend, deferred, array)
-
-
-def _encounter(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, written: Any) -> Task:
-    """Encounter a routine as a task."""
+def encounter_copy(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, *written: Any) -> Task:
+    """Encounter a routine as a task, which writes some arrays."""
     runtime = scope.runtime
     directive = recipe.site.directive
     frame = scope.frame(directive)
     dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
-    if dependences and written.size:
+    if dependences:
         name = f"{directive}_async" if directive.startswith("target_") else directive
-        warn_of_writes(name, dependences, (written,))
+        warn_of_writes(name, dependences, [array for array in written if array.size])
     if not frame.is_plain or runtime.engine.closed:
         return encounter(scope, frame, recipe, dependences, deferred=deferred)
     return _generate(scope, frame, recipe.make(frame), dependences, deferred=deferred)
@@ -242,7 +249,7 @@ def byte_range(array: Any, offset: Any, side: str, what: str) -> tuple[int, int]
     return low, nbytes - low
 
 
-def _bytes_of(array: Any, place: DevicePlace | None, low: int, count: int) -> Any:
+def bytes_of(array: Any, place: DevicePlace | None, low: int, count: int) -> Any:
     """Return some of the bytes of a contiguous array, in the order of its memory, as an array of ``u1``."""
     if not array.nbytes:
         return np.empty(0, np.uint8)  # also where the elements have no bytes, and no view as bytes
@@ -301,10 +308,10 @@ def byte_ranges(
         raise ClauseError(f"{what}: {count} bytes do not fit; {left_to} are left in dst and {left_at} in src")
     places = place if dst.nbytes else None, other if src.nbytes else None
     if other is None and count == dst.nbytes and _is_plain_run(dst, place):
-        return dst, _bytes_of(src, None, low_at, count).view(dst.dtype).reshape(dst.shape), places
+        return dst, bytes_of(src, None, low_at, count).view(dst.dtype).reshape(dst.shape), places
     if place is None and count == src.nbytes and _is_plain_run(src, other):
-        return _bytes_of(dst, None, low_to, count).view(src.dtype).reshape(src.shape), src, places
-    return _bytes_of(dst, place, low_to, count), _bytes_of(src, other, low_at, count), places
+        return bytes_of(dst, None, low_to, count).view(src.dtype).reshape(src.shape), src, places
+    return bytes_of(dst, place, low_to, count), bytes_of(src, other, low_at, count), places
 
 
 def _is_plain_run(array: Any, place: DevicePlace | None) -> bool:
@@ -385,32 +392,6 @@ def uninterpreted(dst: Any, src: Any) -> tuple[Any, Any]:
     return dst.view(raw), src.view(raw)
 
 
-def span(d: Any, value: Any, nbytes: Any, device: Any) -> tuple[Any, int, DevicePlace | None]:
-    """Return the bytes that ``target_memset`` sets, as an array of ``u1``, the value of each, and their place.
-
-    Raises
-    ------
-    ClauseError
-        An argument that means nothing, is out of range or contradicts another.
-    """
-    what = "target_memset"
-    try:
-        byte = index(value)
-    except TypeError:
-        byte = 256
-    if not -128 <= byte < 256:
-        raise ClauseError(f"{what}: value {value!r} is not that of a byte; use an int of 0 to 255, or -128 to -1")
-    count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
-    if d is None:
-        return np.empty(0, np.uint8), byte & 255, None
-    d, place = check_side(current_runtime(), d, device, "device", what)
-    _, whole = byte_range(d, 0, "d", what)
-    if count is not None and count > whole:
-        raise ClauseError(f"{what}: {count} bytes do not fit; {label(d)} has {whole}")
-    array = _bytes_of(d, place, 0, whole if count is None else count)
-    return array, byte & 255, place if whole else None
-
-
 def number_of_bytes(value: Any, what: str) -> int:
     """Return a number of bytes; ``what`` names it in the message.
 
@@ -440,11 +421,12 @@ def _box(array: Any, dims: tuple[int, ...], offsets: tuple[int, ...], volume: tu
     return array[tuple([slice(low, low + size) for low, size in zip(offsets, volume, strict=True)])]
 
 
-def _section(place: DevicePlace | None, array: Any) -> Section:
+def section_at(place: DevicePlace | None, array: Any) -> Section:
     """Return the storage of an array of a place, whose device finds it quicker than `array_section`."""
     return array_section(array) if place is None else place.device.section(array)
 
 
-def _check_writeable(flags: Any, dst: Any, what: str) -> None:
+def check_writeable(flags: Any, dst: Any, what: str) -> None:
+    """Raise `ClauseError` if a destination with these flags is read-only."""
     if not getattr(flags, "writeable", True):  # CuPy's arrays always are
         raise ClauseError(f"{what}: the destination {label(dst)} is read-only")

@@ -1,8 +1,8 @@
 """Device memory routines, under OpenMP's names without ``omp_``.
 
-`offload.constructs.copying` has the rules of their arguments. Where the routine of C returns a code, these raise.
-Device numbers are those of the devices and of the host, which is `get_initial_device` and -1. In a target body they are
-a `UsageError`. OpenMP 5.2, 18.8 "Device Memory Routines"; 6.0 for ``memset`` (section numbers unchecked).
+`offload.constructs.copying` and `filling` have the rules of their arguments. Where the routine of C returns a code,
+these raise. Device numbers are those of the devices and of the host, which is `get_initial_device` and -1. In a target
+body they are a `UsageError`. OpenMP 5.2, 18.8 "Device Memory Routines"; 6.0 for ``memset`` (section numbers unchecked).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 
 from offload.arrays.items import array_section, is_device_array, label
 from offload.constructs.clauses.maps import check_device
-from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy, copy_whole, fill, span
+from offload.constructs.copying import MAX_DIMENSIONS, boxes, byte_ranges, copy, copy_whole
 from offload.constructs.extents import check_nbytes, extent
+from offload.constructs.filling import fill, span
 from offload.constructs.pointers import corresponding
 from offload.devices.retired import Retired
 from offload.errors import ClauseError, DeviceMemoryError, UsageError

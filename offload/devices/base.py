@@ -296,6 +296,18 @@ class Device(Protocol):
             None if it is enqueued; else nothing has been enqueued yet, and the caller starts it.
         """
 
+    def copy_indexed(self, dst: Any, src: Any, to: Any, at: Any, stream: Any) -> None:
+        """Enqueue ``dst[to[k]] = src[at[k]]`` for every k.
+
+        Parameters
+        ----------
+        dst, src : array
+            Flat, contiguous arrays of one dtype on this device, of which no element that is read is written.
+        to, at : array or None
+            Flat, contiguous arrays of ``int32`` or ``int64`` on this device, of one length, whose numbers are in range
+            and in ``to`` differ; one may be None for 0, 1, 2, ….
+        """
+
     def fill(self, array: Any, value: int, stream: Any) -> None:
         """Enqueue setting every element of a contiguous array of ``u1`` on this device to ``value``, 0 to 255."""
 

@@ -23,13 +23,20 @@ _RETRIES = 16
 
 
 class DevicePlace(DataEnvironment):
-    """One device of a runtime: its data environment, its lanes and what is in flight."""
+    """One device of a runtime: its data environment, its lanes and what is in flight.
+
+    Attributes
+    ----------
+    kept : dict
+        What rooms above keep in the device's memory, by their names; let go when the device is closed.
+    """
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self.pool = StreamPool(device)
         self.user_pool = StreamPool(device)  # what users enqueue by themselves never holds up a task
         self.in_flight: set[Task] = set()
+        self.kept: dict[str, Any] = {}
         self.ended = 0  # launches that have ended, well or not: what a failed launch compares
         self._put_off: deque[Task] = deque()
         self._adopted: WeakValueDictionary[Any, Lane] = WeakValueDictionary()
@@ -57,6 +64,7 @@ class DevicePlace(DataEnvironment):
     def close(self) -> None:
         """Close the device; what is still mapped goes with it."""
         self.device.close()
+        self.kept.clear()
         self.forget()
         self._adopted.clear()
         self.pool.close()

@@ -623,3 +623,36 @@ def test_a_lost_device_fails_staged_copies():
     """After an illegal address staged copies fail with `DeviceLostError`, and nothing hangs."""
     done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout.strip() == "named", done.stderr
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("odd", [0, 1])
+@pytest.mark.parametrize(("ns", "nd"), [(512, 384), (200, 132), (129, 67), (8, 3000), (3000, 8), (16, 16), (24, 40)])
+def test_transpositions(device, width, odd, ns, nd):
+    """A batch of transpositions is right for every tile, at its edges, off the alignment of words, and backwards."""
+    stream = device.new_stream()
+    dtype = np.dtype(f"V{width}")
+    source = np.random.default_rng(0).integers(0, 256, (nd * ns * 5 + odd) * width, "u1").view(dtype)[odd:]
+    at, to = cupy.asarray(source.view("u1")), cupy.zeros(source.nbytes + odd * width, "u1")
+    cupy.cuda.Device().synchronize()
+    for at_step, to_step in ((1, 1), (1, -1), (-1, 1)):
+        at_first, to_first = (0 if at_step > 0 else (ns - 1) * width), (0 if to_step > 0 else (nd - 1) * width)
+        at_strides = (nd * ns * width, ns * width, at_step * width)
+        to_strides = (nd * ns * width, to_step * width, nd * width)
+        shape, to_first = (5, nd, ns), to_first + odd * width
+        dst = device.view(to, to_first, shape, to_strides, dtype_of(width))
+        src = device.view(at, at_first, shape, at_strides, dtype_of(width))
+        to.fill(0)
+        cupy.cuda.Device().synchronize()
+        assert device.copy(dst, src, stream) is None
+        stream.synchronize()
+        wanted = np.zeros(to.nbytes, "u1")
+        np.ndarray(shape, dtype, wanted, to_first, to_strides)[...] = np.ndarray(
+            shape, dtype, source, at_first, at_strides
+        )
+        assert (to.get() == wanted).all(), (at_step, to_step)
+
+
+def dtype_of(width):
+    """Return what CuPy has of so many bytes."""
+    return np.dtype({1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[width])

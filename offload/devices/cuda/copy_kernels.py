@@ -12,6 +12,7 @@ from cupy.cuda import driver
 from cupy.cuda import runtime as cuda
 
 from offload.arrays.units import ALIGNMENT, MAX_AXES, TILE_LANES, TILES, WIDTHS, Kernel, Tile, Units, units
+from offload.devices.cuda.indexed_kernels import call_of, kernels, prelude
 
 if TYPE_CHECKING:
     from offload.arrays.boxes import Box
@@ -27,6 +28,7 @@ _PLANS = 1024
 """Launches that are remembered: a program makes copies of few shapes, and a plan takes longer than a launch."""
 
 # What a launch hands over: the address of the kernel's argument, and that argument itself, ``struct Work``.
+_ADDRESS = struct.Struct("P")
 _ADDRESSES = struct.Struct("PPP")
 _HEAD = struct.Struct("PPP III II II I")
 _AXIS = struct.Struct("IIII qq")
@@ -166,31 +168,38 @@ template <class T, class W, int X, int Y, bool EDGE>
 __device__ __forceinline__ void tile(char* dst, const char* src, long long dst_x, long long dst_y, long long src_x,
                                      long long src_y, unsigned nx, unsigned ny, W* turned) {
     constexpr int SQUARE = sizeof(W) / sizeof(T), N = X * Y / THREADS, PITCH = Y + 1;
+    constexpr int ROWS = THREADS / X, COLUMNS = THREADS / Y;  // of squares, that all threads have at a time
     W value[N][SQUARE];
-    #pragma unroll
-    for (int n = 0; n < N; ++n) {
-        const unsigned at = threadIdx.x + n * THREADS, x = at % X, y = at / X;
-        if (EDGE && (x >= nx || y >= ny)) continue;
+    {
+        const unsigned x = threadIdx.x % X, y = threadIdx.x / X;
+        const char* from = src + (long long)(y * SQUARE) * src_y + (long long)(x * SQUARE) * src_x;
         #pragma unroll
-        for (int j = 0; j < SQUARE; ++j)
-            value[n][j] = *(const W*)(src + (y * SQUARE + j) * src_y + x * SQUARE * src_x);
-    }
-    #pragma unroll
-    for (int n = 0; n < N; ++n) {
-        const unsigned at = threadIdx.x + n * THREADS, x = at % X, y = at / X;
-        W out[SQUARE];
-        turn<T, W>(value[n], out);
+        for (int n = 0; n < N; ++n) {
+            if (!EDGE || (x < nx && y + n * ROWS < ny)) {
+                #pragma unroll
+                for (int j = 0; j < SQUARE; ++j) value[n][j] = *(const W*)(from + j * src_y);
+            }
+            from += ROWS * SQUARE * src_y;
+        }
         #pragma unroll
-        for (int i = 0; i < SQUARE; ++i) turned[(i * X + x) * PITCH + y] = out[i];
+        for (int n = 0; n < N; ++n) {
+            W out[SQUARE];
+            turn<T, W>(value[n], out);
+            #pragma unroll
+            for (int i = 0; i < SQUARE; ++i) turned[(i * X + x) * PITCH + y + n * ROWS] = out[i];
+        }
     }
     __syncthreads();
+    const unsigned y = threadIdx.x % Y, x = threadIdx.x / Y;
+    char* to = dst + (long long)(x * SQUARE) * dst_y + (long long)(y * SQUARE) * dst_x;
     #pragma unroll
     for (int n = 0; n < N; ++n) {
-        const unsigned at = threadIdx.x + n * THREADS, y = at % Y, x = at / Y;
-        if (EDGE && (x >= nx || y >= ny)) continue;
-        #pragma unroll
-        for (int i = 0; i < SQUARE; ++i)
-            *(W*)(dst + (x * SQUARE + i) * dst_y + y * SQUARE * dst_x) = turned[(i * X + x) * PITCH + y];
+        if (!EDGE || (x + n * COLUMNS < nx && y < ny)) {
+            #pragma unroll
+            for (int i = 0; i < SQUARE; ++i)
+                *(W*)(to + i * dst_y) = turned[(i * X + x + n * COLUMNS) * PITCH + y];
+        }
+        to += COLUMNS * SQUARE * dst_y;
     }
     __syncthreads();
 }
@@ -264,7 +273,7 @@ class CopyKernels:
         self._index = index
         module = cupy.RawModule(code=_source(), options=("-std=c++17",))
         # They keep their code loaded, which `cupy.clear_memo` lets go of; addresses alone do not.
-        self._functions = {name: module.get_function(name).kernel for name in _kernels()}
+        self._functions = {name: module.get_function(name).kernel for name in (*_kernels(), *kernels(_TYPES))}
         self._addresses = {name: function.ptr for name, function in self._functions.items()}
         stream = cupy.cuda.Stream(non_blocking=True)
         for name in self._functions:
@@ -286,6 +295,20 @@ class CopyKernels:
         call = _Call.from_buffer_copy(template)  # the driver copies it in its turn
         at = ctypes.addressof(call)
         _ADDRESSES.pack_into(call, 0, at + _WORK_AT, dst + dst_offset, src + src_offset)
+        self._enqueue(name, blocks, at, stream)
+
+    def launch_indexed(self, dst: Any, src: Any, to: Any, at: Any, stream: Any) -> None:
+        """Enqueue ``dst[to[k]] = src[at[k]]``; see `offload.devices.base.Device.copy_indexed`."""
+        if not (at if to is None else to).size:
+            return
+        name, blocks, template = call_of(dst, src, to, at)
+        call = (ctypes.c_char * len(template)).from_buffer(template)
+        first = ctypes.addressof(call)
+        _ADDRESS.pack_into(call, 0, first + _WORK_AT)
+        self._enqueue(name, blocks, first, stream)
+
+    def _enqueue(self, name: str, blocks: int, at: int, stream: Any) -> None:
+        """Launch a kernel with what stands at an address: that of its argument, and the argument."""
         function = self._addresses[name]  # by the driver's call: CuPy's own would look at the argument again
         try:
             driver.launchKernel(function, blocks, 1, 1, _THREADS, 1, 1, 0, stream.ptr, at, 0)
@@ -359,8 +382,10 @@ def _kernels() -> dict[str, str]:
 
 def _source() -> str:
     """Return the source of all kernels."""
-    lines = [f"#define MAX_AXES {MAX_AXES}", f"#define THREADS {_THREADS}", _SOURCE]
+    lines = [f"#define MAX_AXES {MAX_AXES}", f"#define THREADS {_THREADS}", prelude(), _SOURCE]
     head = "__global__ void __launch_bounds__(THREADS)"
     work = "const __grid_constant__ Work work"
     lines += [f"{head} {name}({work}) {{ {body}(work); }}" for name, body in _kernels().items()]
+    work = "const __grid_constant__ Indexed work"
+    lines += [f"{head} {name}({work}) {{ {body}(work); }}" for name, body in kernels(_TYPES).items()]
     return "\n".join([*lines, "}"])

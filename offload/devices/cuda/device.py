@@ -282,6 +282,14 @@ class CudaDevice:
         except (cuda.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
             raise self._lost(error) from error
 
+    def copy_indexed(self, dst: Any, src: Any, to: Any, at: Any, stream: Any) -> None:
+        """Enqueue a copy by tables of offsets; see the contract."""
+        try:
+            with self._on():
+                self._copies.load().launch_indexed(dst, src, to, at, stream)
+        except (cuda.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+            raise self._lost(error) from error
+
     def fill(self, array: Any, value: int, stream: Any) -> None:
         """Enqueue setting every element of an array of bytes to ``value``."""
         if not array.size:

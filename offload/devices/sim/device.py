@@ -243,6 +243,17 @@ class SimDevice:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
         stream.launch(_copy, dst, src)
 
+    def copy_indexed(self, dst: SimArray, src: SimArray, to: Any, at: Any, stream: SimStream) -> None:
+        """Enqueue a copy by tables of offsets; see the contract.
+
+        Raises
+        ------
+        DeviceLostError
+            Work on the device has failed.
+        """
+        self.fate.check()
+        stream.launch(_copy_indexed, dst, src, to, at)
+
     def fill(self, array: SimArray, value: int, stream: SimStream) -> None:
         """Enqueue setting every element of an array to ``value``.
 
@@ -346,6 +357,16 @@ class _Current(threading.local):
 
 def _copy(dst: Any, src: Any) -> None:
     copyto(_storage(dst), _storage(src))
+
+
+def _copy_indexed(dst: SimArray, src: SimArray, to: Any, at: Any) -> None:
+    to_host, at_host = _storage(dst), _storage(src)
+    if at is None:
+        to_host[_storage(to)] = at_host[: to.size]
+    elif to is None:
+        to_host[: at.size] = at_host[_storage(at)]
+    else:
+        to_host[_storage(to)] = at_host[_storage(at)]
 
 
 def _storage(array: Any) -> np.ndarray[Any, Any]:

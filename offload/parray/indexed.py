@@ -1,0 +1,271 @@
+"""Copies by tables of offsets: what no few boxes can say.
+
+A table has an offset for each element that goes from one array to one array. On the host NumPy copies by it; a device
+copies by a table of its own, of 32 bits where that is enough (`offload.devices.base.Device.copy_indexed`). Between
+places elements are packed where they are read, moved in one piece, and unpacked where they are written.
+
+Tables are made once for a pair of types, and brought to a device once. Both are kept, the last ones used, up to a
+bound of bytes; a device's are let go with its runtime.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from offload.constructs.groups import taskgroup
+from offload.devices.retired import refuse_retired
+from offload.parray.moves import Move, make_all, scratch
+from offload.parray.types import Place
+from offload.runtime.current import here
+from offload.runtime.generate import encounter
+from offload.runtime.recipe import DeviceRecipe
+from offload.runtime.touching import touch
+from offload.runtime.works import Work
+from offload.tasks.recipe import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.devices.streams import Lane
+    from offload.parray.types import ArrayType
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Launch
+    from offload.tasks.site import Site
+
+KEPT_NBYTES = 256 << 20
+"""Bytes of tables that are kept on the host, and on each device."""
+
+_FEW = 1 << 31
+"""Offsets below fit into 32 bits."""
+
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Table(NamedTuple):
+    """What goes from one array to one array.
+
+    Attributes
+    ----------
+    source_thread, target_thread : int or None
+        None for a side that is not distributed.
+    size : int
+        Number of elements.
+    at, to : array of int64, or int
+        Their offsets in the source and in the target. Of one side that may be where they begin, if they follow each
+        other.
+    """
+
+    source_thread: int | None
+    target_thread: int | None
+    size: int
+    at: Offsets | int
+    to: Offsets | int
+
+
+class Kept:
+    """Things by key, the last ones used, up to a bound of bytes."""
+
+    def __init__(self, limit_nbytes: int = KEPT_NBYTES) -> None:
+        self._limit_nbytes = limit_nbytes
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self.nbytes = 0
+
+    def get(self, key: Any) -> Any:
+        """Return what is kept, or None."""
+        with self._lock:
+            found = self._found.get(key)
+            if found is None:
+                return None
+            self._found.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Any, value: Any, nbytes: int) -> None:
+        """Keep something, in place of those that were used the longest ago; not what is larger than the bound."""
+        if nbytes > self._limit_nbytes:
+            return
+        with self._lock:
+            if key in self._found:
+                return
+            self._found[key] = value, nbytes
+            self.nbytes += nbytes
+            while self.nbytes > self._limit_nbytes:
+                _, (_, freed) = self._found.popitem(last=False)
+                self.nbytes -= freed
+
+
+_tables = Kept()
+
+
+def tables_of(source: ArrayType, target: ArrayType) -> tuple[Table, ...]:
+    """Return the tables of a pair of types: one for each pair of threads that elements go between."""
+    key = source, target
+    found: tuple[Table, ...] | None = _tables.get(key)
+    if found is None:
+        found = _made(source, target)
+        nbytes = sum(side.nbytes for table in found for side in (table.at, table.to) if isinstance(side, np.ndarray))
+        _tables.put(key, found, nbytes)
+    return found
+
+
+def _made(source: ArrayType, target: ArrayType) -> tuple[Table, ...]:
+    (at_thread, at), (to_thread, to) = _sides(source), _sides(target)
+    if at_thread is None and to_thread is None:
+        return (_table(None, None, at, to),)
+    n_targets = 1 if to_thread is None else int(to_thread.max()) + 1
+    pairs = (0 if at_thread is None else at_thread * n_targets) + (0 if to_thread is None else to_thread)
+    order = np.argsort(pairs, kind="stable")
+    numbers, begins = np.unique(pairs[order], return_index=True)
+    made = []
+    for number, part in zip(numbers.tolist(), np.split(order, begins[1:]), strict=True):
+        threads = divmod(number, n_targets)
+        source_thread = None if at_thread is None else threads[0]
+        made.append(_table(source_thread, None if to_thread is None else threads[1], at[part], to[part]))
+    return tuple(made)
+
+
+def _table(source_thread: int | None, target_thread: int | None, at: Offsets, to: Offsets) -> Table:
+    if _is_run(to):
+        return Table(source_thread, target_thread, at.size, at, int(to[0]))
+    return Table(source_thread, target_thread, at.size, int(at[0]) if _is_run(at) else at, to)
+
+
+def _is_run(offsets: Offsets) -> bool:
+    return bool(offsets[-1] - offsets[0] == offsets.size - 1 and (np.diff(offsets) == 1).all())
+
+
+def _sides(side: ArrayType) -> tuple[Offsets | None, Offsets]:
+    offsets = side.offsets()
+    return (offsets.thread, offsets.offset) if isinstance(offsets, Place) else (None, offsets)
+
+
+# -- tasks -----------------------------------------------------------------------------------------------
+
+
+class IndexedMove(NamedTuple):
+    """A copy between two flat arrays, ``dst[to[k]] = src[at[k]]``; where a table is None the array is the elements.
+
+    ``key`` names the tables where devices keep them.
+    """
+
+    dst: Any
+    src: Any
+    place: DevicePlace | None
+    other: DevicePlace | None
+    size: int
+    to: Offsets | None
+    at: Offsets | None
+    key: Any
+
+
+def recipe_of(site: Site, moves: Sequence[IndexedMove], *, shares: bool) -> Recipe:
+    """Return the recipe of the task that makes some moves; ``shares``: some sources may share memory with targets.
+
+    Tables are brought to the devices here, at the call: it blocks for that, the first time.
+    """
+    for move in moves:
+        _tables_on(move.other, move, ("at",))
+        _tables_on(move.place, move, ("to",))
+    if len(moves) == 1 and not shares and moves[0].place is moves[0].other and moves[0].place is not None:
+        move, place = moves[0], moves[0].place
+        return DeviceRecipe(site, place, IndexedWork(move.dst, move.src, *_tables_on(place, move, ("to", "at"))))
+    if all(move.place is None and move.other is None for move in moves):
+        return Recipe(site, copy_on_host, (moves,))
+    return Recipe(site, copy_through_packed, (site, moves))
+
+
+def copy_on_host(moves: Sequence[IndexedMove]) -> None:
+    """Make moves of the host: all is read before anything is written."""
+    read = [move.src.copy() if move.at is None else move.src[move.at] for move in moves]
+    for move, values in zip(moves, read, strict=True):
+        move.dst[_index(move.to)] = values
+
+
+def copy_through_packed(site: Site, moves: Sequence[IndexedMove]) -> None:
+    """Make moves between any places: pack all, bring the packed to where they are written, and unpack."""
+    packed = [scratch(move.other, (move.size,), move.src.dtype) for move in moves]
+    _make(site, moves, packed, is_gather=True)
+    crossing = [i for i, move in enumerate(moves) if move.place is not move.other]
+    arrived = [scratch(moves[i].place, packed[i].shape, packed[i].dtype) for i in crossing]
+    sides = zip(crossing, arrived, strict=True)
+    make_all(site, [Move(spare, packed[i], moves[i].place, moves[i].other) for i, spare in sides])
+    for i, spare in zip(crossing, arrived, strict=True):
+        packed[i] = spare
+    _make(site, moves, packed, is_gather=False)
+
+
+def _make(site: Site, moves: Sequence[IndexedMove], packed: Sequence[Any], *, is_gather: bool) -> None:
+    """Gather into packed arrays, or scatter from them, and wait."""
+    scope = here()
+    plain = []
+    with taskgroup():
+        for move, spare in zip(moves, packed, strict=True):
+            place, table = (move.other, move.at) if is_gather else (move.place, move.to)
+            dst, src = (spare, move.src) if is_gather else (move.dst, spare)
+            if table is None:
+                plain.append(Move(dst, src, place, place))
+            elif place is not None:
+                (found,) = _tables_on(place, move, ("at" if is_gather else "to",))
+                work = IndexedWork(dst, src, *((None, found) if is_gather else (found, None)))
+                encounter(scope, scope.frame(site.directive), DeviceRecipe(site, place, work), (), deferred=True)
+            else:
+                dst[_index(move.to) if not is_gather else slice(None)] = src[_index(move.at) if is_gather else slice(None)]
+    make_all(site, plain)
+
+
+def _index(table: Offsets | None) -> Any:
+    return slice(None) if table is None else table
+
+
+def _tables_on(place: DevicePlace | None, move: IndexedMove, sides: Sequence[str]) -> list[Any]:
+    """Return tables of a move on a device."""
+    found = []
+    for side in sides:
+        offsets = getattr(move, side)
+        found.append(None if place is None or offsets is None else device_table(place, (move.key, side), offsets))
+    return found
+
+
+def device_table(place: DevicePlace, key: Any, offsets: Offsets) -> Any:
+    """Return a table on a device, brought there if it is not kept."""
+    kept = place.kept.setdefault("parray tables", Kept())
+    found = kept.get(key)
+    if found is None:
+        narrow = int(offsets.max()) < _FEW
+        table = np.ascontiguousarray(offsets, np.int32 if narrow else np.int64)
+        device = place.device
+        stream = device.new_stream()  # of its own: what others wait for must not hold up the call
+        found = device.alloc(table.shape, table.dtype, stream)
+        copy = device.copy(found, table, stream)
+        if copy is not None:
+            copy.run()
+        stream.synchronize()
+        kept.put(key, found, table.nbytes)
+    return found
+
+
+class IndexedWork(Work):
+    """Copy between two flat arrays of the device by tables that are there, one at least."""
+
+    __slots__ = ("_at", "_dst", "_src", "_to")
+
+    takes_device_arrays = True
+
+    def __init__(self, dst: Any, src: Any, to: Any, at: Any) -> None:
+        self._dst = dst
+        self._src = src
+        self._to = to
+        self._at = at
+
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        device = place.device
+        for array in (self._dst, self._src):
+            if device.retired(array) is not None:
+                refuse_retired(device, array)
+        if place.sets:
+            touch(launch.gate, place, lane, [(place, self._src)], [(place, self._dst)])
+        device.copy_indexed(self._dst, self._src, self._to, self._at, lane.stream)

@@ -1,0 +1,181 @@
+"""Storage of typed copies: what may be one, and its views, which are what is copied.
+
+An array is seen flat, so that it has to be C-contiguous; an offset counts its elements. A box of a plan is a strided
+view of it, and so is a type whose leaves have one stride each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import label
+from offload.constructs.copying import check_writeable, place_of
+from offload.devices.retired import refuse_retired
+from offload.errors import ClauseError, LayoutError
+from offload.parray.dimensions import abridged
+from offload.runtime.current import current_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.parray.types import ArrayType
+    from offload.runtime.place import DevicePlace
+
+COPY = "parray.copy"
+
+_PLAIN_KINDS = frozenset("biufc")
+_RAW = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+"""What elements are moved as if they are not numbers of one type on both sides; CuPy has no others."""
+
+_REFUSED = (np.ma.MaskedArray, np.matrix)
+
+
+class Storage:
+    """One array of a typed copy, checked.
+
+    Attributes
+    ----------
+    array : array
+        Of the host, a plain `numpy.ndarray`, or of a device.
+    place : DevicePlace or None
+        Where it is; None for the host.
+    """
+
+    __slots__ = ("array", "place")
+
+    def __init__(self, array: Any, place: DevicePlace | None) -> None:
+        self.array = array
+        self.place = place
+
+    def view(self, offset: int, shape: Sequence[int], steps: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Return part of it as a strided array: offset and steps are in elements."""
+        nbytes = dtype.itemsize
+        strides = tuple([step * nbytes for step in steps])
+        if self.place is None:
+            buffer = self.array
+            if buffer.dtype.kind not in _PLAIN_KINDS:  # NumPy gives the memory of dates to nobody
+                buffer = buffer.reshape(-1).view(np.uint8)
+            return np.ndarray(shape, dtype, buffer, offset * nbytes, strides)
+        return self.place.device.view(self.array, offset * nbytes, tuple(shape), strides, dtype)
+
+    def flat(self, dtype: np.dtype[Any]) -> Any:
+        """Return all of it as a flat array."""
+        return self.view(0, (self.array.size,), (1,), dtype)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The addresses of its first byte, and behind its last."""
+        array = self.array
+        address = address_of(array, self.place)
+        return address, address + array.nbytes
+
+
+def address_of(array: Any, place: DevicePlace | None) -> int:
+    """Return where the first element of an array lies."""
+    if place is None:
+        return int(array.ctypes.data)
+    return place.device.address(array) or 0
+
+
+def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: bool = False) -> Storage:
+    """Return an array as the storage of a type.
+
+    Parameters
+    ----------
+    side : ArrayType
+        The type; of a distributed one the array is a thread's.
+    role : str
+        What the array is, for messages.
+
+    Raises
+    ------
+    ClauseError
+        It is no array of the host or of a device of this runtime, not C-contiguous, of Python objects, too small, or
+        read-only where it is written.
+    LayoutError
+        The type has a negative offset.
+    RegionClosedError
+        The storage of a device array has gone back.
+    """
+    if x.__class__ is np.ndarray and not x.dtype.hasobject:
+        place = None
+    else:
+        if isinstance(x, _REFUSED):
+            raise ClauseError(
+                f"{what}: {role} is a {type(x).__name__}, whose elements are more than memory; give a plain array, as "
+                "np.asarray(x) or x.filled(…) makes one"
+            )
+        place = place_of(current_runtime(), x, f"{what}: {role}")
+        if place is None:
+            x = x.view(np.ndarray)
+        else:
+            refuse_retired(place.device, x)
+    flags = x.flags
+    if not flags.c_contiguous:
+        raise ClauseError(
+            f"{what}: {role} {label(x)} with strides {x.strides} is not C-contiguous; a type counts elements of an array "
+            "that lies in one piece: give the array that it is a view of, and a type of the part"
+        )
+    if x.size < side.span or side.least < 0:
+        _refuse_extent(side, x, role, what)
+    if is_written:
+        check_writeable(flags, x, what)
+    return Storage(x, place)
+
+
+def _refuse_extent(side: ArrayType, x: Any, role: str, what: str) -> None:
+    if side.least < 0:
+        raise LayoutError(
+            f"{what}: {abridged(str(side))} has the offset {side.least}, before the first element of {role}; "
+            "add disp(…) so that offsets begin at 0"
+        )
+    raise ClauseError(
+        f"{what}: {role} {label(x)} has {x.size} elements; {abridged(str(side))} reaches {side.span}; "
+        "give an array with at least its span"
+    )
+
+
+def common_dtype(arrays: Sequence[Any], what: str = COPY) -> np.dtype[Any]:
+    """Return the dtype that elements are moved as.
+
+    Raises
+    ------
+    ClauseError
+        Item sizes differ.
+    """
+    first = arrays[0].dtype
+    is_plain = first.kind in _PLAIN_KINDS
+    for array in arrays:
+        dtype = array.dtype
+        if dtype is not first:
+            if dtype.itemsize != first.itemsize:
+                raise ClauseError(
+                    f"{what}: elements of {first.itemsize} bytes, {label(arrays[0])}, and of {dtype.itemsize}, "
+                    f"{label(array)}; elements are moved, not converted: the item sizes must be equal"
+                )
+            is_plain = is_plain and dtype == first
+    if is_plain:
+        return first  # type: ignore[no-any-return]  # of an array of any library
+    nbytes = first.itemsize
+    return np.dtype(_RAW.get(nbytes, f"V{nbytes}"))
+
+
+def view(side: ArrayType, x: Any) -> Any:
+    """Return an array seen through a type: what `ArrayType.view` does."""
+    axes = side.axes
+    what = "ArrayType.view"
+    storage = check(side, x, "the array", what)
+    if axes is None:
+        raise LayoutError(
+            f"{what}: {abridged(str(side))} has a dimension whose elements are not one step apart; copy it to a "
+            "type that has one"
+        )
+    base, counted = axes
+    dtype = storage.array.dtype
+    shape, steps = [count for count, _ in counted], [step for _, step in counted]
+    if storage.place is None and dtype.kind not in _PLAIN_KINDS:  # dates and fields: by their bytes
+        whole: Any = storage.array.reshape(-1)[base:]
+        return np.lib.stride_tricks.as_strided(whole, shape, [step * dtype.itemsize for step in steps])
+    return storage.view(base, shape, steps, dtype)

@@ -1,0 +1,68 @@
+"""Bodies over thread arrays: one task for each thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.constructs.clauses.maps import check_name
+from offload.constructs.functions import task
+from offload.constructs.groups import taskgroup
+from offload.errors import ClauseError, LayoutError, UsageError
+from offload.parray.types import ArrayType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.tasks.task import Task
+
+
+def for_each(P: ArrayType, body: Callable[..., Any], /, *args: Any, nowait: bool = False, name: str | None = None) -> Any:
+    """Call a body once for each thread of a thread array, each in a task.
+
+    Parameters
+    ----------
+    P : ArrayType
+        A thread array of this process, or a sub-dimension of one.
+    body : callable
+        Called with the number of the element, 0 to ``P.size - 1``, and the arguments.
+    *args
+        Arguments after the number.
+    nowait : bool
+        Return at once.
+    name : str, optional
+        What graphs and errors call the tasks; the body's name by default.
+
+    Returns
+    -------
+    list
+        What the bodies return, by number; with ``nowait`` the tasks.
+
+    Raises
+    ------
+    LayoutError
+        ``P`` is no thread array.
+    UsageError
+        It is one of ranks: an SPMD program launches nothing. Or in a target body.
+    ClauseError
+        The body is not callable.
+
+    Notes
+    -----
+    *Blocks* until the bodies and what they generate are complete, as a ``taskgroup`` does; not with ``nowait``.
+    """
+    if not isinstance(P, ArrayType) or P.kind != "threads":
+        raise LayoutError(f"for_each over {P!r:.60}, which is no thread array; make one with threads(…)")
+    if P.comm is not None:
+        raise UsageError(
+            f"for_each over {P!r:.60}: the ranks of an SPMD program run already, and nothing is launched on them; call the "
+            "body, or take threads(…)"
+        )
+    if not callable(body):
+        raise ClauseError(f"for_each: {body!r:.60} is not callable; give a function of the number of the thread")
+    made = task(nowait=True, name=check_name(name))(body)
+    if nowait:
+        return [made(k, *args) for k in range(P.size)]
+    tasks: list[Task] = []
+    with taskgroup():
+        tasks += [made(k, *args) for k in range(P.size)]
+    return [one.result() for one in tasks]
