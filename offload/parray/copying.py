@@ -88,16 +88,12 @@ def copy(
     """
     target_type, target = _pair(to)
     made = plan(source_type, target_type)
-    team = target_type.threads or source_type.threads
-    if team is not None and team.comm is not None:
-        from offload.parray import ranks
-
-        return ranks.copy(source_type, source, target_type, target, nowait=nowait, depend=depend, name=name)
     label = check_name(name)
     scope = here()
     site = call_site(COPY, scope.runtime, 1)
-    sources = _stores(source_type, source, _needed(made, source_type, 0), "the source", is_written=False)
-    targets = _stores(target_type, target, _needed(made, target_type, 1), "the target", is_written=True)
+    pieces: Sequence[Any] = made.boxes if made.kind != "indexed" else indexed.tables_of(source_type, target_type)
+    sources = _stores(source_type, source, [piece[0] for piece in pieces], "the source", is_written=False)
+    targets = _stores(target_type, target, [piece[1] for piece in pieces], "the target", is_written=True)
     recipe = _recipe(site, made, source_type, target_type, sources, targets)
     if label is not None:
         recipe.label = label
@@ -106,26 +102,18 @@ def copy(
 
 
 def _pair(to: Any) -> tuple[ArrayType, Any]:
-    if not isinstance(to, (tuple, list)) or len(to) != 2:  # noqa: PLR2004  # a pair
+    if not isinstance(to, (tuple, list)) or len(to) != 2:  # a pair
         raise ClauseError(f"{COPY}: to={to!r:.60} is no pair of a type and storage; write to=(T, t)")
     return to[0], to[1]
 
 
-def _needed(made: Plan, side: ArrayType, k: int) -> Sequence[int | None]:
-    """Return the threads of a side that have elements."""
-    if side.threads is None:
-        return (None,)
-    if made.kind == "indexed":
-        return sorted(set(side.offsets().thread.tolist()))
-    return sorted({box[k] for box in made.boxes})  # type: ignore[type-var]  # the side is distributed
-
-
 def _stores(side: ArrayType, x: Any, threads: Sequence[int | None], role: str, *, is_written: bool) -> Stores:
-    """Check the storage of a side.
+    """Return the storage of a side, checked: by thread, of those that have elements, or of None.
 
     Raises
     ------
-    ClauseError
+    ClauseError, LayoutError, RegionClosedError
+        See `copy`.
     """
     if side.threads is None:
         return {None: check(side, x, role, is_written=is_written)}
@@ -135,7 +123,7 @@ def _stores(side: ArrayType, x: Any, threads: Sequence[int | None], role: str, *
             f"{side.threads.size} threads: give a list of arrays by thread number"
         )
     found: Stores = {}
-    for thread in threads:
+    for thread in dict.fromkeys(threads):
         assert thread is not None
         array = x[thread] if thread < len(x) else None
         if array is None:
@@ -215,7 +203,7 @@ def _indexed(
     made = []
     for i, table in enumerate(indexed.tables_of(source_type, target_type)):
         to, at = targets[table.target_thread], sources[table.source_thread]
-        sides = []
+        sides: list[tuple[Any, Any]] = []
         for storage, offsets in ((to, table.to), (at, table.at)):
             if isinstance(offsets, int):
                 sides.append((storage.view(offsets, (table.size,), (1,), dtype), None))

@@ -117,7 +117,11 @@ def _made(source: ArrayType, target: ArrayType) -> tuple[Table, ...]:
     if at_thread is None and to_thread is None:
         return (_table(None, None, at, to),)
     n_targets = 1 if to_thread is None else int(to_thread.max()) + 1
-    pairs = (0 if at_thread is None else at_thread * n_targets) + (0 if to_thread is None else to_thread)
+    pairs = np.zeros(at.size, np.int64)
+    if at_thread is not None:
+        pairs += at_thread * n_targets
+    if to_thread is not None:
+        pairs += to_thread
     order = np.argsort(pairs, kind="stable")
     numbers, begins = np.unique(pairs[order], return_index=True)
     made = []
@@ -213,7 +217,8 @@ def _make(site: Site, moves: Sequence[IndexedMove], packed: Sequence[Any], *, is
                 work = IndexedWork(dst, src, *((None, found) if is_gather else (found, None)))
                 encounter(scope, scope.frame(site.directive), DeviceRecipe(site, place, work), (), deferred=True)
             else:
-                dst[_index(move.to) if not is_gather else slice(None)] = src[_index(move.at) if is_gather else slice(None)]
+                into, out_of = (slice(None), table) if is_gather else (table, slice(None))
+                dst[into] = src[out_of]
     make_all(site, plain)
 
 

@@ -115,8 +115,8 @@ def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: b
     flags = x.flags
     if not flags.c_contiguous:
         raise ClauseError(
-            f"{what}: {role} {label(x)} with strides {x.strides} is not C-contiguous; a type counts elements of an array "
-            "that lies in one piece: give the array that it is a view of, and a type of the part"
+            f"{what}: {role} {label(x)} with strides {x.strides} is not C-contiguous; a type counts elements of an "
+            "array that lies in one piece: give the array that it is a view of, and a type of the part"
         )
     if x.size < side.span or side.least < 0:
         _refuse_extent(side, x, role, what)

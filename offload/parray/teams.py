@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-def for_each(P: ArrayType, body: Callable[..., Any], /, *args: Any, nowait: bool = False, name: str | None = None) -> Any:
+def for_each(
+    P: ArrayType,  # noqa: N803  # as the manual writes it
+    body: Callable[..., Any],
+    /,
+    *args: Any,
+    nowait: bool = False,
+    name: str | None = None,
+) -> Any:
     """Call a body once for each thread of a thread array, each in a task.
 
     Parameters
@@ -50,16 +57,17 @@ def for_each(P: ArrayType, body: Callable[..., Any], /, *args: Any, nowait: bool
     -----
     *Blocks* until the bodies and what they generate are complete, as a ``taskgroup`` does; not with ``nowait``.
     """
-    if not isinstance(P, ArrayType) or P.kind != "threads":
+    team: object = P
+    if not isinstance(team, ArrayType) or team.kind != "threads":
         raise LayoutError(f"for_each over {P!r:.60}, which is no thread array; make one with threads(…)")
     if P.comm is not None:
         raise UsageError(
-            f"for_each over {P!r:.60}: the ranks of an SPMD program run already, and nothing is launched on them; call the "
-            "body, or take threads(…)"
+            f"for_each over {P!r:.60}: the ranks of an SPMD program run already, and nothing is launched on them; "
+            "call the body, or take threads(…)"
         )
     if not callable(body):
         raise ClauseError(f"for_each: {body!r:.60} is not callable; give a function of the number of the thread")
-    made = task(nowait=True, name=check_name(name))(body)
+    made = task(name=check_name(name))(body)
     if nowait:
         return [made(k, *args) for k in range(P.size)]
     tasks: list[Task] = []
