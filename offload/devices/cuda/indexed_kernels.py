@@ -30,24 +30,24 @@ struct Indexed {
 template <class T, class I>
 __device__ __forceinline__ void indexed(const Indexed& work) {
     const I *to = (const I*)work.to, *at = (const I*)work.at;
-    const unsigned long long step = (unsigned long long)gridDim.x * (THREADS * PER_THREAD);
-    unsigned long long begin = (unsigned long long)blockIdx.x * (THREADS * PER_THREAD) + threadIdx.x;
+    const unsigned long long step = (unsigned long long)gridDim.x * (THREADS * AT_ONCE);
+    unsigned long long begin = (unsigned long long)blockIdx.x * (THREADS * AT_ONCE) + threadIdx.x;
     for (; begin < work.count; begin += step) {
-        long long into[PER_THREAD], from[PER_THREAD];
+        long long into[AT_ONCE], from[AT_ONCE];
         #pragma unroll
-        for (int k = 0; k < PER_THREAD; ++k) {
+        for (int k = 0; k < AT_ONCE; ++k) {
             const unsigned long long n = begin + k * THREADS;
             if (n >= work.count) continue;
             into[k] = (to ? (long long)__ldcs(to + n) : (long long)n) * work.words;
             from[k] = (at ? (long long)__ldcs(at + n) : (long long)n) * work.words;
         }
         for (unsigned word = 0; word < work.words; ++word) {
-            T value[PER_THREAD];
+            T value[AT_ONCE];
             #pragma unroll
-            for (int k = 0; k < PER_THREAD; ++k)
+            for (int k = 0; k < AT_ONCE; ++k)
                 if (begin + k * THREADS < work.count) value[k] = ((const T*)work.src)[from[k] + word];
             #pragma unroll
-            for (int k = 0; k < PER_THREAD; ++k)
+            for (int k = 0; k < AT_ONCE; ++k)
                 if (begin + k * THREADS < work.count) ((T*)work.dst)[into[k] + word] = value[k];
         }
     }
@@ -64,7 +64,7 @@ def kernels(types: dict[int, str]) -> dict[str, str]:
 
 def prelude() -> str:
     """Return the text before the kernels."""
-    return f"#define PER_THREAD {_PER_THREAD}\n{SOURCE}"
+    return f"#define AT_ONCE {_PER_THREAD}\n{SOURCE}"
 
 
 def call_of(dst: Any, src: Any, to: Any, at: Any) -> tuple[str, int, bytearray]:
