@@ -121,10 +121,13 @@ class Dimension:
 
 def text_of(body: Body, references: tuple[Reference, ...]) -> str:
     """Return a dimension in PARRAY's notation."""
-    start = "" if body is None else str(body)
     if isinstance(body, tuple):
-        start = "".join(f"[{sub}]" for sub in body)
-    return start + "".join(f"#{reference.as_reference()}" for reference in references)
+        start = "".join([f"[{sub}]" for sub in body])
+    elif body is None:
+        start = ""
+    else:
+        start = str(body)
+    return start + "".join([f"#{reference.as_reference()}" for reference in references])
 
 
 def abridged(text: str, most: int = 400) -> str:

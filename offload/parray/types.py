@@ -294,16 +294,23 @@ class ArrayType(TypeProperties):
         """
         dims = self.dims
         if len(indices) != (len(dims) or 1) or (not dims and isinstance(indices[0], tuple)):
-            raise IndexError(
-                f"{abridged(str(self))} takes {len(dims) or 1} {'indices' if len(dims) > 1 else 'index'}, "
-                f"one for each sub-dimension; these are {len(indices)}: {indices}"
-            )
+            raise self._wrong_number(indices)
         if not dims:
             return self._checked(indices[0])
         index: Any = 0
         for sub, at in zip(dims, indices, strict=True):
-            index = index * sub.size + (sub.ravel(*at) if isinstance(at, tuple) else sub._checked(at))  # noqa: SLF001
+            if not isinstance(at, tuple):
+                index = index * sub.size + sub._checked(at)  # noqa: SLF001
+            elif sub.dims:
+                index = index * sub.size + sub.ravel(*at)
+            else:
+                raise sub._wrong_number((at,))  # noqa: SLF001
         return index
+
+    def _wrong_number(self, indices: tuple[Any, ...]) -> IndexError:
+        dims = self.dims
+        wanted = f"{len(dims)} indices, one for each sub-dimension" if dims else "one index, which is no tuple"
+        return IndexError(f"{abridged(str(self))} takes {wanted}; these are {len(indices)}: {indices}")
 
     def unravel(self, index: Any) -> Any:
         """Return the indices of an element: an integer for a leaf, a tuple with one for each sub-dimension else."""

@@ -53,7 +53,8 @@ class Trees:
 
     def type(self, depth=3, *, n=None, memory_only=True):
         """A type, of ``n`` elements if that is given, or one of its sub-dimensions."""
-        root = self.dimension(depth, n or self.draw.choice([1, 2, 3, 4, 6, 8, 12]), memory_only=memory_only)
+        size = self.draw.choice([1, 2, 3, 4, 6, 8, 12]) if n is None else n
+        root = self.dimension(depth, size, memory_only=memory_only)
         return oracle.make(root)
 
     def dimension(self, depth, n, *, memory_only=True):
@@ -81,17 +82,17 @@ class Trees:
     def pure(self, depth, n, *, memory_only):
         """A pure reference of ``n`` elements: a type, a piece of one, a wrap or a table."""
         choice = self.draw.random()
+        if self.team is not None and not memory_only and self.draw.random() < 0.5:
+            pieces = [each for each in oracle.trees(self.team) if oracle.size(each) == n]
+            if not pieces:
+                return None
+            return {"body": None, "refs": [("type", self.draw.choice(pieces))]}
         if choice < 0.15 and n:
             first = ("wrap", n)
         elif choice < 0.3 and n:
             first = ("table", [self.draw.randint(-3, 20) for _ in range(n)])
         elif choice < 0.35 and n == 1:
             first = ("disp", self.draw.randint(-2, 5))
-        elif self.team is not None and not memory_only and choice < 0.7:
-            pieces = [each for each in oracle.trees(self.team) if oracle.size(each) == n]
-            if not pieces:
-                return None
-            return {"body": None, "refs": [("type", self.draw.choice(pieces))]}
         else:
             of = self.type(depth - 1, n=n)
             pieces = [each for each in oracle.trees(of) if oracle.size(each) == n]
