@@ -43,7 +43,6 @@ from offload.graphs.work import GraphWork, section_of_entry
 from offload.interrupts.frames import calls_program
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
-from offload.runtime.replicated import SpreadWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +85,7 @@ def obstacle(recipes: Sequence[Recipe]) -> str:
                 place = recipe.place
             elif recipe.place is not place:
                 return f"it is on several devices, {place.device.number} and {recipe.place.device.number}"
-            if isinstance(recipe.work, SpreadWork):
+            if recipe.work.places:
                 return f"{recipe.name} is on several devices, {numbers_of(recipe.work.places)}"
         elif recipe.site.directive != "taskwait":  # else an empty task, for its edges
             return f"{recipe.name} runs on the host"

@@ -47,18 +47,18 @@ def set_work(
 class SetWork(TargetWork):
     """A loop on several devices: map everywhere, run, unmap."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("places",)
 
     def __init__(self, body: SetLauncher, binding: Binding, places: tuple[DevicePlace, ...], counter: Counter) -> None:
         super().__init__(body, binding.args, binding.kwargs, binding, counter)
-        self._places = places
+        self.places = places
 
     def begin(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         binding, gate = self._binding, launch.construct.runtime.gate
-        plan = enter(launch, gate, self._places, binding.items, lane, staged, self._counter, adopts=True)
+        plan = enter(launch, gate, self.places, binding.items, lane, staged, self._counter, adopts=True)
         launch.plan = plan
         changed = binding.may_change() if binding.changed is None else binding.changed
-        with locked(self._places):
+        with locked(self.places):
             for of_place in plan.plans:
                 for number in changed:
                     entry = of_place.entries[number]
@@ -68,7 +68,7 @@ class SetWork(TargetWork):
         for slot, host, address, number in binding.arrays:
             arrays = tuple(
                 self._view(of_place, at, lane, number, host, address)
-                for of_place, at in zip(plan.plans, self._places, strict=True)
+                for of_place, at in zip(plan.plans, self.places, strict=True)
             )
             put(args, kwargs, slot, Replicated(plan.sets[number], host, arrays))
         launch.args, launch.kwargs = args, kwargs
@@ -77,14 +77,14 @@ class SetWork(TargetWork):
         """Do nothing: a loop returns no storage."""
 
     def settle(self, launch: Any, place: DevicePlace, lane: Lane) -> None:
-        launch.point = settle(launch, self._places, lane)
+        launch.point = settle(launch, self.places, lane)
 
     def end(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         plan, gate = launch.plan, launch.construct.runtime.gate
         launch.point = leave(plan, lane)
         if launch.point is None:
             launch.held, launch.point = leave_sets(
-                launch, gate, self._places, present_items(plan), lane, staged, self._counter, ends_region=True
+                launch, gate, self.places, present_items(plan), lane, staged, self._counter, ends_region=True
             )
 
     def abort(self, launch: Any, place: DevicePlace, lane: Lane) -> None:

@@ -100,14 +100,16 @@ class Fork:
             raise
 
     def give_back(self) -> None:
-        """Do what `join` does after a failure, which may be that of a device."""
+        """Do what `join` does after a failure: a device that is lost is not waited for."""
         while len(self.lanes) > 1:
             with suppress(DeviceLostError):
-                self._join_one()
+                self._join_one(checks=True)
 
-    def _join_one(self) -> None:
+    def _join_one(self, *, checks: bool = False) -> None:
         other, point = self.lanes.pop(), None
         try:
+            if checks:
+                other.device.check(other.stream)
             point = other.mark()
             self.lanes[0].wait_for((point,))
             self._gate.add(point, _Mark(point))

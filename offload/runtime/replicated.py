@@ -19,17 +19,12 @@ if TYPE_CHECKING:
 
 
 class SpreadWork(Work):
-    """A work on several places, the first of which is its task's.
-
-    Attributes
-    ----------
-    places : tuple of DevicePlace
-    """
+    """A work on several places."""
 
     __slots__ = ("_gate", "places")
 
     def __init__(self, places: tuple[DevicePlace, ...], gate: Marks) -> None:
-        self.places = places
+        self.places: tuple[DevicePlace, ...] = places
         self._gate = gate
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:

@@ -21,7 +21,7 @@ def test_each_way_is_tried_twice_and_the_second_call_counts():
 
 
 def test_what_cannot_win_is_not_tried():
-    """A way that the model expects to take more than three times as long as the best is struck out, and `why` says so."""
+    """A way that the model expects to take more than three times the best is struck out, and `why` says so."""
     chooser = Chooser({"split": 3.5e-3, "single": 1e-3})
     assert given(chooser, 3) == [("single", False)] * 3
     assert chooser.why == "split is expected to take 3500 µs"
