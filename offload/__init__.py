@@ -79,6 +79,7 @@ from offload.errors import (
     PerformanceWarning,
     RegionClosedError,
     RuntimeClosedError,
+    SpeculationWarning,
     TransportError,
     UnsupportedError,
     UsageError,
@@ -86,7 +87,9 @@ from offload.errors import (
 from offload.events.event import Event, fulfill_event
 from offload.graphs.recording import record
 from offload.graphs.taskgraph import TaskGraph
+from offload.loops.dependences import DependenceProfile
 from offload.loops.functions import parallel_loop, target_loop
+from offload.loops.profile import profile_dependences
 from offload.loops.words import declare_target, loop
 from offload.runtime.current import current_runtime
 from offload.runtime.places import initial_device, invalid_device
@@ -99,6 +102,7 @@ __all__ = [
     "ClauseError",
     "CleanupWarning",
     "DependError",
+    "DependenceProfile",
     "DeviceError",
     "DeviceLostError",
     "DeviceMemoryError",
@@ -122,6 +126,7 @@ __all__ = [
     "RegionClosedError",
     "Runtime",
     "RuntimeClosedError",
+    "SpeculationWarning",
     "Task",
     "TaskGraph",
     "TransportError",
@@ -169,6 +174,7 @@ __all__ = [
     "mutexinoutset",
     "out",
     "parallel_loop",
+    "profile_dependences",
     "record",
     "release",
     "section",

@@ -169,3 +169,7 @@ class DirectiveWarning(OffloadWarning):
 
 class PerformanceWarning(OffloadWarning):
     """What was asked for gives right results, but slowly; the message says what makes it quick."""
+
+
+class SpeculationWarning(OffloadWarning):
+    """A loop that was profiled as probably parallel has turned out dependent; its results are right all the same."""

@@ -185,6 +185,8 @@ class Entry:
         What was remembered until it went (`PresentTable.remembered`): it goes with it, when nobody holds a lock.
     seen : tuple or None
         The layout of the host array that was last asked for on the device, and the device array that it gave.
+    beside : dict or None
+        What others keep beside the storage while it is present, by keys of theirs; nothing on a stream uses it.
     is_exposed : bool
         The program has been given the storage, and may write to it at any time: nothing is remembered of it.
     replicas : ReplicaSet or None
@@ -195,6 +197,7 @@ class Entry:
         "__weakref__",
         "_changing",
         "_contents",
+        "beside",
         "buffer",
         "dynamic",
         "end",
@@ -226,6 +229,7 @@ class Entry:
         self.generation = 0
         self.label = label
         self.outlived: object = None
+        self.beside: dict[Any, Any] | None = None
         self.is_exposed = origin is Origin.ASSOCIATED
         self.replicas: Any = None
         self._contents: Contents | None = None

@@ -22,3 +22,6 @@ class Observer(Protocol):
 
     def wait(self, what: str, device_num: int | None = None, queues: Sequence[int] = ()) -> None:
         """Tell that the program waits, for the operations of these queues or for what ``what`` says."""
+
+    def speculate(self, name: str, location: str, device_num: int, text: str) -> None:
+        """Tell what becomes of a loop that is only probably parallel, and why."""

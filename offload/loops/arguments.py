@@ -41,7 +41,7 @@ _MERGE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 """How a worker's copy of an array of atomics is merged into the array."""
 
-_PACKED: Final = {"float64": struct.Struct("d"), "float32": struct.Struct("f")}
+_PACKED: Final = {"float64": struct.Struct("d"), "float32": struct.Struct("f"), "uint32": struct.Struct("I")}
 
 
 class NestRun:

@@ -16,6 +16,7 @@ from offload.constructs.clauses.maps import check_count
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.replicas import check_devices, refuse_both
 from offload.errors import ClauseError
+from offload.loops.dependences import DependenceProfile
 from offload.loops.sizes import size_error
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class LoopWords(NamedTuple):
         Whether indices that depend on data are checked.
     fastmath : str or None
         ``"contract"``, ``"fast"``.
+    speculate : bool, str, DependenceProfile or None
+        ``True``, ``"always"``, a profile, or None: the loop is asserted to be parallel.
     several : bool
         There may be several nests, and reductions that no clause names are found, as ``kernels_loop`` has it.
     """
@@ -106,6 +109,7 @@ class LoopWords(NamedTuple):
     checks: bool = False
     bounds: bool = True
     fastmath: str | None = None
+    speculate: bool | str | DependenceProfile | None = None
     several: bool = False
 
     @property
@@ -146,6 +150,7 @@ class LoopWords(NamedTuple):
             checks=clauses.get("check", False),
             bounds=clauses.get("bounds", True),
             fastmath=clauses.get("fastmath"),
+            speculate=clauses.get("speculate"),
         )
 
 
@@ -290,15 +295,14 @@ def _check_one_of(clause: str, *allowed: Any) -> Callable[[Any], Any]:
     return check
 
 
-def _not_built(clause: str, *quiet: Any) -> Callable[[Any], Any]:
-    """Return a check of a clause of which only what changes nothing can be had so far."""
-
-    def check(value: Any) -> Any:
-        if not any(type(value) is type(one) and value == one for one in quiet):
-            raise ClauseError(f"{clause}: {value!r:.60} cannot be had, since {clause}= is not built yet; leave it out")
-        return None
-
-    return check
+def _check_speculate(value: Any) -> bool | str | DependenceProfile | None:
+    if value is None or isinstance(value, (bool, np.bool_)):
+        return True if value else None
+    if isinstance(value, DependenceProfile) or value == "always":
+        return value  # type: ignore[no-any-return]  # one of the two
+    raise ClauseError(
+        f'speculate: {value!r:.60} is not allowed; use True, False, "always" or what profile_dependences returns'
+    )
 
 
 COMMON_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -322,6 +326,6 @@ DEVICE_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "devices": check_devices,
     "filter": _check_one_of("filter", "auto", "always", "never"),
     "exchange": _check_one_of("exchange", "lazy", "eager"),
-    "speculate": _not_built("speculate", False),
+    "speculate": _check_speculate,
 }
 """Those of a loop construct for devices."""

@@ -18,7 +18,7 @@ from offload.loops.build import builder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offload.loops.ordered import OrderedRun
+    from offload.loops.ordered_form import OrderedRun
 
 SLICE_NS: Final = 1_000_000
 """Between two looks at the word that gives a run up."""

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from offload.arrays.items import is_device_array, label
-from offload.errors import ClauseError, UnsupportedError, UsageError
-from offload.loops import pool
-from offload.loops.arguments import Blank, NestRun, on_host
+from offload.errors import ClauseError, UsageError
+from offload.loops.arguments import NestRun, on_host
 from offload.loops.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.looks import Looks, change
+from offload.loops.ordered import run_in_order
 from offload.loops.plan import form_of, numbers_of, plans_of, ranged
 from offload.loops.prepared import described, prepared
 from offload.loops.runs import NestForm
+from offload.loops.speculation import PLAIN, decided
+from offload.loops.where import ON_HOST, kernels_of, n_threads_of
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, Kernels
     from offload.loops.cuda_runs import CudaForm
-    from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
 
@@ -106,6 +107,12 @@ class Launcher:
             return _run_on_host(spec, values, 1 if self._is_alone else n_threads_of(self._program))
         if self.specialisation is None:  # `map_found` has not seen what is written
             change(task, [values[name] for name in spec.changed])
+        if self._program.words.speculate is not None and not self._program.words.checks:
+            found = decided(spec, values, task)
+            if found != PLAIN:
+                if spec.typed.function.returns:
+                    task.leave(lambda _: outcome(spec, found))
+                return None
         runs = _enqueue(spec, values, task)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: _outcome(spec, runs))
@@ -125,6 +132,11 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
         A host array, in a body on a device.
     """
     values = program.bound(args, kwargs)
+    if program.words.speculate is not None:
+        raise UsageError(
+            f"{program.directive} {program.name!r}: speculate= has no place in a target body, where loops are enqueued"
+            " and nobody waits for them; call the loop outside of the region, or without the clause"
+        )
     spec = program.specialise(values)
     if task.place is None:
         return _run_on_host(spec, values, n_threads_of(program))
@@ -164,6 +176,9 @@ def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None
 def _run_on_host(spec: Specialisation, values: Mapping[str, Any], n_threads: int) -> Any:
     """Run the nests, and return what the function returns."""
     check_writeable(spec, values)
+    if spec.program.words.speculate is not None and not _is_proved(spec, values):
+        results = run_in_order(spec, values)
+        return outcome(spec, results) if spec.typed.function.returns else None
     runs = _runs(spec, values, None, n_threads, None)
     for run in runs:
         run.form.run((run.n_chunks,), run)
@@ -171,6 +186,12 @@ def _run_on_host(spec: Specialisation, values: Mapping[str, Any], n_threads: int
         if failure is not None:
             raise failure
     return _outcome(spec, runs) if spec.typed.function.returns else None
+
+
+def _is_proved(spec: Specialisation, values: Mapping[str, Any]) -> bool:
+    """Tell whether the iterations of each nest are proved to be independent, on the host."""
+    plans = plans_of(spec, numbers_of(spec, values, partial(described, None)))
+    return all(plan.verdict.verdict == "parallel" for plan in plans)
 
 
 def _enqueue(
@@ -228,38 +249,9 @@ def _runs(
     task: DeviceTask | None = None,
 ) -> list[NestRun]:
     """Return a run for each nest, on the host or on a device whose memory the host can address."""
-    blanks, addresses = prepared(spec, values, device, _ON_HOST, task)
+    blanks, addresses = prepared(spec, values, device, ON_HOST, task)
     arrays = {name: values[name] for name in spec.given}
     return [NestRun(blank, arrays, addresses, values, n_threads, rng) for blank in blanks]
-
-
-class _OnHost:
-    """How nests are prepared for the processor of this process; see `offload.loops.prepared.Where`."""
-
-    takes_unaligned = True
-
-    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
-        """Return what looks at elements in the call."""
-        return Looks(arrays, task)
-
-    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Return arrays as NumPy has them."""
-        return {name: on_host(array) for name, array in arrays.items()}
-
-    def blanks(
-        self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]
-    ) -> tuple[Blank[NestForm], ...]:
-        """Return what is to be filled in for each nest."""
-        found = []
-        for number, plan in enumerate(plans):
-            form = form_of(spec, number, plan)
-            fields = form.kernel.fields if form.is_compiled else ()
-            scalars, axes = numbers.scalars[number], numbers.axes[number]
-            found.append(Blank(form, fields, scalars, spec.free, numbers.views, axes))
-        return tuple(found)
-
-
-_ON_HOST: Final = _OnHost()
 
 
 def forms_for(
@@ -300,28 +292,6 @@ def check_writeable(spec: Specialisation, values: Mapping[str, Any]) -> None:
                 f"{spec.program.directive} {spec.program.name!r}: the loop writes to {name!r}, which is read-only; "
                 "make the array writeable, or pass a copy"
             )
-
-
-def kernels_of(device: Device, program: LoopProgram) -> Kernels:
-    """Return how a device is given kernels.
-
-    Raises
-    ------
-    UnsupportedError
-        It runs none, or none of those that loops become.
-    """
-    kernels = device.kernels
-    if kernels is None:
-        raise UnsupportedError(
-            f"{program.directive} {program.name!r}: loops are not compiled for devices of kind {device.kind!r}; use "
-            "if_=False, which runs the loop on the host"
-        )
-    return kernels
-
-
-def n_threads_of(program: LoopProgram) -> int:
-    """Return how many threads may work on a loop, the one that starts it included."""
-    return min(program.words.num_threads or 1 + len(here().runtime.engine.threads), pool.n_cores())
 
 
 # -- what comes of it --------------------------------------------------------------------------------

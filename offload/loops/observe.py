@@ -12,13 +12,14 @@ import numpy as np
 
 from offload.arrays.items import address_of
 from offload.loops import ir
-from offload.loops.arguments import Blank, NestRun, on_host
+from offload.loops.arguments import Blank, on_host
 from offload.loops.cells import cells_of, groups_of
 from offload.loops.clauses import LoopWords
 from offload.loops.emit_c import CVariant
 from offload.loops.findings import Example, Findings, Observed
 from offload.loops.nodes import walk
 from offload.loops.numbers import View
+from offload.loops.ordered_form import OrderedForm, OrderedRun
 from offload.loops.plan import layout_of
 from offload.loops.profiling import (
     ACCESS_BITS,
@@ -33,7 +34,7 @@ from offload.loops.profiling import (
     Profiled,
     profiled,
 )
-from offload.loops.runs import NestForm
+from offload.loops.runs import options_of
 from offload.loops.uses import numbered
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def observe(
     watched = made.watched
     numbers = {name: np.int64(value) for name, value in watched.given.items()}
     is_shared = any(len(group) > 1 for group in groups_of(views))
-    run = _run(
+    results, failure = _run(
         watched.typed,
         watched.nest,
         watched.modes,
@@ -102,7 +103,7 @@ def observe(
         is_shared=is_shared,
     )
     exposed = frozenset(name for name, mark in zip(made.arrays, given[made.exposed], strict=False) if mark)
-    return Findings(_found(made, given[made.records].tolist(), trips), exposed, run.results, run.failure())
+    return Findings(_found(made, given[made.records].tolist(), trips), exposed, results, failure)
 
 
 def advance(
@@ -116,7 +117,7 @@ def advance(
 ) -> None:
     """Run a nest in order on arrays of the host; raise what it finds wrong."""
     is_shared = any(len(group) > 1 for group in groups_of(views))
-    failure = _run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared).failure()
+    _, failure = _run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared)
     if failure is not None:
         raise failure
 
@@ -162,8 +163,8 @@ def _run(
     words: LoopWords,
     *,
     is_shared: bool,
-) -> NestRun:
-    """Run a nest in order on arrays of the host, and return the run."""
+) -> tuple[dict[str, Any], Exception | None]:
+    """Run a nest in order on arrays of the host; return the scalars that come out, and what was wrong."""
     views = {
         name: View(array.shape, array.strides, array.itemsize, address_of(array)) for name, array in arrays.items()
     }
@@ -174,13 +175,12 @@ def _run(
         unit_steps=tuple((number, axis.step) for number, axis in enumerate(axes) if abs(axis.step) == 1),
         is_ordered=True,
     )
-    form = NestForm(typed, nest, variant, words)
+    form = OrderedForm(typed, nest, variant, options_of(words))
     fields = form.kernel.fields if form.is_compiled else ()
     blank = Blank(form, fields, scalars, (), views, axes)
-    addresses = {name: view.address for name, view in views.items()}
-    run = NestRun(blank, arrays, addresses, {}, 1)
-    form.run((run.n_chunks,), run)
-    return run
+    run = OrderedRun(blank, arrays, {name: view.address for name, view in views.items()}, {})
+    run.run_all()
+    return run.finish(), run.failure()
 
 
 def _found(made: Profiled, records: Sequence[int], trips: Sequence[int]) -> dict[tuple[str, DependenceKind], Observed]:

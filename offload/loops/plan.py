@@ -32,7 +32,7 @@ from offload.loops.remedies import proved_error, proved_text
 from offload.loops.reports import index_error, iteration
 from offload.loops.requirements import require
 from offload.loops.runs import NestForm
-from offload.loops.uses import addressing, numbered
+from offload.loops.uses import Addressing, addressing, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -50,6 +50,9 @@ _PLANS: Final = 64
 
 _COPIES_NBYTES: Final = 64 << 20
 """What the workers' copies of an array of atomics may have."""
+
+
+_NO_ADDRESSING: Final = Addressing(frozenset(), frozenset())
 
 
 class Numbers(NamedTuple):
@@ -114,8 +117,8 @@ class NestPlan(NamedTuple):
         Variables of inner loops that 32 bits hold.
     observed : frozenset of int
         Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
-    addressing : frozenset of str
-        Arrays of whose elements it follows which elements iterations access; of calls that have to see that.
+    addressing : Addressing
+        Of what it follows which elements iterations access; of calls that have to know that.
     is_sound : bool
         Whether `check` has nothing against it.
     """
@@ -131,7 +134,7 @@ class NestPlan(NamedTuple):
     variant: CVariant
     narrow: tuple[str, ...]
     observed: frozenset[int]
-    addressing: frozenset[str]
+    addressing: Addressing
     is_sound: bool
 
 
@@ -175,7 +178,7 @@ def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
     found: tuple[NestPlan, ...] | None = spec.plans.get(key)
     if found is None:
         found = tuple(
-            _plan(spec, nest, Launch(axes, _plain(scalars), numbers.views))
+            _plan(spec, nest, Launch(axes, plain(scalars), numbers.views))
             for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
         )
         with spec.lock:
@@ -218,7 +221,7 @@ def ranged(
             is_kept = len(spec.looked) < ROUNDS * MOST_CONTENTS
             if not (is_kept or always):
                 break
-            launch = Launch(numbers.axes[0], _plain(numbers.scalars[0]), numbers.views, dict(known))
+            launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
             found = (_plan(spec, spec.typed.function.nests[0], launch),)
             if is_kept:
                 spec.looked[looked] = found
@@ -280,7 +283,8 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     limits = bounds(found)
     verdict = independence(found)
     order = nest.clauses.order
-    is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel")
+    speculates = words.speculate is not None and not words.checks and order != "seq"
+    is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
     if order == "auto" and is_in_order:
         line = nest.place.line
         warn_once(spec, f"the loop at line {line} runs in order: {proved_text(verdict)}", f"line {line}")
@@ -295,12 +299,12 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
         copies=() if is_in_order else _copied(nest, launch),
         is_ordered=is_in_order,
     )
-    is_independent = is_in_order or verdict.verdict != "sequential"
+    is_independent = is_in_order or speculates or verdict.verdict != "sequential"
     outside = _outside(found, limits)
     observed = _observed(nest, verdict) if words.checks and not is_in_order else frozenset()
     overwritten = frozenset(name for name in launch.views if is_overwritten(found, name))
-    if overwritten and builder.compiler is None and can_fail(nest, modes):
-        overwritten = frozenset()  # Python leaves an iteration where it fails, before it has written its elements
+    if overwritten and (builder.compiler is None or speculates) and can_fail(nest, modes):
+        overwritten = frozenset()  # what runs in order ends where it fails, before it has written its elements
     return NestPlan(
         spec.typed,
         nest,
@@ -313,7 +317,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
         variant,
         tuple(sorted(found.narrow)),
         observed,
-        addressing(nest) if observed else frozenset(),
+        addressing(nest) if observed or speculates else _NO_ADDRESSING,
         is_independent and outside is None,
     )
 
@@ -411,7 +415,8 @@ def key_of(spec: Specialisation, numbers: Numbers) -> Any:
     )
 
 
-def _plain(scalars: Mapping[str, Any]) -> dict[str, bool | int | float]:
+def plain(scalars: Mapping[str, Any]) -> dict[str, bool | int | float]:
+    """Return scalars as Python's numbers."""
     return {name: value.item() for name, value in scalars.items()}
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from offload.loops.chunks import Logged
-    from offload.loops.ordered import OrderedRun
+    from offload.loops.ordered_form import OrderedRun
     from offload.loops.plan import Numbers
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask

@@ -72,13 +72,16 @@ def _remedy(nest: ir.Nest, array: str, *, is_own: bool) -> str:
 
 
 def _for_updates(nest: ir.Nest, array: str) -> str:
-    """Return the remedy for an array that is only updated, ``a[e] = a[e] + v``; empty for others."""
+    """Return the remedy for an array that is only updated; empty for others."""
+    return f'use atomic=["{array}"], or reduction= if it is one element' if is_updated(nest, array) else ""
+
+
+def is_updated(nest: ir.Nest, array: str) -> bool:
+    """Tell whether a nest only updates an array: ``a[e] = a[e] + v``."""
     stores = [node for node in walk(*nest.body) if isinstance(node, ir.Store) and node.array == array]
     loads = {node.at for node in walk(*nest.body) if isinstance(node, ir.Load) and node.array == array}
     updated = {_updated(store) for store in stores}
-    if not stores or updated != loads:
-        return ""
-    return f'use atomic=["{array}"], or reduction= if it is one element'
+    return bool(stores) and updated == loads
 
 
 def _updated(store: ir.Store) -> int | None:

@@ -31,11 +31,12 @@ from offload.loops.arguments import Blank, on_host
 from offload.loops.cuda_runs import ON_CUDA, CudaBlank, shaped
 from offload.loops.divisions import MODES, Lie, divided_for
 from offload.loops.joint_runs import CudaJointRun, HostJointRun
-from offload.loops.launch import Launcher, kernels_of, n_threads_of, outcome
+from offload.loops.launch import Launcher, outcome
 from offload.loops.looks import DeviceLooks, Looks
 from offload.loops.plan import form_of
 from offload.loops.prepared import described, view_at
 from offload.loops.verdicts import observe_each
+from offload.loops.where import kernels_of, n_threads_of
 from offload.runtime.current import here
 from offload.runtime.forks import Fork
 

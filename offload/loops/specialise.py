@@ -208,6 +208,10 @@ class Specialisation:
         And for elements that indices are made of.
     n_looks : int
         Looks of devices at such elements since one has been of use.
+    logged : dict
+        The loop with logs, for numbers of a call.
+    speculation : Memory or None
+        What is remembered of speculative calls.
     observed : dict
         Calls whose iterations have been seen to be independent, the latest last.
     prepared : dict
@@ -229,6 +233,7 @@ class Specialisation:
         "free",
         "given",
         "lock",
+        "logged",
         "looked",
         "n_looks",
         "observed",
@@ -238,6 +243,7 @@ class Specialisation:
         "prepared",
         "program",
         "shapes",
+        "speculation",
         "told",
         "typed",
         "uses",
@@ -252,6 +258,8 @@ class Specialisation:
         self.plans: dict[Any, Any] = {}
         self.looked: dict[Any, Any] = {}
         self.n_looks = 0
+        self.logged: dict[Any, Any] = {}
+        self.speculation: Any = None
         self.observed: dict[Any, None] = {}
         self.shapes: dict[int, Any] = {}
         self.parts = host_parts(typed)

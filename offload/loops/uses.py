@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from offload.loops import ir
 from offload.loops.nodes import mapped, names_in, walk
@@ -65,11 +65,18 @@ def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) 
     return tuple([mapped(one, change) for one in body])
 
 
-def addressing(nest: ir.Nest) -> frozenset[str]:
-    """Return the arrays whose elements may decide which elements iterations access.
+class Addressing(NamedTuple):
+    """The arrays and scalars that may decide which elements iterations access."""
 
-    These are the arrays that an index, a condition or the bound of a loop is made of, by way of scalars and of other
-    arrays of the nest, too.
+    arrays: frozenset[str]
+    scalars: frozenset[str]
+
+
+def addressing(nest: ir.Nest) -> Addressing:
+    """Return the arrays and scalars that may decide which elements iterations access.
+
+    These are those that an index, a condition or the bound of a loop is made of, by way of scalars and of other arrays
+    of the nest, too.
     """
     nodes = list(walk(*nest.body))
     found: list[ir.Expression] = []
@@ -109,4 +116,4 @@ def addressing(nest: ir.Nest) -> frozenset[str]:
                     found.append(node.fill)
                 case _:
                     pass
-    return frozenset(arrays)
+    return Addressing(frozenset(arrays), frozenset(names))

@@ -92,7 +92,7 @@ def _key(
 ) -> Any:
     """Return what a verdict follows from; None where that is not known."""
     versions = []
-    for name in sorted(plan.addressing & arrays.keys()):
+    for name in sorted(plan.addressing.arrays & arrays.keys()):
         contents = None if task is None else contents_at(task, arrays[name])
         if contents is None:
             return None

@@ -122,6 +122,10 @@ class Watch(ABC):
     def store(self, place: Place) -> list[Statement]:
         """Return what takes note of a store, or of an atomic step."""
 
+    def outside(self, place: Place) -> list[Statement]:
+        """Return what takes note of an access that is outside of its array."""
+        return []
+
     def trip(self, loop: ir.For | ir.While) -> list[Statement]:
         """Return what stands at the beginning of each trip of a loop."""
         return []
@@ -300,17 +304,21 @@ class Watch(ABC):
             if mode == "off":
                 wrapped.append(index)
                 continue
-            raw, place = self.fresh("w_i"), self.fresh("w_j")
+            raw, inside = self.fresh("w_i"), self.fresh("w_j")
             extent, value = make.extent(node.array, dimension), make.name(raw)
             before.append(make.let(raw, index))
             below = make.compare(value, "<", make.number(0))
-            before.append(make.let(place, make.select(below, make.binary("+", value, extent), value)))
-            wrapped.append(make.name(place))
+            before.append(make.let(inside, make.select(below, make.binary("+", value, extent), value)))
+            wrapped.append(make.name(inside))
             if mode == "check":
-                tests += [make.compare(make.number(0), "<=", make.name(place))]
-                tests += [make.compare(make.name(place), "<", extent)]
-        notes = note(Place(node, self.cell(node.array, cells, wrapped), cells.width, tuple(wrapped)))
-        if notes:
+                tests += [make.compare(make.number(0), "<=", make.name(inside))]
+                tests += [make.compare(make.name(inside), "<", extent)]
+        place = Place(node, self.cell(node.array, cells, wrapped), cells.width, tuple(wrapped))
+        notes = note(place)
+        outside = self.outside(place) if tests else []
+        if outside:
+            out += [*before, make.when(make.both(*tests), *notes, otherwise=tuple(outside))]
+        elif notes:
             out += [*before, *([make.when(make.both(*tests), *notes)] if tests else notes)]
 
     def cell(self, array: str, cells: Cells, indices: list[Expression]) -> Expression:

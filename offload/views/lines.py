@@ -3,7 +3,8 @@
 A level each includes those below it:
 
 1. *Launches*: each target or compute region whose body is launched on a device, once what it maps is on its way, and
-   each replay that is one graph of the device. Regions on the host launch nothing.
+   each replay that is one graph of the device. Regions on the host launch nothing. Of loops that are only probably
+   parallel, what becomes of each call, and why.
 2. *Transfers*: each copy between the host and a device, or two devices, where it is enqueued, with its bytes. Those
    inside of a graph are the graph's.
 3. *Waits* that the program asks the host to make: ``acc.wait``, a ``wait`` clause without ``async_``, `taskwait`,
@@ -69,6 +70,10 @@ class Notifier:
             return
         what = what.removeprefix("the ").removeprefix("wait ")  # the wait clause
         _write(f"wait {what}{_at(_here())}{_on(device_num, queues)}")
+
+    def speculate(self, name: str, location: str, device_num: int, text: str) -> None:
+        """Tell what becomes of a loop that is only probably parallel, and why."""
+        _write(f"speculate {name}{_at(location)}{_on(device_num, ())} {text}")
 
 
 def _at(location: str) -> str:

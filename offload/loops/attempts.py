@@ -1,0 +1,108 @@
+"""What is remembered of a speculative loop, and what an attempt to run it in parallel is given and returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.dependences import DependenceProfile
+    from offload.loops.logged import LoggedLoop, Violation
+    from offload.loops.plan import NestPlan, Numbers
+    from offload.loops.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+_MOST: Final = 64
+"""Verdicts that are remembered, those that were used last."""
+
+Winner = Literal["device", "host"]
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered of the calls of a loop with arguments of certain types. Threads take the lock of the loop.
+
+    Attributes
+    ----------
+    profile : DependenceProfile or None
+        What the program has given, or the first call has seen.
+    is_sequential : bool
+        A dependence was seen or met: from now on the loop runs in order.
+    verdicts : dict
+        What was found for certain contents and numbers: True where iterations are independent. The latest last.
+    last : str or None
+        Where the latest call has run.
+    races : dict
+        The race's own.
+    """
+
+    profile: DependenceProfile | None = None
+    is_sequential: bool = False
+    verdicts: dict[Any, bool] = field(default_factory=dict)
+    last: Winner | None = None
+    races: dict[Any, Any] = field(default_factory=dict)
+
+    def known(self, key: Any) -> bool | None:
+        """Return what was found by a key; None where nothing was, or the key is None."""
+        verdict = None if key is None else self.verdicts.pop(key, None)
+        if verdict is not None:
+            self.verdicts[key] = verdict
+        return verdict
+
+    def keep(self, key: Any, *, verdict: bool) -> None:
+        """Remember what was found; in place of what was not used for longest, if there is much."""
+        if key is None:
+            return
+        self.verdicts.pop(key, None)
+        if len(self.verdicts) >= _MOST:
+            del self.verdicts[next(iter(self.verdicts))]
+        self.verdicts[key] = verdict
+
+
+class Attempt(NamedTuple):
+    """A call that is to run in parallel, and may not.
+
+    Attributes
+    ----------
+    spec, numbers, plan
+        The loop, the numbers of the call on the device, and what is decided for them.
+    loop : LoggedLoop
+    values : mapping
+        The arguments, by name: device arrays and scalars.
+    addresses : mapping of str to int
+        Of the arrays' elements ``[0, …, 0]`` on the device.
+    task : DeviceTask
+        The one that the call is made in. Its copies-in are on its lane.
+    memory : Memory
+    """
+
+    spec: Specialisation
+    numbers: Numbers
+    plan: NestPlan
+    loop: LoggedLoop
+    values: Mapping[str, Any]
+    addresses: Mapping[str, int]
+    task: DeviceTask
+    memory: Memory
+
+
+class Outcome(NamedTuple):
+    """What has become of an attempt. The results of the winner are in the arrays of the attempt.
+
+    Attributes
+    ----------
+    winner : str
+    violation : Violation, Exception or None
+        What the device has found, of whatever the host has won.
+    results : dict
+        The scalars that come out.
+    error : Exception or None
+        What the serial program raises; the arrays hold what that has written.
+    """
+
+    winner: Winner
+    violation: Violation | Exception | None
+    results: Mapping[str, Any]
+    error: Exception | None = None

@@ -1,0 +1,94 @@
+"""The address slice of a nest with a log: what says which elements iterations touch, and changes none of them.
+
+Theory of operation
+-------------------
+Where indices, branches and bounds follow from nothing that the loop writes, a log can be filled before the loop runs.
+What is left of the nest is its control flow, the steps of the log, and what these need: scalars, and elements of arrays
+that an iteration has for itself. All other stores, atomic steps and reductions are gone, and loops that are empty then.
+An access that would be outside of its array is found all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from offload.loops import ir
+from offload.loops.nodes import can_divide_by_zero, children, names_in, walk
+from offload.loops.uses import addressing
+from offload.loops.watching import Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from offload.loops.ir import Nest, Statement
+    from offload.loops.needed import Needed
+    from offload.loops.speculate import Logged
+
+
+def can_be_inspected(nest: Nest, written: Collection[str]) -> bool:
+    """Tell whether a nest has an address slice, and can go wrong by what that finds alone.
+
+    Parameters
+    ----------
+    nest : Nest
+    written : collection of str
+        Arrays whose storage it may write.
+    """
+    if not addressing(nest).arrays.isdisjoint(written):
+        return False
+    return not any(isinstance(node, ir.Assert) or can_divide_by_zero(node) for node in walk(*nest.body))
+
+
+def inspector(log: Logged, of: Needed) -> Logged:
+    """Return the address slice of a nest that has a log, by which whatever is outside of its array is flagged."""
+    typed, nest, modes, given = log.watched
+    words = {log.flag, *log.writers.values(), *log.readers.values()}
+    own = {node.name for node in walk(*nest.body) if isinstance(node, ir.Local)} | set(of.nest.privates)
+    slice_ = _Slice(words, own)
+    body = slice_.block(nest.body)
+    while (again := slice_.block(nest.body)) != body:
+        body = again
+    privates = {name: "private" if word == "lastprivate" else word for name, word in nest.privates.items()}
+    nest = replace(nest, body=body, reductions=(), last=(), privates=privates)
+    function = replace(typed.function, parts=(nest,), returns=())
+    return log._replace(watched=Watched(replace(typed, function=function), nest, modes, given))
+
+
+class _Slice:
+    def __init__(self, words: Collection[str], own: Collection[str]) -> None:
+        self.words, self.own = words, own
+        self.names: set[str] = set()
+        self.arrays: set[str] = set()
+
+    def block(self, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple([made for one in statements if (made := self.statement(one)) is not None])
+
+    def statement(self, node: Statement) -> Statement | None:
+        match node:
+            case ir.Assign(name=name):
+                kept = name in self.names
+            case ir.Store(array=array) | ir.Atomic(array=array):
+                kept = array in self.words or array in self.arrays
+            case ir.Local(name=name):
+                kept = name in self.arrays
+            case ir.Reduce():
+                kept = False
+            case ir.If():
+                node = replace(node, then=self.block(node.then), otherwise=self.block(node.otherwise))
+                kept = bool(node.then or node.otherwise)
+            case ir.For() | ir.While():
+                node = replace(node, body=self.block(node.body))
+                kept = bool(node.body)
+            case _:
+                kept = True
+        if not kept:
+            return None
+        self.need(node)
+        return node
+
+    def need(self, node: Statement) -> None:
+        """Take note of what a statement that is kept reads."""
+        parts = [part for part in children(node) if isinstance(part, ir.Expression)]
+        self.names |= names_in(*parts)
+        self.arrays |= {one.array for one in walk(*parts) if isinstance(one, ir.Load) and one.array in self.own}

@@ -1,0 +1,55 @@
+"""Runs of a loop in order, on copies of inputs, for its profile."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from offload.arrays.items import label
+from offload.errors import UnsupportedError, UsageError
+from offload.loops.clauses import LoopWords
+from offload.loops.observe import copies_of
+from offload.loops.plan import numbers_of, plans_of
+from offload.loops.prepared import view_at
+from offload.loops.profiles import joined, observed, profile_of
+from offload.loops.specialise import LoopProgram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.loops.dependences import DependenceProfile
+    from offload.loops.findings import Findings
+    from offload.loops.plan import NestPlan, Numbers
+    from offload.loops.specialise import Specialisation
+
+
+def profile_inputs(of: LoopProgram | Callable[..., Any], inputs: Sequence[Any]) -> DependenceProfile:
+    """Return the profile of a loop, or of a function that could be one; see `offload.loops.profile`."""
+    program = of if isinstance(of, LoopProgram) else LoopProgram(of, LoopWords(), "profile_dependences")
+    if not inputs:
+        raise UsageError(
+            f"profile_dependences({program.name}): no input is given; give the arguments of a call, as a tuple"
+        )
+    return joined([profile_of(*_seen(program, one)) for one in inputs])
+
+
+def _seen(program: LoopProgram, given: Any) -> tuple[Specialisation, Numbers, NestPlan, Findings | None]:
+    """Run the loop on copies of one input."""
+    if not isinstance(given, (tuple, list, dict)):
+        raise UsageError(
+            f"profile_dependences({program.name}): input {label(given):.60} is no tuple; give the arguments of one call"
+            " as a tuple, or as a dictionary by name"
+        )
+    values = program.bound((), given) if isinstance(given, dict) else program.bound(tuple(given), {})
+    spec = program.specialise(values)
+    numbers = numbers_of(spec, values, partial(view_at, None))
+    if len(spec.typed.function.nests) > 1:
+        raise UnsupportedError(
+            f"profile_dependences({program.name}): the function has several nests; profile one that has one of them"
+        )
+    (plan,) = plans_of(spec, numbers)
+    arrays = {name: values[name] for name in numbers.views}
+    found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views))
+    if found is not None and found.failure is not None:
+        raise found.failure
+    return spec, numbers, plan, found

@@ -1,0 +1,276 @@
+"""A nest that runs in parallel though nobody has proved that it may: beside its accesses stands the exchange log.
+
+Theory of operation
+-------------------
+Of each cell (`cells`) of a storage that is logged there is a word ``wr``, and a word ``rd`` where reads are logged. An
+iteration has the id ``base + 1 + it``, with the number that a serial loop gives it; ``many`` is ``base + 1 + N``. After
+the loop the base is raised to it, so that what a loop before has left is old, and nothing is cleared. ::
+
+    store:  old = exchange(&wr[c], id);  if (old > base && old != id) flag
+    load:   if (rd[c] != many) { old = fetch_max(&rd[c], id); if (old > base && old != id) fetch_max(&rd[c], many) }
+    pass:   over the cells: if (wr[c] > base && rd[c] > base && rd[c] != wr[c]) flag
+
+Is there a cell with two writers, or with a writer and another reader? Two writers meet in the chain of exchanges; two
+readers leave ``many``; a writer and one other reader are found by the pass. Steps are atomic and relaxed, no fence is
+needed, the first look at ``rd`` may be of any age, and the answer does not depend on the schedule
+(`tests/loops/test_log_rules.py` exhausts the orders). The flag is claimed by a compare-and-swap and keeps who was met.
+
+*Harm.* While iterations meet, values may be garbage. Indices that follow from logged values are always checked. A loop
+whose trips may follow from them has fuel, and looks at the flag now and then. What goes wrong is a violation.
+
+Rejected: the greatest reader and writer of each element, compared at each access (Wang, Powell, Franke, O'Boyle). In
+the order that it was published with, some schedules of two iterations are wrong without a flag; the check has to follow
+the store, with a fence on either side of both, and the answer depends on the schedule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offload.loops import ir
+from offload.loops.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged
+from offload.loops.making import Maker
+from offload.loops.slices import INT, TRUTH
+from offload.loops.tainted import tainted_loops
+from offload.loops.uses import numbered
+from offload.loops.watching import Place, Watch, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.cells import Cells
+    from offload.loops.ir import Expression, Statement, Typed
+    from offload.loops.needed import Needed
+
+ID: Final = ir.Type("uint32")
+MOST_IDS: Final = (1 << 32) - 1
+MOST_ITERATIONS: Final = 1 << 31
+"""Loops of that many iterations are not speculated."""
+
+_FUEL: Final = 1 << 20
+"""Trips of a loop that may never end. One that has more is called a violation, and the loop runs in order."""
+
+_LOOK: Final = 1023
+"""A loop that may never end looks at the flag in one trip of so many, plus one."""
+
+
+class Logged(NamedTuple):
+    """A nest with a log.
+
+    Attributes
+    ----------
+    watched : Watched
+    writers, readers : mapping of str to str
+        By storage, the names of the arrays of its words, of uint32.
+    flag : str
+        The name of the flag: an array of `FLAG_WORDS` words of int64, zero at first.
+    base, many, first : str
+        Scalars of uint32: what words that are old do not exceed; what stands for several readers; the id of the
+        iteration whose trips are all 0.
+    n_cells : mapping of str to int
+        Of each storage that is logged.
+    storages : tuple of str
+        The number of a storage in the flag is its place here.
+    """
+
+    watched: Watched
+    writers: Mapping[str, str]
+    readers: Mapping[str, str]
+    flag: str
+    base: str
+    many: str
+    first: str
+    n_cells: Mapping[str, int]
+    storages: tuple[str, ...]
+
+
+def logged(
+    typed: Typed,
+    modes: Mapping[int, ir.Mode],
+    cells: Mapping[str, Cells],
+    of: Needed,
+    trips: Sequence[int],
+    *,
+    checks: bool = False,
+) -> Logged:
+    """Return a nest with a log.
+
+    Parameters
+    ----------
+    typed : Typed
+    modes : mapping of int to str
+        How accesses are checked, by their numbers in the nest as it was.
+    cells : mapping of str to Cells
+        Of its arrays.
+    of : Needed
+        The nest, and what is logged.
+    trips : sequence of int
+        Of each axis.
+    checks : bool
+        What is outside of its array is flagged, whether it is logged or not.
+    """
+    return _Log(typed, modes, cells, of, trips, checks=checks).logged()
+
+
+class _Log(Watch):
+    def __init__(
+        self,
+        typed: Typed,
+        modes: Mapping[int, ir.Mode],
+        cells: Mapping[str, Cells],
+        of: Needed,
+        trips: Sequence[int],
+        *,
+        checks: bool,
+    ) -> None:
+        own = {at: modes.get(before, "check") for at, before in of.originals.items()}
+        watched = of.loads | of.stores
+        self.logged_at = watched
+        if checks:
+            watched |= {at for at, mode in own.items() if mode == "check"}
+        super().__init__(typed, of.nest, own, cells, watched)
+        self.of, self.trips, self.checks = of, trips, checks
+        self.flag = self.array("w_flag", "int64")
+        self.base, self.many, self.first = (self.scalar(name, ID) for name in ("w_base", "w_many", "w_first"))
+        self.id = self.scalar("w_id", ID)
+        self.fuel = self.scalar("w_fuel")
+        self.writers: dict[str, str] = {}
+        self.readers: dict[str, str] = {}
+        self.storages: dict[str, int] = {}
+        self.once: list[str] = []
+        self.in_loops = 0
+        logged = {cells[node.array].storage for at, node in numbered(of.nest).items() if at in of.stores}
+        self.dangerous = tainted_loops(of.nest, {name for name, one in cells.items() if one.storage in logged})
+
+    def logged(self) -> Logged:
+        watched = self.made()
+        n_cells = {one.storage: one.n_cells for one in self.cells.values()}
+        return Logged(
+            watched,
+            self.writers,
+            self.readers,
+            self.flag,
+            self.base,
+            self.many,
+            self.first,
+            {storage: n_cells[storage] for storage in self.storages},
+            tuple(self.storages),
+        )
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def head(self) -> list[Statement]:
+        make = self.make = Maker(self.nest.place)
+        number = make.convert(self.iteration(self.trips), ID)
+        lines: list[Statement] = [make.let(self.id, make.binary("+", number, make.name(self.first, ID)))]
+        lines += [make.let(name, make.number(0, TRUTH)) for name in self.once]
+        if self.dangerous:
+            lines.append(make.let(self.fuel, make.number(_FUEL)))
+        return lines
+
+    def statement(self, node: Statement) -> list[Statement]:
+        is_loop = isinstance(node, ir.For | ir.While)
+        self.in_loops += is_loop
+        made = super().statement(node)
+        self.in_loops -= is_loop
+        return made
+
+    def trip(self, loop: ir.For | ir.While) -> list[Statement]:
+        if id(loop) not in self.dangerous:
+            return []
+        make, seen = self.make, self.fresh("w_l")
+        fuel, leave = make.name(self.fuel), ir.Break(place=loop.place)
+        is_time = make.binary("&", fuel, make.number(_LOOK))
+        look = make.step("+", self.flag, make.number(0), make.number(0), self.at(), seen)
+        return [
+            make.let(self.fuel, make.binary("-", fuel, make.number(1))),
+            make.when(make.compare(fuel, "<", make.number(0)), *self._found(FUEL, 0, make.number(0)), leave),
+            make.when(
+                make.compare(is_time, "==", make.number(0)),
+                look,
+                make.when(make.compare(make.name(seen), "!=", make.number(0)), leave),
+            ),
+        ]
+
+    def store(self, place: Place) -> list[Statement]:
+        if place.node.at not in self.logged_at:
+            return []
+        make, number = self.make, self._storage(place)
+        words = self._words(self.writers, "w_wr", place)
+
+        def note(cell: Expression) -> list[Statement]:
+            old = self.fresh("w_a", ID)
+            met = self._found(TWO_WRITERS, number, cell, old)
+            return [
+                make.step("exchange", words, cell, make.name(self.id, ID), self.at(), old),
+                make.when(self._is_another(old), *met),
+            ]
+
+        return self._perhaps_once(place, self.each_cell(place, note))
+
+    def load(self, place: Place) -> list[Statement]:
+        if place.node.at not in self.logged_at:
+            return []
+        make = self.make
+        self._storage(place)
+        self._words(self.writers, "w_wr", place)
+        words = self._words(self.readers, "w_rd", place)
+        many = make.name(self.many, ID)
+
+        def note(cell: Expression) -> list[Statement]:
+            old = self.fresh("w_a", ID)
+            seen = make.load(words, cell, self.at(), ID)
+            return [
+                make.when(
+                    make.compare(seen, "!=", many),
+                    make.step("max", words, cell, make.name(self.id, ID), self.at(), old),
+                    make.when(self._is_another(old), make.step("max", words, cell, many, self.at(), None)),
+                )
+            ]
+
+        return self._perhaps_once(place, self.each_cell(place, note))
+
+    def outside(self, place: Place) -> list[Statement]:
+        if not self.checks:
+            return []
+        number = self._storage(place) if place.node.at in self.logged_at else 0
+        return self._found(OUTSIDE, number, self.make.number(0))
+
+    # -- parts of them -----------------------------------------------------------------------------------
+
+    def _storage(self, place: Place) -> int:
+        storage = self.cells[place.node.array].storage
+        return self.storages.setdefault(storage, len(self.storages))
+
+    def _words(self, of: dict[str, str], name: str, place: Place) -> str:
+        storage = self.cells[place.node.array].storage
+        if storage not in of:
+            of[storage] = self.array(f"{name}_{storage}", "uint32")
+        return of[storage]
+
+    def _perhaps_once(self, place: Place, notes: list[Statement]) -> list[Statement]:
+        if not self.in_loops or place.node.at not in self.of.once:
+            return notes
+        make, name = self.make, self.fresh("w_d", TRUTH)
+        self.once.append(name)
+        is_new = make.without(make.name(name, TRUTH))
+        return [make.when(is_new, make.let(name, make.number(1, TRUTH)), *notes)]
+
+    def _is_another(self, old: str) -> Expression:
+        """Return the test that a word was of this loop, and of another iteration."""
+        make = self.make
+        was = make.name(old, ID)
+        return make.both(
+            make.compare(was, ">", make.name(self.base, ID)), make.compare(was, "!=", make.name(self.id, ID))
+        )
+
+    def _found(self, what: int, storage: int, cell: Expression, other: str | None = None) -> list[Statement]:
+        """Return what takes the flag, if it is free."""
+        make = self.make
+        base = make.convert(make.name(self.base, ID), INT)
+        mine = make.binary("-", make.convert(make.name(self.id, ID), INT), base)
+        others: Expression = make.number(0)
+        if other is not None:
+            others = make.binary("-", make.convert(make.name(other, ID), INT), base)
+        words = [make.number(what), make.number(storage), cell, mine, others]
+        return [flagged(self, words)]

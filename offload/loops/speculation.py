@@ -1,0 +1,310 @@
+"""Calls of loops that are only probably parallel: what is decided, from what is known.
+
+Theory of operation
+-------------------
+In this order: what is proved, parallel or not; what is remembered of such a call (`offload.loops.attempts.Memory`); a
+dependence that was seen or met in any call before, after which the loop runs in order. Else the first call is profiled,
+a run in order with right results. If that sees no dependence, later ones are *inspected*: a kernel of the address slice
+fills the log, and the loop runs after the verdict, plain, or in order. A loop that computes its addresses has none, and
+is *attempted*: it runs with its log, while what it writes is kept where it cannot be reached.
+
+A verdict follows from the versions of the arrays that addresses are made of, from the scalars that reach them, and from
+the numbers of the call. A loop that writes to such an array changes its version, and arrays in no entry of the task
+have none: nothing is remembered of them.
+
+What runs in order does so on the host, on copies of the device's arrays, which are sent back. All of this is the body
+of the task: it waits for its stream. Only what a verdict has let through is ordinary device work.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from offload.errors import DeviceMemoryError, SpeculationWarning
+from offload.interrupts.frames import warn
+from offload.loops.attempts import Attempt, Memory, Outcome
+from offload.loops.cells import groups_of
+from offload.loops.cuda_runs import ON_CUDA
+from offload.loops.flagging import FUEL, OUTSIDE
+from offload.loops.logged import LoggedRun, Violation, logged_loop
+from offload.loops.looks import contents_at
+from offload.loops.observe import copies_of
+from offload.loops.ordered import run_in_order
+from offload.loops.plan import check, key_of, numbers_of, ranged
+from offload.loops.prepared import view_at
+from offload.loops.profiles import check_types, observed, profile_of
+from offload.loops.reports import iteration
+from offload.loops.where import ON_HOST, kernels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offload.loops.plan import NestPlan, Numbers
+    from offload.loops.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+Results = dict[str, Any]
+
+PLAIN: Final = "plain"
+"""What `decided` returns where the loop is to run as any other does."""
+
+
+def decided(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Results | Literal["plain"]:
+    """Decide about a call in a device task, and carry it out unless it may run as any other loop.
+
+    Returns
+    -------
+    `PLAIN`, or the scalars that come out.
+
+    Raises
+    ------
+    IndexError, ZeroDivisionError, AssertionError, ValueError
+        As the serial program does; arrays hold what that has written.
+    """
+    return _Call(spec, values, task).decided()
+
+
+class _Call:
+    """A call of a speculative loop in a device task."""
+
+    def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> None:
+        self.spec, self.values, self.task = spec, values, task
+        self.device: Any = task.place.device
+        self.stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+        is_cuda = kernels_of(self.device, spec.program).dialect == "cuda"
+        self.where: Any = ON_CUDA if is_cuda else ON_HOST
+        self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))
+        arrays = {name: values[name] for name in spec.given}
+        look = self.where.looks(spec, arrays, task)
+        self.plans = ranged(spec, self.numbers, look)
+        check(spec, self.plans)
+        self.plan: NestPlan = self.plans[0]
+        self.addresses = {name: view.address for name, view in self.numbers.views.items()}
+        self.memory = memory_of(spec)
+        self.key = self._key()
+
+    def decided(self) -> Results | Literal["plain"]:
+        mode = self.spec.program.words.speculate
+        verdicts = {plan.verdict.verdict for plan in self.plans}
+        if verdicts == {"parallel"}:
+            return self._plain("its iterations are proved to be independent")
+        if len(self.plans) > 1 or "sequential" in verdicts:
+            return self._in_order("its iterations are proved to depend on each other")
+        if mode == "always":
+            return self._attempt()
+        with self.spec.lock:
+            known = self.memory.known(self.key)
+            is_sequential = self.memory.is_sequential
+        if known:
+            return self._plain("its iterations were independent for such arguments")
+        if known is not None or is_sequential:
+            return self._in_order("its iterations were seen to depend on each other")
+        if self.memory.profile is None:
+            return self._profiled()
+        inspected = self._inspected()
+        return self._attempt() if inspected is None else inspected
+
+    # -- what becomes of it ------------------------------------------------------------------------------
+
+    def _plain(self, why: str) -> Literal["plain"]:
+        self._note("device", f"in parallel: {why}")
+        return "plain"
+
+    def _in_order(self, why: str) -> Results:
+        self._note("host", f"in order: {why}")
+        return self._on_host(lambda arrays: run_in_order(self.spec, {**self.values, **arrays}))
+
+    def _profiled(self) -> Results:
+        """Run the loop in order, and keep what is seen."""
+        self._note("host", "in order, profiled: it is the first call with arguments of such types")
+
+        def profile(arrays: Mapping[str, Any]) -> Results:
+            found = observed(self.spec, self.numbers, self.plan, arrays)
+            assert found is not None  # else it is proved
+            with self.spec.lock:
+                self.memory.profile = profile_of(self.spec, self.numbers, self.plan, found)
+                if found.found:
+                    self.memory.is_sequential = True
+                elif found.failure is None:
+                    self.memory.keep(self.key, verdict=True)
+            if found.failure is not None:
+                raise found.failure
+            return found.results
+
+        return self._on_host(profile)
+
+    def _inspected(self) -> Results | Literal["plain"] | None:
+        """Look at the addresses, and run the loop in parallel or in order; None if that cannot be done."""
+        loop = logged_loop(self.spec, self.numbers, self.plan, is_inspector=True)
+        if loop is None:
+            return None
+        try:
+            run = LoggedRun(loop, self.values, self.addresses, self.task)
+        except DeviceMemoryError:
+            return self._in_order("there is no memory for its log")
+        try:
+            run.launch(0, run.trips)
+            run.finish()
+            self.stream.synchronize()
+        finally:
+            self.device.check(self.stream)
+            run.close()
+        found = run.found()
+        if found is None:
+            with self.spec.lock:
+                self.memory.keep(self.key, verdict=True)
+            return self._plain("its iterations are independent, as its addresses say")
+        self._met(found)
+        return self._in_order("its iterations depend on each other, as its addresses say")
+
+    def _attempt(self) -> Results:
+        """Run the loop with its log."""
+        loop = logged_loop(self.spec, self.numbers, self.plan)
+        if loop is None:
+            return self._in_order("it has too many iterations for a log")
+        attempt = Attempt(self.spec, self.numbers, self.plan, loop, self.values, self.addresses, self.task, self.memory)
+        try:
+            outcome = attempted(attempt, self._on_host)
+        except DeviceMemoryError:
+            return self._in_order("there is no memory for its log, or for a copy of what it writes")
+        self._note(outcome.winner, f"attempted: the {outcome.winner} has won")
+        if outcome.violation is not None:
+            self._met(outcome.violation)
+        elif outcome.winner == "device" and self.spec.program.words.speculate != "always":
+            with self.spec.lock:
+                self.memory.keep(self.key, verdict=True)
+        if outcome.error is not None:
+            raise outcome.error
+        return dict(outcome.results)
+
+    # -- memory ------------------------------------------------------------------------------------------
+
+    def _key(self) -> Any:
+        """Return what a verdict follows from; None where that is not known."""
+        arrays, scalars = self.plan.addressing
+        versions = []
+        for name in sorted(arrays & self.numbers.views.keys()):
+            contents = contents_at(self.task, self.values[name])
+            if contents is None or self.spec.uses[name].is_changed:
+                return None
+            versions.append((contents.version, self.numbers.views[name].address))
+        known = self.numbers.scalars[0]
+        told = tuple([(name, known[name].tobytes()) for name in sorted(scalars & known.keys())])
+        return key_of(self.spec, self.numbers), told, tuple(versions)
+
+    def _met(self, found: Violation | Exception) -> None:
+        """Take note that iterations depend on each other."""
+        if self.spec.program.words.speculate == "always":
+            return
+        with self.spec.lock:
+            self.memory.is_sequential = True
+        program = self.spec.program
+        if "speculation" not in program.warned:
+            program.warned.add("speculation")
+            place = program.source.place
+            text = f"{program.directive} {program.name!r}: {self._text(found)}; results are right, and it runs in order"
+            warn(f"{text} from now on", SpeculationWarning, f"{place.file}:{place.line}")
+
+    def _text(self, found: Violation | Exception) -> str:
+        """Return what was found, for a message."""
+        if isinstance(found, Exception):
+            return f"run in parallel it would fail, {type(found).__name__}: {found}"
+        if found.what == OUTSIDE:
+            return "an access would be outside of its array"
+        if found.what == FUEL:
+            return "a loop of an iteration did not end"
+        element = ", ".join(map(str, found.element)) or "()"
+        places = [None if one is None else self._iteration(one) for one in found.iterations]
+        known = [one for one in places if one is not None]
+        where = f", iterations {' and '.join(known)}" if known else ""
+        return f"its iterations depend on each other by {found.array}[{element}]{where}"
+
+    def _iteration(self, number: int) -> str:
+        """Return an iteration by its variables, of its number in a serial loop."""
+        axes = self.numbers.axes[0]
+        trips: list[int] = []
+        for axis in reversed(axes):
+            number, trip = divmod(number, axis.trips)
+            trips.insert(0, trip)
+        return iteration(self.plan.nest, axes, trips)
+
+    def _note(self, where: Literal["device", "host"], text: str) -> None:
+        self.memory.last = where
+        notify = self.task.place.notify
+        if notify is not None:
+            site = self.task.construct
+            notify.speculate(self.task.name, site.location, self.device.number, text)
+
+    # -- on the host -------------------------------------------------------------------------------------
+
+    def _on_host(self, work: Callable[[Mapping[str, Any]], Results]) -> Results:
+        """Do something with the arrays as the host has them, and send back what the loop changes."""
+        arrays = {name: self.values[name] for name in self.spec.given}
+        fetched = dict(self.where.on_host(arrays, self.task))
+        is_copied = self.where is ON_CUDA  # else it is the device's memory
+        if is_copied and any(len(group) > 1 for group in groups_of(self.numbers.views)):
+            fetched = copies_of(self.plan.nest, fetched, self.numbers.views)
+        try:
+            return work(fetched)
+        finally:
+            if is_copied:
+                self._send_back(fetched)
+
+    def _send_back(self, fetched: Mapping[str, Any]) -> None:
+        for name in self.spec.changed:
+            copy = self.device.copy(self.values[name], fetched[name], self.stream)
+            if copy is not None:
+                copy.run()
+        self.stream.synchronize()
+
+
+def memory_of(spec: Specialisation) -> Memory:
+    """Return what is remembered of a speculative loop. Raises `ClauseError` for a profile of other types."""
+    memory: Memory | None = spec.speculation
+    if memory is None:
+        profile = spec.program.words.speculate
+        memory = Memory()
+        if profile is not None and not isinstance(profile, (bool, str)):
+            check_types(spec, profile)
+            memory.profile = profile
+            memory.is_sequential = profile.verdict == "sequential"
+        with spec.lock:
+            if spec.speculation is None:
+                spec.speculation = memory
+            memory = spec.speculation
+    return memory
+
+
+def attempted(attempt: Attempt, on_host_: Callable[[Callable[[Mapping[str, Any]], Results]], Results]) -> Outcome:
+    """Run a loop with its log; where that finds something, put back what was written, and run it in order.
+
+    Raises
+    ------
+    DeviceMemoryError
+        There is no memory for the log or for what is put back; nothing has changed.
+    """
+    device: Any = attempt.task.place.device
+    stream: Any = attempt.task.lane.stream  # type: ignore[union-attr]  # the body has one
+    written = {name: attempt.values[name] for name in attempt.spec.changed}
+    kept = {name: device.alloc(array.shape, array.dtype, stream) for name, array in written.items()}
+    run = LoggedRun(attempt.loop, attempt.values, attempt.addresses, attempt.task)
+    for name, copy in kept.items():
+        device.copy(copy, written[name], stream)
+    try:
+        run.launch(0, run.trips)
+        run.finish()
+        stream.synchronize()
+    finally:
+        device.check(stream)
+    found, results = run.found(), run.results()
+    run.close()
+    if found is None:
+        return Outcome("device", None, results)
+    for name, copy in kept.items():
+        device.copy(written[name], copy, stream)
+    stream.synchronize()
+    try:
+        return Outcome("host", found, on_host_(lambda arrays: run_in_order(attempt.spec, {**attempt.values, **arrays})))
+    except (ArithmeticError, AssertionError, IndexError, ValueError) as error:
+        return Outcome("host", found, {}, error)
