@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.cuda_runs import shaped
+from offload.loops.explain_speculation import speculation_of
 from offload.loops.levels import levels_of, loops_in
 from offload.loops.looks import Looks
 from offload.loops.mapping import map_types
@@ -68,6 +69,9 @@ class LoopReport:
             lines.append(f"  {name}: {array['access']}, map {array['map']}, bounds checked: {array['bounds']}")
         lines += _filter_text(facts["filter"])
         lines += [f"  cache: {item}, a hint" for item in facts["cache"]]
+        if (said := facts["speculation"])["mode"] != "off":
+            last = f", the latest call on the {said['last']}" if said["last"] else ""
+            lines.append(f"  speculation: {said['mode']}, logged: {', '.join(said['logged']) or 'nothing'}{last}")
         return "\n".join([*lines, *[f"  note: {note}" for note in facts["notes"]]])
 
 
@@ -106,7 +110,7 @@ def explained(
             "nests": [_nest(spec, number, plan, numbers, device) for number, plan in enumerate(plans)],
             "arrays": arrays,
             "filter": _filter(spec, values, spread),
-            "speculation": {"mode": "off", "logged": [], "last": None},
+            "speculation": speculation_of(spec, numbers, plans, is_on_host=device is None),
             "cache": list(program.words.cache),
             "notes": [*spec.typed.notes, *_left(plans)],
         }

@@ -261,9 +261,21 @@ def by_fastmath():
     assert np.allclose(sums["fast"], sums[False], rtol=1e-13)
 
 
-def by_not_built(clause, value):
-    with pytest.raises(omp.ClauseError, match="not built yet"):
-        omp.target_loop(**{clause: value})(double)
+def scattered(p, x):
+    for i in range(p.size):
+        x[p[i]] = i
+
+
+def by_speculate():
+    modes = {}
+    for word in (False, True, "always"):
+        with omp.Runtime("sim:1"):
+            loop = omp.target_loop(speculate=word)(scattered)
+            x = np.zeros(4)
+            loop(np.array([2, 0, 3, 2]), x) if word else None
+            assert (x == ([1, 0, 3, 2] if word else 0)).all()
+            modes[word] = loop.explain(np.arange(4), x).to_dict()["speculation"]["mode"]
+    assert modes == {False: "off", True: "sequential", "always": "log"}
 
 
 def by_devices():
@@ -318,7 +330,7 @@ EFFECTS = {
     "devices": by_devices,
     "filter": by_filter,
     "exchange": by_exchange,
-    "speculate": lambda: by_not_built("speculate", True),
+    "speculate": by_speculate,
 }
 
 

@@ -1,0 +1,38 @@
+"""What `explain` says of a loop that is only probably parallel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.loops.attempts import Memory
+from offload.loops.inspecting import can_be_inspected
+from offload.loops.needed import needed
+from offload.loops.numbers import Launch
+from offload.loops.plan import plain
+from offload.loops.uses import numbered
+
+if TYPE_CHECKING:
+    from offload.loops.plan import NestPlan, Numbers
+    from offload.loops.specialise import Specialisation
+
+
+def speculation_of(
+    spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, is_on_host: bool
+) -> dict[str, Any]:
+    """Return what is tried first in a call: how, with which arrays logged; and where the latest one has run."""
+    words = spec.program.words
+    memory: Memory = spec.speculation or Memory()
+    mode, logged = "off", list[str]()
+    verdicts = {plan.verdict.verdict for plan in plans}
+    if words.speculate is not None and not words.checks and verdicts != {"parallel"}:
+        mode = "sequential"
+        is_known = memory.is_sequential and words.speculate != "always"
+        if len(plans) == 1 and "sequential" not in verdicts and not is_known and not is_on_host:
+            (plan,) = plans
+            launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+            of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
+            is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written)
+            mode = "inspector" if is_inspected else "log"
+            at = numbered(of.nest)
+            logged = list(dict.fromkeys(at[one].array for one in sorted(of.loads | of.stores)))
+    return {"mode": mode, "logged": logged, "last": memory.last}
