@@ -38,8 +38,8 @@ def views(rng, array):
 class Data:
     """An array, and what is known of it: the value on devices, and who has mapped it."""
 
-    def __init__(self, rng, number):
-        shape = rng.choice(SHAPES)
+    def __init__(self, rng, shapes):
+        shape = rng.choice(shapes)
         self.host = np.array(rng.choice((1.0, 2.0)) * np.arange(np.prod(shape, dtype=int)).reshape(shape))
         if len(shape) > 1 and rng.random() < 0.3:
             self.host = self.host.T
@@ -58,9 +58,15 @@ class Data:
 class Program:
     """Carries out a random program on a runtime, and on the model beside."""
 
-    def __init__(self, rng, n, counts):
+    names = (
+        *("enter", "exit", "plain_enter", "plain_exit", "kernel", "kernel", "kernel"),
+        *("read", "readers", "update", "update", "host"),
+    )
+    by_address = ("pointer", "memcpy", "memset")
+
+    def __init__(self, rng, n, counts, shapes=SHAPES):
         self.rng, self.n, self.counts = rng, n, counts
-        self.arrays = [Data(rng, number) for number in range(rng.randint(1, 3))]
+        self.arrays = [Data(rng, shapes) for _ in range(rng.randint(1, 3))]
 
     # -- choices -----------------------------------------------------------------------------------
     def chosen(self):
@@ -85,8 +91,7 @@ class Program:
 
     # -- steps -------------------------------------------------------------------------------------
     def run(self):
-        steps = [self.enter, self.exit, self.plain_enter, self.plain_exit, self.kernel, self.kernel, self.kernel]
-        steps += [self.read, self.readers, self.update, self.update, self.pointer, self.memcpy, self.memset, self.host]
+        steps = [getattr(self, name) for name in (*self.names, *self.by_address)]
         for _ in range(N_STEPS):
             data, step = self.rng.choice(self.arrays), self.rng.choice(steps)
             if step(data) is not False:

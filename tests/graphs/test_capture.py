@@ -634,6 +634,42 @@ def test_says_why_not(device, y, extra, why):
     assert not record.is_captured
 
 
+@pytest.fixture
+def two_devices(monkeypatch):
+    """The two devices of a current runtime."""
+    devices = [GraphDevice(0), GraphDevice(1)]
+    monkeypatch.setattr("offload.runtime.runtime.open_devices", lambda *_, **__: devices)
+    with omp.Runtime("null:2", num_threads=1, check=True):
+        yield devices
+
+
+def test_replicas_are_not_captured(two_devices, y):
+    """What has replicas on several devices goes to streams, and the record says why; so does what makes them."""
+    region = omp.taskgraph(lambda y: kernel("a", y))
+    entering = omp.taskgraph(lambda y: omp.target_update(to=[y], devices="all"))
+    with omp.target_data(map=[tofrom(y)], devices="all"):
+        for _ in range(3):
+            region(y)
+            entering(y)
+    assert kernels(two_devices[0].calls) == ["a"] * 3
+    assert "has replicas on several devices, 0, 1" in region.records[0].why_not
+    assert "is on several devices, 0, 1" in entering.records[0].why_not
+
+
+def test_a_graph_of_what_gets_replicas_is_not_launched(two_devices, y):
+    """A region that was captured goes to streams once what it uses is in a replica set."""
+    region = omp.taskgraph(lambda y: kernel("a", y))
+    omp.target_enter_data([to(y)])
+    for _ in range(3):
+        region(y)
+    assert region.records[0].is_captured
+    omp.target_exit_data([omp.delete(y)])
+    with omp.target_data(map=[tofrom(y)], devices="all"):
+        region(y)
+        assert not region.records[0].is_captured
+        assert "has replicas" in region.records[0].why_not
+
+
 def test_a_method_is_not_captured(device, y):
     """A region whose body is a bound method goes to streams, and the record says why."""
     model = types.SimpleNamespace(calls=device.calls)
