@@ -184,11 +184,10 @@ def _kernels(repeat: int, scale: float, peers: ModuleType) -> Section:
         case = made_case(peers.cupy, label, scale, scatter)
         whole = _whole(case)
         case.arguments[-1][...] = 0
-        case.loop(*case.arguments)
+        _device_ms(partial(case.loop, *case.arguments))
         expected = case.arguments[-1].get()
         case.arguments[-1][...] = 0
-        whole()
-        peers.synchronize()
+        _device_ms(whole)
         expect(np.allclose(case.arguments[-1].get(), expected, rtol=1e-12), f"{label}, {kind}")
         calls: dict[str, Callable[[], object]] = {"plain": partial(case.loop, *case.arguments), kind: whole}
         runs = alternate({name: partial(_device_ms, call) for name, call in calls.items()}, repeat)
@@ -207,7 +206,7 @@ def _kernels(repeat: int, scale: float, peers: ModuleType) -> Section:
 
 
 def _whole(case: Case) -> Callable[[], None]:
-    """Return what starts the kernel that the first of two devices has, of which the other owns nothing."""
+    """Return what starts, in a body, the kernel that the first of two devices has where the other owns nothing."""
     from offload.loops import replicas
     from offload.loops.cuda_runs import CudaRun
 
@@ -226,20 +225,19 @@ def _whole(case: Case) -> Callable[[], None]:
         replicas.weights_of = before
     addresses = {name: device.address(values[name]) or 0 for name in spec.given}
 
-    @omp.target
-    def body() -> None:
-        run = CudaRun(blank, values, {})
-        run.prepare(addresses, kernels, device, omp.current_stream())
-        run.enqueue(kernels, device, omp.current_stream())
-
     def call() -> None:
-        body()
+        stream = omp.current_stream()
+        run = CudaRun(blank, values, {})
+        run.prepare(addresses, kernels, device, stream)
+        run.enqueue(kernels, device, stream)
+        kept.append(run)
 
+    kept: list[Any] = []
     return call
 
 
 def _device_ms(call: Callable[[], object]) -> float:
-    """Return what a call takes of the device."""
+    """Return what a call in a body takes of the device."""
     kernels: Any = omp.current_runtime().places[0].device.kernels
     found: list[Any] = []
 

@@ -1,0 +1,103 @@
+"""One loop on several CUDA devices, which are one GPU here: rows, generated kernels, results, errors, times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offload as omp
+from tests.conftest import checked
+from tests.gpu.conftest import cupy
+from tests.loops.device_kernels import check
+from tests.loops.test_devices import run
+from tests.loops.test_filter import ROWS
+
+pytestmark = pytest.mark.gpu
+
+if cupy is not None:
+    import tests.gpu.twins  # noqa: F401  # registers the kind
+
+
+@pytest.fixture(params=["twin:2", "twin:3"])
+def twins(request):
+    """A current runtime with several devices on one GPU."""
+    with checked(request.param) as runtime:
+        yield runtime
+
+
+@pytest.mark.parametrize("exchange", ["lazy", "eager"])
+@pytest.mark.parametrize("number", ROWS)
+def test_rows(twins, number, exchange):
+    """Every row of the table of loops, by equal and by other cuts, has CPython's values."""
+    row, n_devices = ROWS[number], len(twins.places)
+    filter_ = "always" if row.mode != "single" else "auto"
+    for weights in ((1,) * n_devices, (2, *[0] * (n_devices - 2), 1)):
+        run(row, row.clauses, weights, exchange=exchange, filter=filter_)
+
+
+def test_generated_kernels(twins):
+    """So have kernels that are generated."""
+    for seed in range(12):
+        check(seed, len(twins.places))
+
+
+@omp.target_loop(devices="all", filter="always", reduction={"+": ["s"], "max": ["m"]}, lastprivate=["last"])
+def sums(x):
+    s = 1.0
+    m = -1.0
+    last = 0.0
+    for i in range(x.size):
+        s += x[i]
+        m = max(m, x[i])
+        last = x[i]
+    return s, m, last
+
+
+def test_partial_results_are_combined(twins):
+    """Of many blocks on all devices, the same in each run; the last iteration's value comes from the last device."""
+    x = np.random.default_rng(1).integers(0, 1000, 1_000_000).astype(float)
+    assert sums(x) == (1 + x.sum(), x.max(), x[-1])
+    y = np.random.default_rng(1).random(100_000)
+    assert sums(y) == sums(y)
+
+
+@omp.target_loop(devices="all", filter="always", reduction={"+": ["s"]})
+def into(x, s):
+    for i in range(x.size):
+        s[0] += x[i]
+
+
+def test_a_result_in_place(twins):
+    """An array of one element gets what all devices have found."""
+    x, s = np.arange(100_000.0), np.ones(1)
+    into(x, s)
+    assert s[0] == 1 + x.sum()
+
+
+@omp.target_loop(devices="all", filter="always")
+def scatter(p, x, y):
+    for i in range(x.size):
+        y[p[i]] = x[i]
+
+
+def test_an_error_names_its_device(twins):
+    """An index out of range belongs to the last device; the context is alive afterwards."""
+    p = np.arange(1000)
+    p[3] = 5000
+    with pytest.raises(IndexError) as failed:
+        scatter(p, np.ones(1000), np.zeros(1000))
+    assert f"device {len(twins.places) - 1}" in "\n".join(failed.value.__notes__)
+    p[3], y = 3, np.zeros(1000)
+    scatter(p, np.ones(1000), y)
+    assert y.all()
+
+
+def test_ways_are_timed(twins):
+    """In the first calls each way is timed by events, and one of them stays."""
+    x, y, p = np.ones(1 << 20), np.zeros(1 << 20), np.arange(1 << 20)
+    loop = scatter.options(filter="auto")
+    with omp.target_data(map=[omp.tofrom(one) for one in (p, x, y)], devices="all"):
+        for _ in range(20):
+            loop(p, x, y)
+        assert "took" in loop.explain(p, x, y).to_dict()["filter"]["why"]
+    assert y.all()
