@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-
 import offload as omp
 from tests.loops.kernels import kernel
 from tests.loops.on_devices import cut_by, present, same, words_of
@@ -14,8 +13,8 @@ from tests.loops.oracle import function_of_text
 def check(seed, n_devices):
     """Run a kernel, every second one twice, on the devices of the current runtime; return what `explain` says of it.
 
-    The seed decides about cuts, clauses, and whether arrays are on the devices before. Returns None of a kernel that has
-    to be split and cannot be.
+    The seed decides about cuts, clauses, and whether arrays are on the devices before. Returns None of a kernel that
+    has to be split and cannot be.
     """
     made, rng = kernel(seed), random.Random(seed)
     weights = [rng.randint(0, 4) for _ in range(n_devices)] if rng.random() < 0.5 else [1] * n_devices

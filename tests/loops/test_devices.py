@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import offload as omp
+from offload import acc
 from tests.conftest import checked
 from tests.loops.on_devices import cut_by, present, same, words_of
-from tests.loops.test_filter import ROWS, N
+from tests.loops.test_filter import ROWS, N, floats
 from tests.loops.test_filter_loops import MORE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
-
-LOOPS = {str(number): (row, row.clauses) for number, row in ROWS.items()}
-LOOPS |= {name: (row, clauses) for name, (row, clauses, *_) in MORE.items()}
 
 
 def loop_of(row, clauses, **words):
@@ -68,3 +68,227 @@ def test_how_loops_are_divided():
             terms = [one["terms"] for one in facts["predicates"]]
             assert terms == [None if one is None else [list(term) for term in one] for one in row.terms], number
             assert facts["devices"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_more_loops(name):
+    """Clauses, collapsed loops, downward steps, negative indices: values are CPython's, by equal and by other cuts."""
+    row, clauses, mode = MORE[name]
+    arrays = {"x": floats(N), "y": floats(N), **row.arrays}
+    loop, function, scalars = loop_of(
+        replace(row, arrays=arrays), clauses, filter="auto" if mode == "single" else "always"
+    )
+    own = {*clauses.private, *clauses.firstprivate}
+    with checked("sim:5"):
+        for weights in ((1,) * 5, (2, 0, 1, 3, 1)):
+            serial = {name: array.copy() for name, array in arrays.items()}
+            mine = {name: array.copy() for name, array in arrays.items()}
+            with cut_by(weights), present(mine):
+                for _ in range(2):
+                    before = {name: serial[name].copy() for name in own}
+                    expected = function(**serial, **scalars)
+                    serial |= before  # each iteration has its own
+                    assert loop(**mine, **scalars) == expected
+            same(mine, serial, f"by {weights}")
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_few_iterations(n):
+    """With fewer iterations than devices, or none, values are CPython's."""
+    with checked("sim:4"):
+        for number in (1, 2, 4, 6, 7, 14, 15, 24):
+            run(ROWS[number], ROWS[number].clauses, (1, 1, 1, 1), n=n, filter="always")
+
+
+@omp.target_loop(devices="all", filter="always")
+def halo(a, b):
+    for i in range(1, a.size - 1):
+        b[i] = a[i - 1] + a[i + 1]
+
+
+def test_only_halos_travel():
+    """In the steady state of two sweeps each device fetches one element a side; `explain` has the bytes."""
+    a, b = np.arange(24.0), np.zeros(24)
+    with checked("sim:4"), present({"a": a, "b": b}):
+        for _ in range(3):
+            halo(a, b)
+            halo(b, a)
+        assert halo.explain(a, b).to_dict()["filter"]["sent_nbytes"] == 6 * 8
+
+
+def test_arrays_that_are_nowhere_or_on_one_device():
+    """A loop makes replicas for its call, of the host's arrays or of the first device's, and leaves none."""
+    x, y = np.arange(24.0), np.zeros(24)
+    with checked("sim:3"):
+        halo(x, y)
+        assert (y[1:-1] == x[:-2] + x[2:]).all()
+        with omp.target_data(map=[omp.to(x), omp.tofrom(y)]):
+            x[:] = 0  # the device's is what counts
+            halo(x, y)
+            assert [omp.target_is_present(y, device) for device in range(3)] == [True, False, False]
+        assert (y[1:-1] == np.arange(2, 46, 2)).all()
+
+
+def test_views_of_one_array():
+    """Parts of an array that is mapped as a whole are in its set: rows, and columns of it."""
+    a = np.arange(48.0).reshape(6, 8)
+    expected = a.copy()
+    with checked("sim:3"), present({"a": a}):
+        for _ in range(2):
+            halo(a[1], a[4])
+            halo.python(expected[1], expected[4])
+            halo(a[:, 2], a[:, 5])
+            halo.python(expected[:, 2], expected[:, 5])
+    same({"a": a}, {"a": expected})
+
+
+def test_the_default_of_the_environment():
+    """``OFFLOAD_LOOP_DEVICES`` is the default of ``devices=``, unless there is ``device=``; also of OpenACC's loops."""
+    x, y = np.arange(24.0), np.zeros(24)
+    omp_loop, acc_loop = omp.target_loop(halo.python), acc.parallel_loop(halo.python)
+    with checked("sim:4", env={"OFFLOAD_LOOP_DEVICES": "3,1"}):
+        for loop in (omp_loop, acc_loop):
+            loop(x, y)
+            assert (y[1:-1] == x[:-2] + x[2:]).all()
+            assert loop.explain(x, y).to_dict()["filter"]["devices"] == [3, 1]
+            assert loop.options(device=2).explain(x, y).to_dict()["filter"]["mode"] == "off"
+
+
+def test_a_program_of_openacc():
+    """With `acc.data`, queues and loops alone, the environment's devices take part, and values are the same."""
+
+    @acc.parallel_loop(present=["a", "b"], async_=1)
+    def sweep(a, b):
+        for i in range(1, a.size - 1):
+            b[i] = 0.5 * (a[i - 1] + a[i + 1])
+
+    results = []
+    for env in ({}, {"OFFLOAD_LOOP_DEVICES": "all"}):
+        a, b = np.arange(64.0) ** 2, np.zeros(64)
+        with checked("sim:3", env=env):
+            with acc.data(copy=[a, b]):
+                for _ in range(5):
+                    sweep(a, b)
+                    sweep(b, a)
+                acc.wait(1)
+                facts = sweep.explain(a, b).to_dict()["filter"]
+            results.append((a, b, facts["devices"]))
+    (a, b, none), (c, d, devices) = results
+    same({"a": a, "b": b}, {"a": c, "b": d})
+    assert (none, devices) == ([], [0, 1, 2])
+
+
+def test_one_device_is_no_set():
+    """``devices=[0]`` compiles the same text and goes the same way as no clause."""
+    x, y = np.arange(24.0), np.zeros(24)
+    with checked("sim:2"), omp.target_data(map=[omp.to(x), omp.tofrom(y)]):
+        plain, one = (halo.options(devices=devices, filter="auto") for devices in (None, [0]))
+        assert plain.source(x, y) == one.source(x, y)
+        one(x, y)
+        assert one.explain(x, y).to_dict()["filter"]["mode"] == "off"
+        on_second = halo.options(devices=[1])
+        z = np.zeros(24)
+        on_second(np.arange(24.0), z)
+        assert z[5] == 10
+    assert y[5] == 10
+
+
+def test_ways_are_measured():
+    """In the first calls each way that may win is taken twice; after that one of them, and `explain` has the times."""
+    x, y = np.arange(4096.0), np.zeros(4096)
+    with checked("sim:2"), present({"x": x, "y": y}):
+        loop = halo.options(filter="auto")
+        seen = []
+        for _ in range(8):
+            loop(x, y)
+            seen.append(loop.explain(x, y).to_dict()["filter"]["mode"])
+        assert seen[:6] == ["split", "split", "duplicate", "duplicate", "single", "single"]
+        assert seen[6] == seen[7]
+        assert "took" in loop.explain(x, y).to_dict()["filter"]["why"]
+    assert (y[1:-1] == x[:-2] + x[2:]).all()
+
+
+def test_nests_one_after_another():
+    """A function of several nests exchanges between them what the second needs of the first."""
+
+    @acc.kernels_loop(devices="all", filter="always")
+    def twice(a, b, c):
+        for i in range(1, a.size - 1):
+            b[i] = a[i - 1] + a[i + 1]
+        for i in range(1, a.size - 1):
+            c[i] = b[i - 1] - b[i + 1]
+
+    arrays = {"a": floats(N), "b": floats(N), "c": floats(N)}
+    serial = {name: array.copy() for name, array in arrays.items()}
+    with checked("sim:4"), present(arrays):
+        for _ in range(2):
+            twice(**arrays)
+            twice.python(**serial)
+    same(arrays, serial)
+
+
+def test_deferred_calls_follow_each_other():
+    """With ``nowait`` and dependences a time loop is enqueued, and gives what CPython gives."""
+    a, b = np.arange(64.0) % 7, np.zeros(64)
+    serial = {"a": a.copy(), "b": b.copy()}
+    loop = halo.options(nowait=True, depend=[omp.in_("a"), omp.inout("b")])
+    with checked("sim:3"), present({"a": a, "b": b}):
+        for _ in range(4):
+            loop(a, b)
+            loop(b, a)
+            halo.python(serial["a"], serial["b"])
+            halo.python(serial["b"], serial["a"])
+        omp.taskwait()
+    same({"a": a, "b": b}, serial)
+
+
+def test_check_observes_on_copies():
+    """``check=True`` sees a dependence between iterations on what all devices have together, and changes nothing."""
+
+    @omp.target_loop(devices="all", check=True)
+    def rotated(a, b, c, k):
+        for i in range(a.size):
+            a[i] = 2 * c[i]
+            b[i] = a[(i + k[0]) % a.size]
+
+    arrays = {"a": floats(N), "b": floats(N), "c": floats(N), "k": np.array([3])}
+    with checked("sim:4"), present(arrays):
+        with pytest.raises(omp.LoopError) as failed:
+            rotated(**arrays)
+        assert failed.value.rule == "dependence"
+        arrays["k"][0] = 0
+        omp.target_update(to=[arrays["k"]], devices="all")
+        rotated(**arrays)
+    assert (arrays["b"] == 2 * arrays["c"]).all()
+
+
+def test_looks_ask_who_has_the_elements():
+    """An index array that another device has written since is not looked at where it is stale: nothing goes wrong."""
+
+    @omp.target_loop(devices="all", filter="always")
+    def move(p, k):
+        for i in range(p.size):
+            p[i] = k - i
+
+    @omp.target_loop(devices="all", filter="always")
+    def take(p, x, y):
+        for i in range(p.size):
+            y[i] = x[p[i]]
+
+    n = 4096
+    p, x, y = np.zeros(n, int), np.arange(float(n)), np.zeros(n)
+    with checked("sim:2"), present({"p": p, "x": x, "y": y}):
+        take(p, x, y)
+        move(p, n - 1)
+        take(p, x, y)
+        move(p, n)
+        with pytest.raises(IndexError):
+            take(p, x, y)
+    assert y[1] == n - 1
+
+
+def test_random_order_of_iterations():
+    """Under a seed iterations run in a random order on each device, and values are the same."""
+    with checked("sim:3", seed=7):
+        for number in (3, 4, 6, 24):
+            run(ROWS[number], ROWS[number].clauses, (1, 1, 1), filter="always")
