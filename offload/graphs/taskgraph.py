@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 class Run:
     """What a node shows of its task, which it has no longer once a failure of that has been seen."""
 
-    __slots__ = ("__weakref__", "_end", "task")
+    __slots__ = ("__weakref__", "_device_nums", "_end", "task")
 
     def __init__(self, task: Task) -> None:
         self.task: Task | None = task
+        self._device_nums: tuple[int, ...] = ()
         self._end: tuple[TaskState, float | None, float | None] = (TaskState.WAITING, None, None)
         task.run = ref(self)
 
     def forget(self) -> None:
         """Keep how the task has ended, whose failure has been seen, and not the failure."""
-        self._end, self.task = self._look(), None
+        self._device_nums, self._end, self.task = self.device_nums, self._look(), None
 
     def _look(self) -> tuple[TaskState, float | None, float | None]:
         """Return the state of the task, when it began and when it was complete."""
@@ -52,6 +53,11 @@ class Run:
     @property
     def state(self) -> str:
         return str(self._look()[0])
+
+    @property
+    def device_nums(self) -> tuple[int, ...]:
+        """The devices that have taken part, where these are several."""
+        return self._device_nums if self.task is None else getattr(self.task, "device_nums", ())
 
     @property
     def is_live(self) -> bool:
@@ -135,7 +141,7 @@ class TaskGraph(Graph):
     ----------
     tasks : list of Node
         One for each directive, in the order of generation, with ``name``, ``key``, ``directive``, ``device_num``,
-        ``state``, ``duration_s``.
+        ``device_nums``, ``state``, ``duration_s``.
     edges : list of Edge
         ``source``, ``target``, ``kind`` (``"flow"``, ``"anti"``, ``"output"``, or ``"wait"`` for the order that a wait
         or an undeferred construct imposes) and ``item``.

@@ -435,6 +435,8 @@ class DeviceTask(Task):
     def spread(self, places: Sequence[DevicePlace]) -> None:
         """Count as in flight at other places too."""
         self.other_places = places
+        if not self.device_nums:
+            self.device_nums = (self.device_num, *[place.device.number for place in places])
         for place in places:
             place.in_flight.add(self)
 

@@ -102,6 +102,12 @@ class Node:
         return f"<Node {self.key}: {self.directive} on {where}, {self.state}>"
 
     @property
+    def device_nums(self) -> tuple[int, ...]:
+        """The devices that take part, its own first: those of its run, if that was on several; none on the host."""
+        several: tuple[int, ...] = getattr(self.run, "device_nums", ())
+        return several or (() if self.device_num is None else (self.device_num,))
+
+    @property
     def state(self) -> str:
         """The state of its run in lower case, ``"planned"`` where nothing has run."""
         if self.run is None:

@@ -47,8 +47,8 @@ def is_copy(node: Node) -> bool:
 
 
 def device_label(node: Node) -> str:
-    """Return ``"host"`` or ``"dev N"``."""
-    return "host" if node.device_num is None else f"dev {node.device_num}"
+    """Return ``"host"``, ``"dev N"``, or ``"dev N+M"`` of several devices."""
+    return f"dev {'+'.join(map(str, node.device_nums))}" if node.device_nums else "host"
 
 
 def place_label(node: Node) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import offload as omp
 from offload import acc
+from offload.views.dot import to_dot
 from tests.conftest import checked
 from tests.loops.on_devices import cut_by, present, same, words_of
 from tests.loops.test_filter import ROWS, N, floats
@@ -292,3 +293,38 @@ def test_random_order_of_iterations():
     with checked("sim:3", seed=7):
         for number in (3, 4, 6, 24):
             run(ROWS[number], ROWS[number].clauses, (1, 1, 1), filter="always")
+
+
+def test_a_graph_shows_which_devices_took_part():
+    """The node of a loop has the numbers of those that went through iterations; a draw of one device has one."""
+    c, x, y = np.zeros(1, int), np.arange(24.0), np.zeros(24)
+    draw, _, scalars = loop_of(ROWS[25], ROWS[25].clauses)
+    with checked("sim:3"):
+        with omp.record() as graph:
+            halo(x, y)
+            draw(c, np.zeros(48), x, **scalars)
+            halo.options(filter="never")(x, y)
+        nodes = [node for node in graph.tasks if node.directive == "target_loop"]
+        assert [node.device_nums for node in nodes] == [(0, 1, 2), (0,), (0, 1, 2)]
+        assert "dev 0+1+2" in to_dot(graph)
+
+
+def test_a_taskgraph_is_replayed_on_streams():
+    """A region with a loop on several devices is no graph of a device; `records` says why, and values are right."""
+    a, b = np.arange(24.0) % 5, np.zeros(24)
+    serial = {"a": a.copy(), "b": b.copy()}
+
+    @omp.taskgraph
+    def region(a, b):
+        halo(a, b)
+        halo(b, a)
+
+    with checked("sim:2"), present({"a": a, "b": b}):
+        for _ in range(4):
+            region(a, b)
+            halo.python(serial["a"], serial["b"])
+            halo.python(serial["b"], serial["a"])
+        (record,) = region.records
+        assert not record.is_captured
+        assert record.why_not
+    same({"a": a, "b": b}, serial)
