@@ -32,10 +32,6 @@ class ComputeLoop(DeviceLoop, ComputeFunction):
 
     __slots__ = ("_all", "_program", "_sets")
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        super()._apply(clauses)
-        self._is_bare = False  # the body is no function that takes the arguments as they are
-
     def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
         """Return a copy with these clauses replaced. Raises as for every construct."""
         if depend is not NOT_GIVEN:

@@ -42,7 +42,7 @@ from offload.tasks.stack import owned
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
     from offload.arrays.sections import Section
@@ -168,14 +168,12 @@ class TargetFunction(DirectiveFunction):
                 takes_arrays = True
         body: Any = self._function
         if not self._runs_function:
-            body = None if arrays else self._body_on_device(args)
-            if body is None:
-                return self._encounter(scope, args, kwargs)
+            body = self._short_body(args, is_given=not arrays)
         depend: Any = self._depend
         if self._is_late and self._names is not None:
             depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
         if arrays or not self._is_plain:
-            binding = self._bound(place, args, arrays)
+            binding = self._bound(place, args, arrays, body)
             if binding is None:
                 return self._encounter(scope, args, kwargs)
             work: TargetWork | None
@@ -279,11 +277,22 @@ class TargetFunction(DirectiveFunction):
         """Return what is called with the arguments on the device."""
         return self._function
 
-    def _body_on_device(self, args: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """Return what is called with scalars and device arrays; raise what is wrong with them, as `_look` would."""
+    def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
+        """Return what is called in a region that is encountered the short way; raise what is wrong with arguments.
+
+        Where it ``is_given`` these, there are no host arrays among them.
+        """
+        return self._function
 
     def _look(self, binding: Binding, body: Callable[..., Any]) -> None:
         """Look at the arguments of a call, all of which are known, and at what clauses say of them; map others."""
+
+    def _deciding(self, body: Any, arrays: Mapping[int, Any]) -> Iterable[Any]:
+        """Return what else than its host arrays decides how a short call maps these; raise what has become of them."""
+        return ()
+
+    def _map_found(self, binding: Binding, body: Any) -> None:
+        """Map host arrays of a short call that are in no clause, where more is to be said of them."""
 
     def _generate(
         self,
@@ -320,12 +329,14 @@ class TargetFunction(DirectiveFunction):
         check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
         return given, late
 
-    def _bound(self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any]) -> Binding | None:
+    def _bound(
+        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Callable[..., Any]
+    ) -> Binding | None:
         """Return the binding of a short call with these host arrays; None where names are needed after all.
 
         The other arguments are scalars and device arrays, which the body is given as they are.
         """
-        key = self._said, len(args), *arrays, *map(id, arrays.values())
+        key = self._said, len(args), *arrays, *map(id, arrays.values()), *self._deciding(body, arrays)
         remembered: Binding | None = place.table.remembered.get(key)
         if remembered is not None and are_current(remembered.items):
             return remembered
@@ -333,6 +344,8 @@ class TargetFunction(DirectiveFunction):
         if items is None:
             return None
         binding = Binding((), {}, items)
+        if arrays:
+            self._map_found(binding, body)
         binding.key = key
         for slot, array in arrays.items():
             binding.add_array(slot, array)

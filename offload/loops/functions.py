@@ -172,10 +172,18 @@ class DeviceLoop(LoopFunction, TargetFunction):
         launcher: Launcher = _launching().Launcher(self._program)
         return launcher
 
-    def _body_on_device(self, args: tuple[Any, ...]) -> Callable[..., Any]:
+    def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
         launcher: Launcher = _launching().Launcher(self._program)
-        launcher.take(args)
+        launcher.take(args, is_given=is_given)
         return launcher
+
+    def _deciding(self, body: Any, arrays: Mapping[int, Any]) -> Iterable[Any]:
+        return body.deciding() if arrays else ()
+
+    def _map_found(self, binding: Binding, body: Any) -> None:
+        from offload.loops.mapping import map_arrays
+
+        map_arrays(body.specialisation, body.values, binding)
 
     def _look(self, binding: Binding, body: Any) -> None:
         from offload.loops.mapping import map_found

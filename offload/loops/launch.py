@@ -25,7 +25,7 @@ from offload.loops.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.looks import Looks, change
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.prepared import described, prepared
+from offload.loops.prepared import described, prepared, told
 from offload.loops.runs import NestForm
 from offload.loops.speculation import PLAIN, decided
 from offload.loops.where import ON_HOST, kernels_of, n_threads_of
@@ -67,21 +67,42 @@ class Launcher:
     ----------
     specialisation : Specialisation or None
         That of the arguments, where they were known at the call.
+    values : dict or None
+        The arguments by name, where they were known at the call.
     """
 
-    __slots__ = ("__wrapped__", "_is_alone", "_program", "_values", "specialisation")
+    __slots__ = ("__wrapped__", "_is_alone", "_is_given", "_program", "specialisation", "values")
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
         self._program = program
         self._is_alone = is_alone
         self.specialisation: Specialisation | None = None
-        self._values: dict[str, Any] | None = None
+        self.values: dict[str, Any] | None = None
+        self._is_given = False  # such values, and no device arrays in the place of some
 
-    def take(self, args: tuple[Any, ...]) -> None:
-        """Take scalars and device arrays, which the one task that runs this has; raise `LoopError` for wrong types."""
-        self._values = values = self._program.bound(args, _NO_NAMES)
+    def take(self, args: tuple[Any, ...], *, is_given: bool) -> None:
+        """Take the arguments of a call, of which there is one task; raise `LoopError` for wrong types.
+
+        The task ``is_given`` the same, or device arrays in the place of host arrays.
+        """
+        self.values = values = self._program.bound(args, _NO_NAMES)
         self.specialisation = self._program.specialise(values)
+        self._is_given = is_given
+
+    def deciding(self) -> tuple[Any, ...]:
+        """Return what else than its arrays decides how a call maps these.
+
+        Raises
+        ------
+        ClauseError
+            The loop writes to a host array that is read-only.
+        """
+        spec, values = self.specialisation, self.values
+        assert spec is not None  # the arguments have been taken
+        assert values is not None  # as above
+        check_writeable(spec, values)
+        return spec, *told(spec, values)
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Look at the arguments; raise what is wrong with them.
@@ -98,8 +119,8 @@ class Launcher:
         check_writeable(self.specialisation, values)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = self._values
-        if values is None:
+        values = self.values
+        if values is None or not self._is_given:
             values = self._program.bound(args, kwargs)
         spec = self.specialisation or self._program.specialise(values)
         task: Any = here().task
