@@ -18,7 +18,7 @@ from tests.data.test_environment_rules import DataEnvironmentMachine, pytestmark
 __all__ = ["pytestmark"]  # the machine's warnings
 
 ENTER, EXIT, UPDATE = PresentTable.enter, PresentTable.exit, PresentTable.update
-EXAMPLES, MANY = 200, 2_000
+EXAMPLES, MANY = 60, 2_000
 """Within the latter each is killed; most are within ten."""
 
 

@@ -22,6 +22,14 @@ def test_on_ranks(n_ranks):
     run_tests(n_ranks, "test_fft.py")
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+def test_all_on_ranks(n_ranks):
+    """The same, both dtypes forward and back, and a larger field."""
+    run_tests(n_ranks, "test_fft.py", limit_s=600, env={"OFFLOAD_TESTS_FFT": "all"})
+
+
 @pytest.mark.parametrize(("n_ranks", "options"), [(3, ()), (4, ("--grid", "2,2"))])
 def test_example(n_ranks, options):
     """The example checks itself, and only rank 0 prints."""

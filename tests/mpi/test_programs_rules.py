@@ -12,7 +12,7 @@ pytestmark = needs_mpi
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
 def test_programs(n_ranks):
     """Some programs on so many ranks."""
-    run_tests(n_ranks, "test_programs_rules.py", env={"OFFLOAD_TESTS_PROGRAMS": str(200 // n_ranks)})
+    run_tests(n_ranks, "test_programs_rules.py", env={"OFFLOAD_TESTS_PROGRAMS": str(100 // n_ranks)})
 
 
 @pytest.mark.soak

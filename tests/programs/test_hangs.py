@@ -131,7 +131,7 @@ def test_nothing_is_printed_while_tasks_run() -> None:
 def test_the_default_runtime_gives_up(program: str, status: int) -> None:
     """With tasks that nothing moves the process ends after ``OFFLOAD_HANG_S``, names them, and keeps its status."""
     start = time.monotonic()
-    _, stderr = python(program, status=status, OFFLOAD_HANG_S="1")
+    _, stderr = python(program, status=status, OFFLOAD_HANG_S="0.3")
     assert time.monotonic() - start < 20
     assert "abandoned" in stderr
     assert "given up" in stderr
@@ -176,7 +176,7 @@ def test_the_default_runtime_waits_for_bodies() -> None:
 )
 def test_the_process_ends(program: str) -> None:
     """Nothing that is outstanding keeps the interpreter from its end: open runtimes, workers, threads that go on."""
-    python(program, OFFLOAD_HANG_S="1")
+    python(program, OFFLOAD_HANG_S="0.3")
 
 
 def test_leaving_inside_of_a_region() -> None:

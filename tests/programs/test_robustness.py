@@ -114,9 +114,9 @@ WAITS = {
 @pytest.mark.parametrize(
     ("wait", "n_helpers", "step"),
     [
-        ("taskwait", 0, 1),
-        ("taskgroup", 0, 3),
-        ("result", 0, 3),
+        ("taskwait", 0, 3),
+        ("taskgroup", 0, 5),
+        ("result", 0, 5),
         ("taskwait", 7, 6),
         ("taskgroup", 7, 6),
         ("result", 7, 6),

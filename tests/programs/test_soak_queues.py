@@ -219,7 +219,7 @@ def report(programs, growth, duration_s):
 @pytest.mark.parametrize("n_workers", [0, 3])
 def test_a_few_seconds(n_workers):
     """Nothing hangs, results are NumPy's, nothing is left, also where the threads themselves run what is ready."""
-    report(*soak(2, n_workers=n_workers), 2)
+    report(*soak(1, n_workers=n_workers), 1)
 
 
 @pytest.mark.soak

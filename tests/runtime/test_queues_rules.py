@@ -268,7 +268,7 @@ class Program:
         has asked before the wait's own may have got there in between.
         """
         assert all(operation.body is None or operation in self.ran for operation in operations), "waits too short"
-        end_s = time.monotonic() + 10
+        end_s = time.monotonic() + self.limit_s
         while not all(operation.task is None or operation.task.done() for operation in operations):
             assert time.monotonic() < end_s, "what has run is not told"
             time.sleep(0.0001)

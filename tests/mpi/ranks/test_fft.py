@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -12,7 +14,10 @@ from offload.cli.demo.examples import load_example
 
 example = load_example("fft3d_mpi")
 parts = load_example("fft3d_parts")
-SHAPES = [(16, 16, 16), (30, 30, 30), (64, 64, 64), (7, 13, 5), (11, 4, 9)]
+IN_CI = [(16, 16, 16), (30, 30, 30), (7, 13, 5), (11, 4, 9)]
+SOME = [("complex128", False), ("complex64", True)]
+ALL = [(dtype, inverse) for dtype in ("complex64", "complex128") for inverse in (False, True)]
+SHAPES, KINDS = ([*IN_CI, (64, 64, 64)], ALL) if os.environ.get("OFFLOAD_TESTS_FFT") == "all" else (IN_CI, SOME)
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 
 
@@ -60,8 +65,7 @@ def a_quarter(plan, dtype, in_flight):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize(("dtype", "inverse"), KINDS)
 def test_transform(comm, fields, shape, dtype, inverse):
     """Slabs and pencils, in planes and pencils, in any number of pieces, even and not, give what scipy.fft gives."""
     field, expected = fields(shape, inverse)
