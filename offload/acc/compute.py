@@ -182,11 +182,9 @@ class ComputeFunction(TargetFunction):
         place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
         queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
         arrays = plain_arrays(args) if queue is not None else None
-        if arrays is None or queue is None or place is None:
-            return super()._encounter(scope, args, kwargs)
-        body = self._short_body(args, is_given=not arrays)
-        binding = self._bound(place, args, arrays, body)
-        if binding is None:
+        body = self._short_body(args, is_given=arrays == {})
+        binding = self._bound(place, args, arrays, body) if arrays is not None and place is not None else None
+        if binding is None or queue is None or place is None:
             return super()._encounter(scope, args, kwargs)
         work = TargetWork(body, args, {}, binding, self._counter)
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)

@@ -287,12 +287,12 @@ class TargetFunction(DirectiveFunction):
     def _look(self, binding: Binding, body: Callable[..., Any]) -> None:
         """Look at the arguments of a call, all of which are known, and at what clauses say of them; map others."""
 
-    def _deciding(self, body: Any, arrays: Mapping[int, Any]) -> Iterable[Any]:
-        """Return what else than its host arrays decides how a short call maps these; raise what has become of them."""
-        return ()
+    def _recall(self, binding: Binding, body: Any) -> None:
+        """Have the body of a short call know what `_look` has found in another one."""
 
-    def _map_found(self, binding: Binding, body: Any) -> None:
-        """Map host arrays of a short call that are in no clause, where more is to be said of them."""
+    def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
+        """Return what else than its host arrays decides how a short call maps these."""
+        return ()
 
     def _generate(
         self,
@@ -336,16 +336,18 @@ class TargetFunction(DirectiveFunction):
 
         The other arguments are scalars and device arrays, which the body is given as they are.
         """
-        key = self._said, len(args), *arrays, *map(id, arrays.values()), *self._deciding(body, arrays)
+        key = self._said, len(args), *arrays, *map(id, arrays.values()), *(self._deciding(args) if arrays else ())
         remembered: Binding | None = place.table.remembered.get(key)
         if remembered is not None and are_current(remembered.items):
+            self._recall(remembered, body)
             return remembered
         items = self._known_items(args)
         if items is None:
             return None
-        binding = Binding((), {}, items)
+        binding = Binding(args, {}, items)
         if arrays:
-            self._map_found(binding, body)
+            self._look(binding, body)
+        binding.args = ()  # which are not to be remembered
         binding.key = key
         for slot, array in arrays.items():
             binding.add_array(slot, array)

@@ -292,9 +292,13 @@ class Blank(Generic[FormT_co]):
             case _:
                 self._image[slot] = getattr(self.axes[number], field.kind)
 
+    def structure(self) -> ctypes.Array[ctypes.c_int64]:
+        """Return the memory of a run, with all in it that runs have in common."""
+        return type(self._image).from_buffer_copy(self._image)
+
     def filled(self, addresses: Mapping[str, int], values: Mapping[str, Any]) -> ctypes.Array[ctypes.c_int64]:
         """Return the memory of a run, with all in it but what is its own."""
-        memory = type(self._image).from_buffer_copy(self._image)
+        memory = self.structure()
         for slot, name in self.pointers:
             memory[slot] = addresses[name]
         for offset, name, pack_into in self.floats:

@@ -174,21 +174,22 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
         launcher: Launcher = _launching().Launcher(self._program)
-        launcher.take(args, is_given=is_given)
+        if is_given:
+            launcher.take(args)
         return launcher
 
-    def _deciding(self, body: Any, arrays: Mapping[int, Any]) -> Iterable[Any]:
-        return body.deciding() if arrays else ()
-
-    def _map_found(self, binding: Binding, body: Any) -> None:
-        from offload.loops.mapping import map_arrays
-
-        map_arrays(body.specialisation, body.values, binding)
+    def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
+        return self._program.deciding(args)
 
     def _look(self, binding: Binding, body: Any) -> None:
         from offload.loops.mapping import map_found
 
-        body.specialisation = map_found(self._program, binding)
+        binding.known = map_found(self._program, binding)
+        self._recall(binding, body)
+
+    def _recall(self, binding: Binding, body: Any) -> None:
+        body.specialisation = binding.known
+        body.is_mapped = True
 
     def _device_of(self, number: int | None) -> Any:
         scope = here()

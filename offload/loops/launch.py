@@ -25,7 +25,8 @@ from offload.loops.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.looks import Looks, change
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.prepared import described, prepared, told
+from offload.loops.prepared import described, prepared
+from offload.loops.ready import Ready, keep_ready
 from offload.loops.runs import NestForm
 from offload.loops.speculation import PLAIN, decided
 from offload.loops.where import ON_HOST, kernels_of, n_threads_of
@@ -67,11 +68,13 @@ class Launcher:
     ----------
     specialisation : Specialisation or None
         That of the arguments, where they were known at the call.
+    is_mapped : bool
+        Whether what the loop writes to was known at the call, as part of its binding.
     values : dict or None
-        The arguments by name, where they were known at the call.
+        The arguments by name, where they are what the one task that runs this is given.
     """
 
-    __slots__ = ("__wrapped__", "_is_alone", "_is_given", "_program", "specialisation", "values")
+    __slots__ = ("__wrapped__", "_is_alone", "_program", "_ready", "is_mapped", "specialisation", "values")
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
@@ -79,30 +82,17 @@ class Launcher:
         self._is_alone = is_alone
         self.specialisation: Specialisation | None = None
         self.values: dict[str, Any] | None = None
-        self._is_given = False  # such values, and no device arrays in the place of some
+        self.is_mapped = False
+        self._ready: Ready | None = None
 
-    def take(self, args: tuple[Any, ...], *, is_given: bool) -> None:
-        """Take the arguments of a call, of which there is one task; raise `LoopError` for wrong types.
-
-        The task ``is_given`` the same, or device arrays in the place of host arrays.
-        """
-        self.values = values = self._program.bound(args, _NO_NAMES)
-        self.specialisation = self._program.specialise(values)
-        self._is_given = is_given
-
-    def deciding(self) -> tuple[Any, ...]:
-        """Return what else than its arrays decides how a call maps these.
-
-        Raises
-        ------
-        ClauseError
-            The loop writes to a host array that is read-only.
-        """
-        spec, values = self.specialisation, self.values
-        assert spec is not None  # the arguments have been taken
-        assert values is not None  # as above
-        check_writeable(spec, values)
-        return spec, *told(spec, values)
+    def take(self, args: tuple[Any, ...]) -> None:
+        """Take scalars and device arrays, which the one task that runs this has; raise `LoopError` for wrong types."""
+        self._ready = ready = self._program.ready(args)
+        if ready is not None:
+            self.specialisation = ready.spec
+        else:
+            self.values = values = self._program.bound(args, _NO_NAMES)
+            self.specialisation = self._program.specialise(values)
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Look at the arguments; raise what is wrong with them.
@@ -119,14 +109,19 @@ class Launcher:
         check_writeable(self.specialisation, values)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        task: Any = here().task
+        is_on_device = task is not None and task.place is not None
+        if is_on_device and not kwargs and self.values is None:
+            ready = self._ready or self._program.ready(args)
+            if ready is not None and ready.start(args, task, changes=not self.is_mapped):
+                return None
         values = self.values
-        if values is None or not self._is_given:
+        if values is None:
             values = self._program.bound(args, kwargs)
         spec = self.specialisation or self._program.specialise(values)
-        task: Any = here().task
-        if task is None or task.place is None:
+        if not is_on_device:
             return _run_on_host(spec, values, 1 if self._is_alone else n_threads_of(self._program))
-        if self.specialisation is None:  # `map_found` has not seen what is written
+        if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
         if self._program.words.speculate is not None and not self._program.words.checks:
             found = decided(spec, values, task)
@@ -134,7 +129,7 @@ class Launcher:
                 if spec.typed.function.returns:
                     task.leave(lambda _: outcome(spec, found))
                 return None
-        runs = _enqueue(spec, values, task)
+        runs = _enqueue(spec, values, task, args)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: _outcome(spec, runs))
         return None
@@ -152,6 +147,10 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
     UsageError
         A host array, in a body on a device.
     """
+    if not kwargs and task.place is not None:
+        ready = program.ready(args)
+        if ready is not None and ready.start(args, task, changes=True):
+            return None
     values = program.bound(args, kwargs)
     if program.words.speculate is not None:
         raise UsageError(
@@ -167,7 +166,7 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
     if task.plan is not None:
         change(task, [values[name] for name in spec.changed])
     try:
-        runs = _enqueue(spec, values, task, outputs)
+        runs = _enqueue(spec, values, task, args, outputs)
     except ClauseError:
         _refuse_host_arrays(program, values)
         raise
@@ -216,18 +215,22 @@ def _is_proved(spec: Specialisation, values: Mapping[str, Any]) -> bool:
 
 
 def _enqueue(
-    spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, outputs: Mapping[str, Any] = _NO_OUTPUTS
+    spec: Specialisation,
+    values: Mapping[str, Any],
+    task: DeviceTask,
+    args: tuple[Any, ...],
+    outputs: Mapping[str, Any] = _NO_OUTPUTS,
 ) -> Sequence[Run]:
     """Enqueue the nests on the lane of a device task, and return those of their runs that are to be looked at.
 
-    ``outputs`` are device arrays without dimensions for scalars that come out, which are written in the order of the
-    stream.
+    ``args`` are the values that were passed by position. ``outputs`` are device arrays without dimensions for scalars
+    that come out, which are written in the order of the stream.
     """
     device: Device = task.place.device
     kernels = kernels_of(device, spec.program)
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
     if kernels.dialect == "cuda":
-        return _enqueue_cuda(spec, values, task, kernels, outputs)
+        return _enqueue_cuda(spec, values, task, args, kernels, outputs)
     runtime: Any = task.construct.runtime
     runs = _runs(spec, values, device, n_threads_of(spec.program), runtime.rng, task)
     for run in runs:
@@ -243,14 +246,19 @@ def _enqueue_cuda(
     spec: Specialisation,
     values: Mapping[str, Any],
     task: DeviceTask,
+    args: tuple[Any, ...],
     kernels: Kernels,
     outputs: Mapping[str, Any],
 ) -> Sequence[Run]:
     """Enqueue the nests on a CUDA stream; return those runs that are to be kept and looked at."""
     device: Device = task.place.device
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
-    blanks, addresses = prepared(spec, values, device, ON_CUDA, task)
+    blanks, addresses, kept = prepared(spec, values, device, ON_CUDA, task)
     if len(blanks) == 1 and not blanks[0].has_own:  # the usual case, of which nothing is left
+        is_settled = kept is not None and kept.settled is not None and not spec.tells_floats
+        is_settled = is_settled and spec.program.words.speculate is None  # else each call asks
+        if kept is not None and is_settled and len(args) == len(spec.program.parameters):
+            keep_ready(spec.program.seen().ready, args, Ready(spec, blanks[0], kept.apart))
         blanks[0].launch(blanks[0].filled(addresses, values), kernels, stream)
         return ()
     runs = [CudaRun(blank, values, outputs) for blank in blanks]
@@ -270,7 +278,7 @@ def _runs(
     task: DeviceTask | None = None,
 ) -> list[NestRun]:
     """Return a run for each nest, on the host or on a device whose memory the host can address."""
-    blanks, addresses = prepared(spec, values, device, ON_HOST, task)
+    blanks, addresses, _ = prepared(spec, values, device, ON_HOST, task)
     arrays = {name: values[name] for name in spec.given}
     return [NestRun(blank, arrays, addresses, values, n_threads, rng) for blank in blanks]
 

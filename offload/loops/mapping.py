@@ -50,18 +50,6 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
     values = program.bound(tuple(given), named)
     spec = program.specialise(values)
     check_writeable(spec, values)
-    map_arrays(spec, values, binding)
-    return spec
-
-
-def map_arrays(spec: Specialisation, values: Mapping[str, Any], binding: Binding) -> None:
-    """Enter in the binding of a call with these arguments how arrays in no clause are mapped.
-
-    Raises
-    ------
-    LoopError
-        Iterations provably depend on each other.
-    """
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     key = _MAPPED, *[(array.shape, array.strides) for array in arrays.values()], *told(spec, values)
     are_said = bool(binding.items)
@@ -79,6 +67,7 @@ def map_arrays(spec: Specialisation, values: Mapping[str, Any], binding: Binding
             for number, item in enumerate(binding.items)
             if any(overlaps(item.section, section) for section in changed)
         ]
+    return spec
 
 
 def _map_together(binding: Binding, arrays: Mapping[str, np.ndarray[Any, Any]], types: Mapping[str, MapType]) -> None:

@@ -55,7 +55,7 @@ def run_in_order(spec: Specialisation, values: Mapping[str, Any]) -> dict[str, A
 
 def ordered_runs(spec: Specialisation, values: Mapping[str, Any]) -> list[OrderedRun]:
     """Return the runs of the nests of a loop in order, none of which has begun. Raises as `prepared`."""
-    blanks, addresses = prepared(spec, values, None, IN_ORDER)
+    blanks, addresses, _ = prepared(spec, values, None, IN_ORDER)
     arrays = {name: values[name] for name in spec.given}
     return [OrderedRun(blank, arrays, addresses, values) for blank in blanks]
 

@@ -9,18 +9,18 @@ may differ all the same: where arrays lie, and the elements that indices are rea
 arrays share memory, or elements are not aligned, the call goes the long way, which decides, and has the words for what
 is wrong.
 
-Floats are told apart by their bits: a division tells 0.0 from -0.0, and NaN equals nothing.
+Floats are told apart by their bits.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from offload.arrays.items import address_of, label
 from offload.errors import ClauseError, UsageError
+from offload.loops.naming import float_bits
 from offload.loops.numbers import View
 from offload.loops.plan import check, is_looked_at, numbers_of, plans_of, ranged, shares
 from offload.loops.verdicts import observe_each
@@ -38,8 +38,6 @@ BlankT_co = TypeVar("BlankT_co", covariant=True)
 
 _MOST: Final = 64
 """Sets of numbers that a specialisation keeps: more than a program has sizes that take turns."""
-
-_bits: Final = struct.Struct("d").pack
 
 
 class Where(Protocol[BlankT_co]):
@@ -73,18 +71,25 @@ class Apart:
         Of a call with such arrays.
     is_any : bool
         Arrays may share none at all; else none that is written.
+
+    Attributes
+    ----------
+    sizes : tuple of (str, int)
+        The sizes of elements in bytes, by array.
+    pairs : tuple
+        Of arrays that must not share memory: each one's name, and where its first and last byte lie from its address.
     """
 
-    __slots__ = ("_pairs", "_sizes")
+    __slots__ = ("pairs", "sizes")
 
     def __init__(self, spec: Specialisation, numbers: Numbers, *, is_any: bool = False) -> None:
-        self._sizes = tuple((name, view.itemsize) for name, view in numbers.views.items())
+        self.sizes = tuple((name, view.itemsize) for name, view in numbers.views.items())
         spans: dict[str, tuple[int, int]] = {}
         for name, view in numbers.views.items():
             if (span := view.span) is not None:
                 spans[name] = span[0] - view.address, span[1] - view.address
         names = list(spans)
-        self._pairs = tuple(
+        self.pairs = tuple(
             (one, *spans[one], other, *spans[other])
             for number, one in enumerate(names)
             for other in names[number + 1 :]
@@ -93,10 +98,10 @@ class Apart:
 
     def holds(self, addresses: Mapping[str, int]) -> bool:
         """Tell whether it is so of arrays at these addresses."""
-        for name, nbytes in self._sizes:
+        for name, nbytes in self.sizes:
             if addresses[name] % nbytes:
                 return False
-        for one, low, high, other, others_low, others_high in self._pairs:
+        for one, low, high, other, others_low, others_high in self.pairs:
             mine, others = addresses[one], addresses[other]
             if mine + low <= others + others_high and others + others_low <= mine + high:
                 return False
@@ -116,9 +121,11 @@ class Prepared(Generic[BlankT_co]):
     Attributes
     ----------
     apart : Apart
+    settled : tuple of blank, or None
+        What each call is to fill in, where it does not depend on what arrays hold; None before the first call.
     """
 
-    __slots__ = ("_blanks", "_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
+    __slots__ = ("_blanks", "_looks", "_numbers", "_plans", "_spec", "_where", "apart", "settled")
 
     def __init__(self, spec: Specialisation, numbers: Numbers, where: Where[BlankT_co]) -> None:
         self._spec = spec
@@ -127,13 +134,13 @@ class Prepared(Generic[BlankT_co]):
         self._plans = plans_of(spec, numbers)
         self._looks = is_looked_at(spec, numbers, self._plans)
         self._blanks: dict[Any, tuple[BlankT_co, ...]] = {}
-        self._settled: tuple[BlankT_co, ...] | None = None
+        self.settled: tuple[BlankT_co, ...] | None = None
         self.apart = Apart(spec, numbers)
 
     def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[BlankT_co, ...]:
         """Return what is to be filled in for each nest; look at elements where that is worth it. Raises as `check`."""
-        if self._settled is not None:
-            return self._settled
+        if self.settled is not None:
+            return self.settled
         plans = self._plans
         if self._looks:
             look = self._where.looks(self._spec, values, task)
@@ -144,7 +151,7 @@ class Prepared(Generic[BlankT_co]):
             check(self._spec, plans)
             found = self._blanks[variants] = self._where.blanks(self._spec, self._numbers, plans)
         if not self._looks:
-            self._settled = found
+            self.settled = found
         return found
 
 
@@ -154,8 +161,8 @@ def prepared(
     device: Device | None,
     where: Where[BlankT_co],
     task: DeviceTask | None = None,
-) -> tuple[tuple[BlankT_co, ...], dict[str, int]]:
-    """Return what is to be filled in for each nest, in their order, and where the arrays lie, by name.
+) -> tuple[tuple[BlankT_co, ...], dict[str, int], Prepared[BlankT_co] | None]:
+    """Return what is to be filled in for each nest, in their order, where the arrays lie, by name, and what is kept.
 
     Parameters
     ----------
@@ -192,7 +199,7 @@ def prepared(
     key = tuple(numbers_in_key)
     found: Prepared[BlankT_co] | None = spec.prepared.get(key)
     if found is not None and found.apart.holds(addresses):
-        return found.blanks(values, task), addresses
+        return found.blanks(values, task), addresses, found
     numbers = numbers_of(spec, values, lambda array: view_at(device, array))
     is_aligned = all(view.is_aligned for view in numbers.views.values())
     if not (is_aligned or where.takes_unaligned):
@@ -204,17 +211,17 @@ def prepared(
         check(spec, plans)
         blanks = where.blanks(spec, numbers, plans)
         observe_each(spec, plans, numbers, arrays, task, where.on_host)
-    else:
-        made = Prepared(spec, numbers, where)
-        blanks = made.blanks(values, task)
-        keep(spec, key, made)
-    return blanks, addresses
+        return blanks, addresses, None
+    made = Prepared(spec, numbers, where)
+    blanks = made.blanks(values, task)
+    keep(spec, key, made)
+    return blanks, addresses, made
 
 
 def told(spec: Specialisation, values: Mapping[str, Any]) -> list[Any]:
     """Return the scalars of a call that decisions may follow from, so that equal ones decide alike."""
     return [
-        _bits(values[name]) if is_float and not isinstance(values[name], int) else values[name]
+        float_bits(values[name]) if is_float and not isinstance(values[name], int) else values[name]
         for name, is_float in spec.told
     ]
 

@@ -21,6 +21,7 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.errors import LoopError
 from offload.loops import ir
 from offload.loops.accesses import Access, accesses
+from offload.loops.naming import FLOATS, float_bits, name_of
 from offload.loops.parse import NestClauses, parse
 from offload.loops.python_form import host_parts
 from offload.loops.source import Source
@@ -44,12 +45,14 @@ _WEAK: Final[Mapping[type, ir.Type]] = {
 }
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """What the names from outside stood for when they were last looked at, and what belongs to that."""
 
     outlook: Outlook
     outside: tuple[object, ...]
     specialised: dict[Any, Specialisation]
+    ready: dict[Any, Any]
+    mark: object
 
 
 class LoopProgram:
@@ -84,6 +87,7 @@ class LoopProgram:
         self._parsed: dict[Any, ir.LoopFunction] = {}
         self._specialised: dict[Any, dict[Any, Specialisation]] = {}
         self._lock = threading.Lock()
+        self._tells_floats = False
         self._seen = self._look()
         self._parse(self._seen.outside, frozenset())
 
@@ -105,6 +109,33 @@ class LoopProgram:
             self._signature = inspect.signature(function)
         return self._signature
 
+    def seen(self) -> Seen:
+        """Return what the names from outside stand for now, with what has been made for that."""
+        seen = self._seen
+        if not seen.outlook.holds():
+            seen = self._seen = self._look()
+        return seen
+
+    def ready(self, args: tuple[Any, ...]) -> Any:
+        """Return the `Ready` of a call by position, which is to fill it in; None if more is left of it."""
+        ready = self.seen().ready
+        return ready.get(name_of(args)) if ready else None
+
+    def deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what else than its arrays decides how a call by position maps these: what stands for no other call."""
+        found: list[Any] = [self.seen().mark]
+        for value in args:
+            kind = value.__class__
+            found.append(kind)
+            if kind in FLOATS:
+                if self._tells_floats:
+                    found.append(float_bits(value))
+            elif kind in SCALARS:
+                found.append(value)
+            else:
+                found.append(getattr(value, "dtype", None))  # which NumPy lets a program change
+        return tuple(found)
+
     def specialise(self, values: Mapping[str, Any]) -> Specialisation:
         """Return the function with the types of these arguments.
 
@@ -113,9 +144,7 @@ class LoopProgram:
         LoopError
             What is wrong with such types.
         """
-        seen = self._seen
-        if not seen.outlook.holds():
-            seen = self._seen = self._look()
+        seen = self.seen()
         kinds_in_key: list[Any] = []  # what tells kinds of arguments apart, in less time than to find out which it is
         for value in values.values():
             kind = value.__class__
@@ -132,20 +161,22 @@ class LoopProgram:
                     found = seen.specialised[key] = self._specialisation(seen.outside, values, kinds)
         return found
 
-    def _look(self) -> _Seen:
+    def _look(self) -> Seen:
         """Return what the names outside stand for now, and what has been specialised for that."""
         while True:
             outlook = self.source.outlook()
             outside = self.source.key()
             if outlook.holds():  # else another thread has changed a name in between
-                return _Seen(outlook, outside, self._specialised.setdefault(outside, {}))
+                return Seen(outlook, outside, self._specialised.setdefault(outside, {}), {}, object())
 
     def _specialisation(self, outside: Any, values: Mapping[str, Any], kinds: tuple[Kind, ...]) -> Specialisation:
         named = dict(zip(values, kinds, strict=True))
         function = self._parse(outside, frozenset(name for name, kind in named.items() if kind is None))
         scalars = {name: kind for name, kind in named.items() if isinstance(kind, ir.Type)}
         arrays = {name: kind for name, kind in named.items() if isinstance(kind, ir.ArrayType)}
-        return Specialisation(self, infer(function, scalars, arrays))
+        made = Specialisation(self, infer(function, scalars, arrays))
+        self._tells_floats = self._tells_floats or made.tells_floats
+        return made
 
     def _parse(self, outside: Any, absent: frozenset[str]) -> ir.LoopFunction:
         key = outside, absent
@@ -220,6 +251,8 @@ class Specialisation:
         The parameters that are arrays, and those of them that the nests write to, copies left out.
     told : tuple of (str, bool)
         The parameters that decisions may follow from, and whether they are floats.
+    tells_floats : bool
+        Whether there are floats among them.
     free : tuple of str
         The other scalar parameters; floats.
     shapes : dict
@@ -244,6 +277,7 @@ class Specialisation:
         "program",
         "shapes",
         "speculation",
+        "tells_floats",
         "told",
         "typed",
         "uses",
@@ -271,6 +305,7 @@ class Specialisation:
         self.changed = tuple(name for name in self.given if self.uses[name].is_changed and name not in copied)
         scalars = {name: typed.scalars[name].dtype for name in parameters if name in typed.scalars}
         self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in self.deciding)
+        self.tells_floats = any(is_float for _, is_float in self.told)
         self.free = tuple(name for name in scalars if name not in self.deciding)
         self.lock = threading.Lock()
 

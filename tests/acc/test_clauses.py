@@ -43,7 +43,7 @@ A, B = np.zeros(4), np.zeros(4)
 NOBODY = Names(None)
 
 NOVAL, SYNC, DEFAULT = acc.async_noval, acc.async_sync, acc.async_default
-NO_ASYNC = [-4, -17, 1.0, "1", (1,), [], object(), np.float64(2), np.int64(-5)]
+NO_ASYNC = [-4, -17, 1.0, "1", (1,), [], ..., np.float64(2), np.int64(-5)]
 
 
 @pytest.fixture

@@ -607,7 +607,7 @@ def test_clauses_that_are_refused(clauses):
         omp.taskloop(**clauses)(print)
 
 
-@pytest.mark.parametrize("thing", [3, None, np.zeros(()), object(), 1.5], ids=repr)
+@pytest.mark.parametrize("thing", [3, None, np.zeros(()), ..., 1.5], ids=repr)
 def test_what_cannot_be_iterated_over(alone, thing):
     """A number is not a range."""
     with pytest.raises(omp.ClauseError):

@@ -103,6 +103,8 @@ class Binding:
         What it is to be remembered by; None if it is, or is not to be.
     changed : list of int or None
         The numbers of the items that the body writes to, where that is known; else None, or what `may_change` returns.
+    known : object
+        What else has been found out for such arguments, by a construct that remembers it with them.
     held : list
         Device arrays in containers, which the program may empty meanwhile.
     takes_device_arrays : bool
@@ -117,6 +119,7 @@ class Binding:
         "held",
         "items",
         "key",
+        "known",
         "kwargs",
         "objects",
         "others",
@@ -139,6 +142,7 @@ class Binding:
         self.others: list[tuple[Slot, Any]] = []
         self.key: tuple[Any, ...] | None = None
         self.changed: list[int] | None = None
+        self.known: Any = None
         self.held: list[object] = []
         self.takes_device_arrays = False
 

@@ -1,0 +1,32 @@
+"""What names a call by position, so that calls of one name lead to the same, but for addresses and floats."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from offload.arrays.items import SCALARS
+
+FLOATS: Final = frozenset(
+    {float, *(kind for kind in SCALARS if isinstance(kind, type) and issubclass(kind, np.floating))}
+)
+float_bits: Final = struct.Struct("d").pack
+"""What tells floats apart: a division tells 0.0 from -0.0, and NaN equals nothing."""
+
+
+def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return what names a call by position with scalars and device arrays; None of anything else."""
+    name: list[Any] = []
+    for value in args:
+        kind = value.__class__
+        name.append(kind)
+        if kind not in SCALARS:
+            try:
+                name += value.dtype, value.shape, value.strides
+            except AttributeError:
+                return None
+        elif kind not in FLOATS:
+            name.append(value)
+    return tuple(name)

@@ -1,0 +1,184 @@
+"""Calls that have been made before, which look up nothing but what they are named by, on CUDA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offload as omp
+from offload import acc, in_, inout, tofrom
+from offload.errors import LoopError
+from offload.loops.ready import Ready
+from tests.loops.cuda_form import GXX
+
+pytestmark = pytest.mark.skipif(GXX is None, reason="no g++")
+
+
+@pytest.fixture
+def axpby():
+    """A loop that nobody has called."""
+
+    @omp.target_loop
+    def axpby(a, b, x, y, z):
+        for i in range(z.size):
+            z[i] = a * x[i] + b * y[i]
+
+    return axpby
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The calls that were started so, or not, in their order."""
+    found = []
+    start = Ready.start
+
+    def noted(ready, args, task, *, changes):
+        found.append(start(ready, args, task, changes=changes))
+        return found[-1]
+
+    monkeypatch.setattr(Ready, "start", noted)
+    return found
+
+
+def arrays(n=3, size=100):
+    return [np.arange(size) + float(k) for k in range(n)]
+
+
+def test_present_arrays(cuda, started, axpby):
+    """From the second call on it is filled in: other floats, the arrays in another order, others of such shapes."""
+    x, y, z = arrays()
+    more = arrays()
+    with omp.target_data(map=[tofrom(one) for one in (x, y, z, *more)]):
+        axpby(1.0, 2.0, x, y, z)
+        assert started == []
+        axpby(3.0, 4.0, x, y, z)
+        axpby(0.5, 0.5, y, z, x)
+        axpby.options(nowait=True, depend=[in_("x"), inout("z")])(5.0, 6.0, *more)
+        omp.taskwait()
+    assert started == [True] * 3
+    assert (z == 3 * np.arange(100.0) + 4 * (np.arange(100) + 1)).all()
+    assert (x == (y + z) / 2).all()
+    assert (more[2] == 5 * more[0] + 6 * more[1]).all()
+
+
+def test_device_arrays_and_calls_in_bodies(cuda, started, axpby):
+    """So are calls with device arrays, deferred and in a body."""
+
+    @omp.target
+    def twice(x, y, z):
+        axpby(1.0, 1.0, x, y, z)
+        axpby(2.0, 1.0, z, y, x)
+
+    x, y, z = arrays()
+    twice(x, y, z)
+    twice(x, y, z)
+    assert started == [True] * 3  # both calls have one name
+    expected = arrays()
+    for _ in range(2):
+        axpby.python(1.0, 1.0, *expected)
+        axpby.python(2.0, 1.0, expected[2], expected[1], expected[0])
+    assert all((one == other).all() for one, other in zip((x, y, z), expected, strict=True))
+
+
+def test_what_shares_memory_goes_the_other_way(cuda, started):
+    """Arrays that overlap, or are the same, are no reason for another result."""
+
+    @omp.target_loop
+    def add(x, y):
+        for i in range(y.size):
+            y[i] += x[i]
+
+    @omp.target
+    def several(a):
+        add(a[:50], a[50:])
+        add(a[:50], a[50:])
+        add(a[:50], a[:50])
+        with pytest.raises(LoopError):
+            add(a[:50], a[1:51])
+
+    (a,) = arrays(1)
+    several(a)
+    assert started == [True, False, False]
+    (b,) = arrays(1)
+    add.python(b[:50], b[50:])
+    add.python(b[:50], b[50:])
+    add.python(b[:50], b[:50])
+    assert (a == b).all()
+
+
+def test_other_numbers_have_another_name(cuda, started):
+    """Integers, shapes, strides, types, and the values of names from outside tell calls apart."""
+    scale = 2
+
+    @omp.target_loop
+    def some(n, x, y):
+        for i in range(n):
+            y[i] = scale * x[i]
+
+    x, y = arrays(2)
+    ints = np.arange(100), np.zeros(100, int)
+    with omp.target_data(map=[tofrom(one) for one in (x, y, *ints)]):
+        for args in ((10, x, y), (20, x, y), (20, x[::2], y[::2]), (20, x[::-1], y), (20, *ints)):
+            for _ in range(2):
+                some(*args)
+        assert started == [True] * 5
+        scale = 3
+        some(20, *ints)
+        assert started == [True] * 5
+    assert (ints[1] == [*range(0, 60, 3), *[0] * 80]).all()
+    with pytest.raises(IndexError):
+        some(200, x, y)
+
+
+def test_floats_that_decide_have_another_name(cuda, started):
+    """Where something is decided from a float, every call evaluates it."""
+
+    @omp.target_loop
+    def until(limit, x):
+        n = int(limit)
+        for i in range(n):
+            x[i] += 1
+
+    (x,) = arrays(1)
+    with omp.target_data(map=[tofrom(x)]):
+        for limit in (10.0, 20.0, 10.0, -0.0):
+            until(limit, x)
+    assert started == []
+    assert (x - np.arange(100) == [*[3] * 10, *[1] * 10, *[0] * 80]).all()
+
+
+def test_an_array_that_gets_another_shape(cuda):
+    """What was remembered of an array holds for its layout; a read-only one is refused as at the first call."""
+    (x,) = arrays(1)
+
+    @omp.target_loop
+    def count(x):
+        for i in range(x.shape[0]):
+            x[i] += 1
+
+    with omp.target_data(map=[tofrom(x)]):
+        count(x)
+        count(x)
+        x.flags.writeable = False
+        with pytest.raises(omp.OffloadError):
+            count(x)
+        x.flags.writeable = True
+        count(x)
+    assert (x == np.arange(100) + 3).all()
+
+
+def test_queues_of_openacc(cuda, started):
+    """A loop of OpenACC in a queue is filled in as well, and follows what is before it there."""
+
+    @acc.parallel_loop
+    def add(x, y):
+        for i in range(y.size):
+            y[i] += x[i]
+
+    x, y = arrays(2)
+    with acc.data(copy=[x, y]):
+        for _ in range(4):
+            add.options(async_=3)(x, y)
+        acc.wait(3)
+    assert started == [True] * 3
+    assert (y == np.arange(100.0) + 1 + 4 * x).all()
