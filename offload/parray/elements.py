@@ -19,6 +19,7 @@ def nest_of(values: Any) -> Nest | None:
     Parameters
     ----------
     values : array of int64, one dimension
+        One or more.
 
     Returns
     -------
@@ -27,8 +28,6 @@ def nest_of(values: Any) -> Nest | None:
     """
     xp = seams.namespace
     loops: list[tuple[int, int]] = []
-    if not len(values):
-        return 0, ((0, 1),)
     base = int(values[0])
     while len(values) > 1:
         step = int(values[1]) - int(values[0])
@@ -45,10 +44,8 @@ def nest_of(values: Any) -> Nest | None:
 
 
 def all_different(*parts: Any) -> bool:
-    """Return whether no two elements have the same numbers in all of these arrays, of one length each."""
+    """Return whether no two elements have the same numbers in all of these arrays, of one length each, not 0."""
     xp = seams.namespace
-    if not parts[0].size:
-        return True
     order = xp.lexsort(parts)
     same = xp.ones(len(order) - 1, dtype=bool)
     for part in parts:

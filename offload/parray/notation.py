@@ -137,8 +137,6 @@ class _Parser:
         """Make something; what is wrong with it is shown at a column."""
         try:
             return make()
-        except _MistakeError:
-            raise
         except LayoutError as error:
             raise self.wrong(str(error), column) from None
 

@@ -6,6 +6,7 @@ kept.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, Final, TypeAlias
 
 from offload.errors import LayoutError
@@ -88,8 +89,9 @@ class TypeProperties(Reference):
             set_slot(self, name, value)
         set_slot(self, "_hash", hash((self._tree, self._path, self._is_team)))
 
+    @abstractmethod
     def offsets(self) -> Any:
-        raise NotImplementedError
+        """Return all offsets."""
 
     # -- as a reference ---------------------------------------------------------------------------
     @property

@@ -14,6 +14,7 @@ Whoever finds that an index leaves what it would reach raises `Leaves`; the type
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -53,7 +54,7 @@ class Leaves(Exception):  # noqa: N818  # never seen by users
         self.path: list[int] = []
 
 
-class Reference:
+class Reference(ABC):
     """What a dimension may refer to."""
 
     __slots__ = ()
@@ -71,21 +72,17 @@ class Reference:
         return str(self)
 
     @property
+    @abstractmethod
     def length(self) -> int | None:
         """The size of a pure reference that begins with this; None where it has none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reach(self, index: Index) -> Index:
         """Return where an index, or each of an array, is taken to."""
-        raise NotImplementedError
 
-    def places(self, index: Index) -> tuple[Index, Index]:
-        """Return the same in two parts, the offset in memory and the number of the thread; of types."""
-        raise NotImplementedError
-
+    @abstractmethod
     def through(self, base: int, given: Digits) -> tuple[int, Groups] | None:
         """Return the base and, for each digit, the digits that it becomes; None where digits do not decide."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int
     if chain == MEMORY | THREADS:
         for reference in references[:-1]:
             regular = reference.reach(regular)
-        offset, number = references[-1].places(regular)
+        offset, number = references[-1].places(regular)  # type: ignore[attr-defined]  # a distributed type
         return memory + offset, thread + number
     for reference in references:
         regular = reference.reach(regular)

@@ -50,6 +50,9 @@ def test_equality_is_of_what_is_written():
     assert dim(3, disp(1)) == dim(3, disp(1))
     assert hash(dim(3, disp(1))) == hash(dim(3, disp(1)))
     assert dim(3, disp(1)) != 3
+    shared = dim(3, disp(1))
+    assert ArrayType((shared, 2))[0] != ArrayType((2, shared))[1]
+    assert ArrayType((shared, 2)) == ArrayType((shared, 2))
     assert threads(3) == threads(3) != ArrayType(3)
     assert threads((3, 2))[0] == threads((3, 2))[0] != ArrayType((3, 2))[0]
 

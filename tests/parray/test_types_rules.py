@@ -52,6 +52,7 @@ def check(meant, made):
         else:
             assert made(k) == sum(place)
     if None in wanted:
+        assert made.form is None  # else it had to be refused when it was made
         with pytest.raises(omp.LayoutError):
             made.offsets()
         return

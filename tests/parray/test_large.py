@@ -1,0 +1,122 @@
+"""Properties of types of 10**12 elements and more: from digits alone, the same as of small ones of the same form."""
+
+from __future__ import annotations
+
+import random
+import time
+from math import prod
+
+import pytest
+
+from offload.parray import ArrayType, dim, disp, func, plan, threads, wrap
+from tests.parray.test_plans_rules import permuted
+
+N = 10**6
+
+
+@pytest.fixture(autouse=True)
+def _quickly():
+    """Nothing here looks at elements: they would take hours."""
+    began_s = time.perf_counter()
+    yield
+    assert time.perf_counter() - began_s < 20
+
+
+def test_plain():
+    """A square of 10**12 elements, its transpose, a window in it."""
+    S = ArrayType((N, N))
+    assert (S.size, S.nest, S.step, S.span, S.is_injective, S.is_identity) == (
+        N * N,
+        (0, ((N * N, 1),)),
+        1,
+        N * N,
+        True,
+        True,
+    )
+    T = ArrayType((S[1], S[0]))
+    assert (T.nest, T.step, T.is_injective, T(5, 7)) == ((0, ((N, 1), (N, N))), 0, True, 5 + 7 * N)
+    W = ArrayType((dim(N - 5, disp(3), S[0]), dim(N - 7, disp(2), S[1])))
+    assert (W.nest, W.span) == ((3 * N + 2, ((N - 5, N), (N - 7, 1))), (N - 3) * N + N - 5)
+    assert plan(T, S).boxes[0].digits == ((N, 1, N), (N, N, 1))
+    assert plan(W, ArrayType((N - 5, N - 7))).kind == "strided"
+
+
+def test_blocks():
+    """Block-cyclic and blocked types divide without a look at elements."""
+    L = ArrayType((N // 64, 64))
+    cyclic = ArrayType((L[1], L[0], N))
+    assert cyclic.is_injective is False  # rows overlap: the last sub-dimension counts from 0 too
+    X = ArrayType(((N // 64, 64), N))
+    turned = ArrayType((X[0, 1], X[0, 0], X[1]))
+    assert turned.nest == (0, ((64, N), (N // 64, 64 * N), (N, 1)))
+    assert plan(turned, X).kind == "strided"
+    deep = ArrayType(dim((64, N // 64, N), turned))
+    assert deep.nest == turned.nest
+    again = ArrayType((deep[1], deep[0], deep[2]))
+    assert again.is_identity
+
+
+def test_shifts():
+    """A cyclic shift, of rows and of elements, is no nest, keeps each place once, and is two boxes."""
+    S = ArrayType((N, N))
+    for T in (
+        ArrayType((dim(N, disp(12345), wrap(N), S[0]), S[1])),
+        ArrayType((S[0], dim(N, disp(-1), wrap(N)))),
+        ArrayType(dim(N * N, disp(7), wrap(N * N))),
+    ):
+        assert (T.size, T.nest, T.step, T.is_injective, T.span) == (N * N, None, 0, True, N * N)
+        assert len(plan(T, S).boxes) == 2
+        assert len(plan(S, T).boxes) == 2
+    assert ArrayType(dim(N * N, wrap(N))).nest == (0, ((N, 0), (N, 1)))
+    assert not ArrayType(dim(N * N, wrap(N))).is_injective
+
+
+def test_injective():
+    """Steps that are not nested are decided by what they can add up to."""
+
+    def stepped(*digits):
+        return ArrayType([dim(count, ArrayType((count, step))[0]) for count, step in digits])
+
+    assert stepped((7, 11), (11, 7)).is_injective  # 7 * 11 apart is what would meet
+    assert not stepped((8, 11), (12, 7)).is_injective
+    assert stepped((N, N + 1), (N, N)).is_injective
+    assert not stepped((N + 1, N + 1), (N + 2, N)).is_injective
+    assert not stepped((N, 1), (N, N - 1)).is_injective
+    assert stepped((3, 5), (N, 15), (5, 3)).is_injective
+    assert not stepped((3, 5), (N, 15), (6, 3)).is_injective
+    assert stepped((2, 6), (2, 10), (2, 15)).is_injective
+    assert not stepped((2, 6), (2, 10), (2, 16)).is_injective
+
+
+def test_distributed():
+    """10**12 elements over threads: places, spans and pairs of threads."""
+    M = threads(8)
+    Z = ArrayType((M, (N // 8, N)))
+    Y = ArrayType((ArrayType((N, N // 8))[0], M, ArrayType((N, N // 8))[1]))
+    assert (Z.size, Z.span, Y.span, Z.is_injective, Y.is_injective) == (N * N, N * N // 8, N * N // 8, True, True)
+    made = plan(Z, Y)
+    assert len(made.boxes) == 64
+    assert sum(box.size for box in made.boxes) == N * N
+
+
+def test_a_table_in_a_large_type():
+    """A table costs by its own length; a table of a nest is digits."""
+    rows = ArrayType((dim(4, func([3, 2, 1, 0]), ArrayType((4, N**2))[0]), N**2))
+    assert rows.nest == (3 * N**2, ((4, -(N**2)), (N**2, 1)))
+    assert rows.is_injective
+
+
+def test_random_types_are_what_small_ones_are():
+    """The same tree with sizes of 10**3 and of 10**15 has nests of one form, and plans of the same number of boxes."""
+    for seed in range(100):
+        forms = []
+        for scale in (10, 10**5):
+            draw = random.Random(seed)
+            counts = [draw.choice([2, 3, scale]) for _ in range(4)]
+            draw_types = random.Random(seed)
+            source, target = (permuted(draw_types, counts, gaps=False) for _ in range(2))
+            assert source.size == prod(counts)
+            assert source.is_injective
+            assert source.span == prod(counts)
+            forms.append((len(source.nest[1]), len(target.nest[1]), len(plan(source, target).boxes[0].digits)))
+        assert forms[0] == forms[1]
