@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.arrays.items import address_of as host_address
 from offload.arrays.items import label
 from offload.constructs.copying import check_writeable, place_of
 from offload.devices.retired import refuse_retired
@@ -75,7 +76,7 @@ class Storage:
 def address_of(array: Any, place: DevicePlace | None) -> int:
     """Return where the first element of an array lies."""
     if place is None:
-        return int(array.ctypes.data)
+        return host_address(array)
     return place.device.address(array) or 0
 
 
