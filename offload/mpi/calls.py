@@ -15,7 +15,6 @@ from offload.events.transport import check_mpi, transport_error
 from offload.interrupts.shields import Shield
 from offload.mpi.operations import Arrival
 from offload.mpi.order import Turn
-from offload.mpi.staging import Transfer
 from offload.tasks.failures import note_task
 from offload.tasks.recipe import Recipe
 from offload.tasks.states import TaskState
@@ -135,7 +134,7 @@ class Call:
 
     def __init__(self, operation: Operation, gate: Gate) -> None:
         self._operation = operation
-        self._transfer = Transfer(operation.staging, gate) if operation.staging is not None else None
+        self._transfer = operation.transfer(gate)
         self._turn = Turn(self)
         self._order: Order | None = None
         self._task: ref[Task] | None = None

@@ -14,10 +14,12 @@ from offload.events.progress import progress
 from offload.events.transport import check_mpi
 from offload.mpi.methods import METHODS
 from offload.mpi.order import Order
+from offload.mpi.staging import Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from offload.events.gate import Gate
     from offload.mpi.order import Turn
     from offload.mpi.staging import Staging
 
@@ -102,6 +104,10 @@ class Operation:
         else:
             order.enter(turn, keys or [_COLLECTIVE])
         return order
+
+    def transfer(self, gate: Gate) -> Transfer | None:
+        """Return what is copied before and after a call of it; None where nothing is."""
+        return Transfer(self.staging, gate) if self.staging is not None else None
 
     @property
     def brings(self) -> bool | None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -36,8 +36,11 @@ from offload.mpi.methods import Access
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from offload.devices.streams import Lane
     from offload.events.gate import Gate
     from offload.runtime.place import DevicePlace
+
+    Step = Callable[[Lane, list[Any]], None]
 
 
 class Staging:
@@ -112,8 +115,13 @@ class Transfer:
         self._enqueue([(array, given) for array, given in written if given is not array], told)
 
     def _enqueue(self, copies: Sequence[tuple[Any, Any]], told: Callable[[BaseException | None], None]) -> None:
+        place = self._staging.place
+        self.enqueue([partial(place.copy, dst, src) for dst, src in copies], told)
+
+    def enqueue(self, steps: Sequence[Step], told: Callable[[BaseException | None], None]) -> None:
+        """Enqueue steps, each of which takes a lane and a list for staged copies; ``told`` as for `bring`."""
         after, self._after = self._after, None
-        if not copies and after is None:
+        if not steps and after is None:
             told(None)
             return
         place = self._staging.place
@@ -122,8 +130,8 @@ class Transfer:
             if after is not None:
                 device.wait_event(lane.stream, after)
             staged: list[Any] = []
-            for dst, src in copies:
-                place.copy(dst, src, lane, staged)
+            for step in steps:
+                step(lane, staged)
             for copy in staged:  # of memory that is not page-locked
                 copy.run()
             point = lane.mark()

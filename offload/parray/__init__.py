@@ -7,6 +7,7 @@ from offload.parray.copying import copy
 from offload.parray.dimensions import dim
 from offload.parray.notation import parse
 from offload.parray.plans import Box, Plan, plan
+from offload.parray.ranks import ranks
 from offload.parray.references import disp, func, wrap
 from offload.parray.storage import view as _view
 from offload.parray.teams import for_each
@@ -30,6 +31,7 @@ __all__ = [
     "func",
     "parse",
     "plan",
+    "ranks",
     "threads",
     "tiles",
     "wrap",

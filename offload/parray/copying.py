@@ -88,6 +88,11 @@ def copy(
     """
     target_type, target = _pair(to)
     made = plan(source_type, target_type)
+    team = target_type.threads or source_type.threads
+    if team is not None and team.comm is not None:
+        from offload.parray import exchanges  # needs mpi4py
+
+        return exchanges.copy(made, source_type, source, target_type, target, nowait=nowait, depend=depend, name=name)
     label = check_name(name)
     scope = here()
     site = call_site(COPY, scope.runtime, 1)

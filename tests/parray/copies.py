@@ -70,22 +70,27 @@ def is_side(meant, *, is_target):
     return not is_target or len(set(found)) == len(found)
 
 
-def pair_of(seed):
-    """A source and a target of one size, and whether one of them is distributed."""
+def drawn_type(rng, n, team):
+    """A type of n elements, or None where the draw gives none."""
+    try:
+        drawn = Trees(rng.getrandbits(32), team=team, leaves=0.05).type(3, n=n, memory_only=team is None)
+    except IndexError:  # nothing to choose from
+        return None
+    return rng.choice([each for each in oracle.trees(drawn) if oracle.size(each) == n])
+
+
+def pair_of(seed, n_threads=(2, 3, 4)):
+    """A source and a target of one size; of every third seed one at least is distributed over so many threads."""
     rng = random.Random(seed)
-    team = oracle.make(oracle.leaf(rng.choice([2, 3, 4])), team=True) if seed % 3 == 0 else None
+    team = oracle.make(oracle.leaf(rng.choice(n_threads)), team=True) if seed % 3 == 0 else None
     for attempt in range(1000):
         n = rng.choice([1, 4, 6, 8, 12, 24, 36, 48])
         sides = []
         for is_target in (False, True):
             for _ in range(20):
                 of = team if rng.random() < 0.8 else None
-                if rng.random() < (0.4 if is_target else 0.6):
-                    drawn = Trees(rng.getrandbits(32), team=of, leaves=0.05).type(3, n=n, memory_only=of is None)
-                    drawn = rng.choice([each for each in oracle.trees(drawn) if oracle.size(each) == n])
-                else:
-                    drawn = regular(rng, n, of)
-                if is_side(drawn, is_target=is_target):
+                drawn = drawn_type(rng, n, of) if rng.random() < (0.4 if is_target else 0.6) else regular(rng, n, of)
+                if drawn is not None and is_side(drawn, is_target=is_target):
                     sides.append(drawn)
                     break
         if len(sides) == 2 and (team is None or attempt > 500 or any(oracle.is_both(side) for side in sides)):

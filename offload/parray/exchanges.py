@@ -1,0 +1,244 @@
+"""Typed copies between MPI processes: one collective call, with what goes to and comes from each rank.
+
+Every rank plans alike, and finds in the plan what it sends, receives and keeps. One ``Ialltoallw`` moves it all: where
+a pair of ranks has nothing it moves nothing, and collective calls match by the order of the program
+(`offload.mpi.order`), whenever tasks are ready. The copy is one task, an operation of `offload.mpi`: it packs and calls
+when its dependences and its turn allow, and is complete when the request is and what was packed is where it belongs.
+
+A source that is written by the same call is packed whole, with what the rank keeps: as if all at once.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from offload.arrays.hostcopies import copyto
+from offload.arrays.sections import overlaps
+from offload.constructs.clauses.dependences import check_depend_now
+from offload.constructs.clauses.maps import check_name
+from offload.constructs.copying import section_at
+from offload.constructs.hostmemory import empty_pinned
+from offload.devices.retired import refuse_retired
+from offload.errors import ClauseError
+from offload.mpi.calls import CallRecipe
+from offload.mpi.operations import Operation
+from offload.mpi.staging import Staging, Transfer
+from offload.parray import indexed
+from offload.parray.dimensions import abridged
+from offload.parray.messages import End, Piece, pack_on_device, pack_on_host
+from offload.parray.storage import COPY, Storage, check, common_dtype
+from offload.runtime.current import here
+from offload.runtime.generate import encounter
+from offload.runtime.sites import call_site
+from offload.tasks.states import TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offload.events.gate import Gate
+    from offload.parray.plans import Plan
+    from offload.parray.types import ArrayType
+    from offload.tasks.task import Task
+
+    Kept = list[tuple[Piece, Piece]]
+    Told = Callable[[BaseException | None], None]
+
+_ROOT = 0
+"""The rank that a side belongs to which is not distributed."""
+
+
+def communicator(comm: Any) -> Any:
+    """Return a communicator, `COMM_WORLD` for None; None for what is none."""
+    found = MPI.COMM_WORLD if comm is None else comm
+    return found if isinstance(found, MPI.Comm) and found != MPI.COMM_NULL else None
+
+
+def copy(
+    made: Plan,
+    source_type: ArrayType,
+    source: Any,
+    target_type: ArrayType,
+    target: Any,
+    *,
+    nowait: bool,
+    depend: Any,
+    name: str | None,
+) -> Task | None:
+    """Generate the task of a typed copy over ranks; see `offload.parray.copying.copy`.
+
+    Raises
+    ------
+    ClauseError
+        Storage that is wrong, or missing where this rank has elements; its two arrays are on different devices.
+    """
+    scope = here()
+    frame = scope.frame(COPY)
+    team: Any = target_type.threads or source_type.threads
+    operation = Exchange(team.comm, *_parts(made, (source_type, target_type), (source, target), team.comm))
+    operation.check()
+    dependences = check_depend_now(COPY, depend)
+    label = check_name(name)
+    if nowait and frame.inherited.is_final:
+        raise ClauseError(f"{COPY} over ranks in a final task, whose tasks are run at once; generate it elsewhere")
+    recipe = CallRecipe(call_site(COPY, scope.runtime, 2), operation, label, 0)
+    task = encounter(scope, frame, recipe, dependences, deferred=nowait)
+    if nowait:
+        return task
+    if task.state_ is not TaskState.RECORDED:
+        task.result()
+    return None
+
+
+def _parts(
+    made: Plan, types: tuple[ArrayType, ArrayType], given: tuple[Any, Any], comm: Any
+) -> tuple[tuple[End, End], Kept]:
+    """Return what this rank sends and receives, and what it keeps."""
+    rank, n_ranks = comm.Get_rank(), comm.Get_size()
+    every: Sequence[Any] = indexed.tables_of(*types) if made.kind == "indexed" else made.boxes
+    owners = [tuple([_ROOT if thread is None else thread for thread in one[:2]]) for one in every]
+    storages = []
+    for k, role in enumerate(("the source", "the target")):
+        is_needed = any(pair[k] == rank for pair in owners)
+        storages.append(
+            _storage(types[k], given[k], f"{role}, of rank {rank},", is_written=k == 1) if is_needed else None
+        )
+    found = [storage for storage in storages if storage is not None]
+    if len({storage.place for storage in found if storage.place is not None}) > 1:
+        raise ClauseError(
+            f"{COPY}: the two arrays of rank {rank} are on two devices; over ranks give arrays of one device, or of "
+            "the host"
+        )
+    dtype = common_dtype([storage.array for storage in found]) if found else np.dtype(np.uint8)
+    sent: list[Piece] = []
+    received: list[Piece] = []
+    kept: Kept = []
+    for i, (one, (source_rank, target_rank)) in enumerate(zip(every, owners, strict=True)):
+        out = _piece(one, 0, storages[0], dtype, target_rank, (*types, i)) if source_rank == rank else None
+        into = _piece(one, 1, storages[1], dtype, source_rank, (*types, i)) if target_rank == rank else None
+        if out is not None and into is not None and out.offsets is None and into.offsets is None:
+            kept.append((out, into))
+        else:
+            sent += [out] if out is not None else []
+            received += [into] if into is not None else []
+    clashes = _clash(storages, [*sent, *[out for out, _ in kept]], [*received, *[into for _, into in kept]])
+    if clashes:
+        sent += [out for out, _ in kept]
+        received += [into for _, into in kept]
+        kept = []
+    ends = (
+        End(storages[0], sent, dtype, n_ranks, must_pack=clashes),
+        End(storages[1], received, dtype, n_ranks, must_pack=False),
+    )
+    return ends, kept
+
+
+def _storage(side: ArrayType, x: Any, role: str, *, is_written: bool) -> Storage:
+    if x is None:
+        raise ClauseError(
+            f"{COPY}: {role} is None, and the rank has elements of {abridged(str(side))}; give the rank's own array"
+        )
+    return check(side, x, role, is_written=is_written)
+
+
+def _piece(one: Any, k: int, storage: Storage | None, dtype: np.dtype[Any], peer: int, key: Any) -> Piece:
+    """Return one side of a box or a table, of which the other one is at a peer."""
+    assert storage is not None  # the rank has elements
+    if isinstance(one, indexed.Table):
+        offsets = (one.at, one.to)[k]
+        if isinstance(offsets, int):
+            return Piece(peer, storage.view(offsets, (one.size,), (1,), dtype), None, None, one.size)
+        return Piece(peer, storage.flat(dtype), offsets, (key, ("at", "to")[k]), one.size)
+    digits = one.digits or ((1, 1, 1),)
+    shape = [digit[0] for digit in digits]
+    view = storage.view(one[2 + k], shape, [digit[1 + k] for digit in digits], dtype)
+    return Piece(peer, view, None, None, one.size)
+
+
+def _clash(storages: Sequence[Storage | None], sources: Sequence[Piece], targets: Sequence[Piece]) -> bool:
+    """Tell whether something that is read shares memory with something that is written; tables are taken to."""
+    source, target = storages
+    if source is None or target is None or source.place is not target.place:
+        return False
+    (low, high), (other_low, other_high) = source.extent, target.extent
+    if high <= other_low or other_high <= low:
+        return False
+    if any(piece.offsets is not None for piece in (*sources, *targets)):
+        return True
+    written = [section_at(target.place, piece.view) for piece in targets]
+    return any(overlaps(section_at(source.place, piece.view), section) for piece in sources for section in written)
+
+
+class Exchange(Operation):
+    """The call of a typed copy."""
+
+    __slots__ = ("_ends", "_kept")
+
+    def __init__(self, comm: Any, ends: tuple[End, End], kept: Kept) -> None:
+        super().__init__(comm.Ialltoallw, (), {})
+        self._ends = ends
+        self._kept = kept
+
+    def transfer(self, gate: Gate) -> Transfer:
+        """Return what packs and unpacks."""
+        return Packing(self._ends, self._kept, gate)
+
+    def call(self, matched: Callable[[], None], arrays: Any) -> Any:
+        """Make the call; ``arrays`` are what the ends are packed in."""
+        send, receive = self._ends
+        assert self.comm is not None
+        return self.comm.Ialltoallw(send.arguments(arrays.get(send)), receive.arguments(arrays.get(receive)))
+
+
+class Packing(Transfer):
+    """What one call copies before its message and after it."""
+
+    __slots__ = ("_ends", "_kept", "_place")
+
+    def __init__(self, ends: tuple[End, End], kept: Kept, gate: Gate) -> None:
+        self._ends = ends
+        self._kept = kept
+        self._place = ends[0].place or ends[1].place
+        self.arrays: dict[Any, Any] = {}
+        if self._place is not None:
+            super().__init__(Staging(self._place, ()), gate)
+
+    def bring(self, told: Told) -> None:
+        """Pack what is sent, and copy what the rank keeps; call ``told`` when that is done, or with what went wrong."""
+        self.arrays = {end: self._memory(end) for end in self._ends if end.is_packed}
+        self._carry_out(self._ends[0], told, self._kept, is_pack=True)
+
+    def issue(self, call: Callable[[], Any]) -> Any:
+        return call() if self._place is None else super().issue(call)
+
+    def bring_back(self, told: Told) -> None:
+        """Unpack what was received."""
+        self._carry_out(self._ends[1], told, (), is_pack=False)
+
+    def _memory(self, end: End) -> Any:
+        if end.place is None:
+            return np.empty(end.nbytes, np.uint8)
+        if self._staging.is_aware:
+            return end.place.device.alloc((end.nbytes,), np.dtype(np.uint8), None)
+        return empty_pinned((end.nbytes,), np.uint8)
+
+    def _carry_out(self, end: End, told: Told, kept: Sequence[tuple[Piece, Piece]], *, is_pack: bool) -> None:
+        parts = end.parts(self.arrays[end]) if end.is_packed else ()
+        if end.place is None:
+            for piece, part in parts:
+                pack_on_host(piece, part, is_pack=is_pack)
+        if self._place is None:
+            for out, into in kept:
+                copyto(into.view, out.view)
+            told(None)
+            return
+        place = self._place
+        steps: list[Any] = [partial(place.copy, into.view, out.view) for out, into in kept]
+        if end.place is not None:
+            for piece, part in parts:
+                refuse_retired(place.device, piece.view)
+                steps.append(partial(pack_on_device, place, piece, part, is_pack))
+        self.enqueue(steps, told)
