@@ -22,6 +22,7 @@ from offload.errors import UsageError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
 from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, LoopWords, SetWords
+from offload.loops.dependences import DependenceProfile
 from offload.runtime.current import current_scope, here, put_off_here
 from offload.runtime.generate import encounter, run
 from offload.tasks.received import Receiver, Values
@@ -133,6 +134,10 @@ class DeviceLoop(LoopFunction, TargetFunction):
         super()._apply(clauses)
         if self._rules is not None:
             self._rules.excused = self._program.words.named
+        if isinstance(self._program.words.speculate, DependenceProfile):
+            from offload.loops.profiles import check_profile  # few loops have one
+
+            check_profile(self._program, self._program.words.speculate)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`.
