@@ -16,7 +16,6 @@ a set, and nothing else; then it lets go, takes all, and looks anew.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -27,7 +26,7 @@ from offload.data.entries import correspond
 from offload.data.parts import box_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from offload.data.boxes import Box
     from offload.data.entries import Entry
@@ -207,13 +206,27 @@ def asked(
         sets = found
 
 
-@contextmanager
-def locked(places: Iterable[Storage]) -> Iterator[None]:
+class locked:  # noqa: N801  # a context manager
     """Hold the locks of places, each once, taken in the order of their numbers."""
-    with ExitStack() as stack:
-        for place in sorted(set(places), key=_by_number):
-            stack.enter_context(place.lock)
-        yield
+
+    __slots__ = ("_n_taken", "_places")
+
+    def __init__(self, places: Iterable[Storage]) -> None:
+        self._places = sorted(set(places), key=_by_number)
+        self._n_taken = 0
+
+    def __enter__(self) -> None:
+        try:
+            for place in self._places:
+                place.lock.acquire()
+                self._n_taken += 1
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        for place in self._places[: self._n_taken]:
+            place.lock.release()
 
 
 def numbers_of(places: Iterable[Storage]) -> str:

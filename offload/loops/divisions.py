@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from offload.data.boxes import Needs, Writes, meet
+from offload.data.replicas import Spread
 from offload.loops.footprints import within
 from offload.loops.modes import Chooser, Cost, expected_s
 from offload.loops.nodes import walk
@@ -60,19 +61,28 @@ class Lie(NamedTuple):
     ----------
     group : int
         Of arguments in one set; a number of the set in the call.
-    whole, part : Layout
-        Of the set and of the argument, in one address space.
+    whole : Layout
+        Of the set.
+    address : int
+        Of the argument's element ``[0, …, 0]``, where the set's layout is.
+    host : array
+        Has its shape and strides.
     """
 
     group: int
     whole: Layout
-    part: Layout
+    address: int
+    host: Any
 
     @property
     def key(self) -> tuple[object, ...]:
-        whole, part = self.whole, self.part
-        apart = part.address - whole.address
-        return self.group, apart, whole.shape, whole.strides, whole.itemsize, part.shape, part.strides, part.itemsize
+        whole, host = self.whole, self.host
+        return self.group, self.address - whole.address, whole.shape, whole.strides, whole.itemsize, host.strides
+
+    @property
+    def part(self) -> Layout:
+        host = self.host
+        return Spread(self.address, host.shape, host.strides, host.itemsize)
 
 
 class Taken(Generic[BlankT]):
@@ -323,7 +333,8 @@ def divided_for(
     spec: Specialisation,
     values: Mapping[str, Any],
     view_of: Callable[[Any], View],
-    weights: Sequence[int],
+    address_of: Callable[[Any], int],
+    weights: tuple[int, ...],
     blanks: Callable[[int, Piece, Numbers], BlankT],
     kind: str,
 ) -> Divided[BlankT]:
@@ -333,17 +344,21 @@ def divided_for(
     ----------
     values : mapping
         The arguments; arrays of the first device.
-    view_of : callable
-        Tells where an array lies.
+    view_of, address_of : callable
+        Tell how and where an array lies.
     weights, blanks
         As for `Divided`.
     kind : str
         Of the devices.
     """
-    views = {name: view_of(values[name]) for name in spec.given}
-    addresses = {name: view.address for name, view in views.items()}
-    layouts = [part for view in views.values() for part in (view.extents, view.strides)]
-    key: Any = (_ON_SETS, kind, tuple(weights), *layouts, *told(spec, values))
+    addresses: dict[str, int] = {}
+    layouts: list[Any] = [_ON_SETS, kind, weights]
+    for name in spec.given:
+        array = values[name]
+        addresses[name] = address_of(array)
+        layouts += array.shape, array.strides
+    layouts += told(spec, values)
+    key: Any = tuple(layouts)
     found: Divided[BlankT] | None = spec.prepared.get(key)
     if found is not None and found.apart.holds(addresses):
         return found

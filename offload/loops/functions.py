@@ -156,9 +156,11 @@ class DeviceLoop(LoopFunction, TargetFunction):
                         " one device; call it outside of the body, or leave devices= out"
                     )
                 return _launching().launch_in_body(self._program, args, kwargs, scope.task)
-        elif self._sets.devices is not None or scope.runtime.settings.loop_devices is not None:
-            places = self._places(scope.runtime, self._clauses.get("device"))
-            if places is not None and (len(places) > 1 or frame.inherited.default_device != places[0].device.number):
+        else:
+            runtime = scope.runtime
+            devices = self._sets.devices or runtime.settings.loop_devices
+            alone = frame.inherited.default_device
+            if devices is not None and devices != (alone,) and (devices, alone, len(runtime.places)) != ("all", 0, 1):
                 return self._encounter(scope, args, kwargs)
         return super().__call__(*args, **kwargs)
 

@@ -265,6 +265,16 @@ def described(device: Device | None, array: Any) -> View:
     return mapped_view(array) if device is not None and isinstance(array, np.ndarray) else view_at(device, array)
 
 
+def located(device: Device, array: Any) -> int:
+    """Return where the element ``[0, …, 0]`` of a device's array, or of a host array that stands for one, lies."""
+    if isinstance(array, np.ndarray):
+        return address_of(array)
+    address = device.address(array)
+    if address is None:
+        raise _misplaced(device, array)
+    return address
+
+
 def mapped_view(array: np.ndarray[Any, Any]) -> View:
     """Return how a host array lies, of a loop that is given a device's."""
     return View(array.shape, array.strides, array.itemsize, address_of(array))

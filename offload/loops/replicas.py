@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from offload.data.boxes import Needs
-from offload.data.exchanges import before, make_current
+from offload.data.exchanges import before, make_current, receive
 from offload.data.replicas import locked
 from offload.errors import ClauseError
 from offload.loops.arguments import Blank, on_host
@@ -34,7 +34,7 @@ from offload.loops.joint_runs import CudaJointRun, HostJointRun
 from offload.loops.launch import Launcher, outcome
 from offload.loops.looks import DeviceLooks, Looks
 from offload.loops.plan import form_of
-from offload.loops.prepared import described, view_at
+from offload.loops.prepared import described, located
 from offload.loops.verdicts import observe_each
 from offload.loops.where import kernels_of, n_threads_of
 from offload.runtime.current import here
@@ -79,12 +79,15 @@ class Replicated(NamedTuple):
         None of an array without elements.
     host : array
         What the call passed.
+    address : int
+        Of its element ``[0, …, 0]``.
     arrays : tuple of device array
         In the order of the devices.
     """
 
     replicas: ReplicaSet | None
     host: Any
+    address: int
     arrays: tuple[Any, ...]
 
 
@@ -144,8 +147,8 @@ class _Call:
             if array.replicas is not None:
                 if array.replicas not in self.sets:
                     self.sets.append(array.replicas)
-                part = view_at(None, array.host)
-                self.lies[name] = Lie(self.sets.index(array.replicas), array.replicas.layout, _Part(array.host, part))
+                lie = Lie(self.sets.index(array.replicas), array.replicas.layout, array.address, array.host)
+                self.lies[name] = lie
         self.key = tuple([(name, lie.key) for name, lie in self.lies.items()])
 
     @property
@@ -165,11 +168,12 @@ class _Call:
         taken = [self._taken(nest, mode) for nest in nests]
         if spec.program.words.checks:
             self._observe(divided, looks, kind)
-        self._refuse(nests)
+        if self.words.filter == "always":
+            self._refuse(nests)
         runs = [kind.run(self, one) for one, _ in taken]
         ways = [one.way for one, _ in taken]
         divided.latest = min((way.mode for way in ways), key=MODES.index, default="single")
-        numbers = sorted({number for way in ways for number in way.devices} | {0})
+        numbers = sorted({0}.union(*[way.devices for way in ways]))
         task.device_nums = tuple([self.places[number].device.number for number in numbers])
         before_nbytes = self._sent_nbytes()
         times = self._enqueue(runs, [asked for _, asked in taken], is_timed=is_timed)
@@ -193,8 +197,6 @@ class _Call:
 
     def _refuse(self, nests: Sequence[Nest[Any]]) -> None:
         """Raise `ClauseError` where a loop has to be split that cannot be."""
-        if self.words.filter != "always":
-            return
         for nest in nests:
             if "split" not in nest.ways.by_mode and nest.ways.filtering.cutter.count and nest.ways.is_written:
                 program, place = self.spec.program, nest.ways.filtering.accesses.nest.place
@@ -214,7 +216,7 @@ class _Call:
         begin = kernels.time(stream) if is_timed else None
         for run in runs:  # the others copy into what the first one allocates, behind the fork
             run.prepare(0, self.device, stream)
-        is_alone = not self.words.is_eager and all(set(run.way.devices) <= {0} for run in runs)
+        is_alone = not self.words.is_eager and all(run.way.devices in ((0,), ()) for run in runs)
         fork = None if is_alone else Fork(self.task.construct.runtime.gate, self.lane, places)
         lanes = [self.lane] if fork is None else fork.lanes
         try:
@@ -233,7 +235,6 @@ class _Call:
             if self.words.is_eager and fork is not None:
                 fork.align()
                 self._complete(lanes)
-            self._change()
             if fork is not None:
                 fork.join()
         except BaseException:
@@ -252,18 +253,31 @@ class _Call:
                     run.enqueue(number, device, stream)
 
     def _exchange(self, asked: Iterable[Asked], lanes: Sequence[Lane]) -> None:
-        """Make devices current where they need to be, and say what they are about to write."""
+        """Make devices current where they need to be, and say what they are about to write.
+
+        Until the task is over nothing is known of the contents of that: the marks of the fork are behind.
+        """
         by_number = dict(enumerate(lanes))
         with locked(self.places):
             for one in asked:
                 replicas = self.sets[one.group]
                 for number, lane in by_number.items():
                     entry = replicas.entries[number]
-                    lane.wait_for(before(replicas.places[number], ((entry, entry.section),)))
+                    if entry.writes:
+                        lane.wait_for(before(replicas.places[number], ((entry, entry.section),)))
                 if one.needs is not None:
-                    make_current(replicas, _of(one.needs, len(lanes)), by_number)
+                    self._make_current(replicas, one.needs, by_number)
                 if one.writes is not None:
                     replicas.table.wrote(one.writes)
+                    for entry in replicas.entries:
+                        entry.change(self.lane)
+
+    def _make_current(self, replicas: ReplicaSet, needs: Needs, lanes: Mapping[int, Lane]) -> None:
+        if len(lanes) == len(self.places):
+            make_current(replicas, needs, lanes)
+            return
+        for box in needs.boxes[0]:  # one device is to be current, whatever the table would have others fetch
+            receive(replicas, 0, box, lanes[0])
 
     def _complete(self, lanes: Sequence[Lane]) -> None:
         """Make all devices current everywhere."""
@@ -271,14 +285,6 @@ class _Call:
             for replicas in self.sets:
                 whole = ((replicas.table.space,),) * len(lanes)
                 make_current(replicas, Needs(whole), dict(enumerate(lanes)))
-
-    def _change(self) -> None:
-        """Take note of what is written, behind the marks of the fork: until the join nothing is known of contents."""
-        changed = {self.lies[name].group for name in self.spec.changed if name in self.lies}
-        with locked(self.places):
-            for group in changed:
-                for entry in self.sets[group].entries:
-                    entry.change(self.lane)
 
     # -- looks ---------------------------------------------------------------------------------------
 
@@ -297,9 +303,7 @@ class _Call:
             return
         with locked(self.places):
             for replicas in self.sets:
-                none: tuple[Any, ...] = ()
-                whole = ((replicas.table.space,), *[none] * (len(self.places) - 1))
-                make_current(replicas, Needs(whole), {0: self.lane})
+                receive(replicas, 0, replicas.table.space, self.lane)
         self.lane.stream.synchronize()
         arrays = {name: self.values[name] for name in self.spec.given}
         observe_each(self.spec, plans, divided.numbers, arrays, self.task, kind.on_host)
@@ -332,12 +336,6 @@ class _Call:
                 raise error
 
 
-def _of(needs: Needs, n_lanes: int) -> Needs:
-    """Return needs, all of which are of devices that have lanes."""
-    assert n_lanes == len(needs.boxes) or not any(needs.boxes[n_lanes:]), "who has no part needs nothing"
-    return needs
-
-
 @contextmanager
 def _using(device: Any, stream: Any) -> Iterator[None]:
     """Make a device the one that this thread's calls go to; a body has its own in use."""
@@ -346,15 +344,6 @@ def _using(device: Any, stream: Any) -> Iterator[None]:
         yield
     finally:
         device.restore(outer)
-
-
-class _Part:
-    """Where an argument lies in the program's memory: a `Layout`."""
-
-    __slots__ = ("address", "itemsize", "shape", "strides")
-
-    def __init__(self, host: Any, view: Any) -> None:
-        self.address, self.shape, self.strides, self.itemsize = view.address, host.shape, host.strides, host.itemsize
 
 
 class _SetLooks(Looks):
@@ -429,6 +418,7 @@ def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, 
         spec,
         values,
         lambda array: described(device, array),
+        lambda array: located(device, array),
         weights_of(n_devices),
         lambda number, piece, numbers: kind.blank(spec, number, piece, numbers),
         device.kind,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.constructs.target_work import TargetWork, put
-from offload.data.replicas import locked
 from offload.loops.replicas import Replicated, SetLauncher
 from offload.runtime.leaving import leave_sets
 from offload.runtime.together import enter, leave, settle, undo
@@ -57,20 +56,13 @@ class SetWork(TargetWork):
         binding, gate = self._binding, launch.construct.runtime.gate
         plan = enter(launch, gate, self.places, binding.items, lane, staged, self._counter, adopts=True)
         launch.plan = plan
-        changed = binding.may_change() if binding.changed is None else binding.changed
-        with locked(self.places):
-            for of_place in plan.plans:
-                for number in changed:
-                    entry = of_place.entries[number]
-                    if entry is not None:
-                        entry.change(lane)
         args, kwargs = list(self.args), dict(self.kwargs)
         for slot, host, address, number in binding.arrays:
             arrays = tuple(
                 self._view(of_place, at, lane, number, host, address)
                 for of_place, at in zip(plan.plans, self.places, strict=True)
             )
-            put(args, kwargs, slot, Replicated(plan.sets[number], host, arrays))
+            put(args, kwargs, slot, Replicated(plan.sets[number], host, address, arrays))
         launch.args, launch.kwargs = args, kwargs
 
     def check(self, launch: Any, value: Any) -> None:

@@ -65,6 +65,8 @@ class Way(NamedTuple):
         The device with the last iteration.
     summed : int
         How many devices, from the first on, leave partial results that count.
+    devices : tuple of int
+        Those that go through iterations.
     """
 
     mode: FilterMode
@@ -72,11 +74,7 @@ class Way(NamedTuple):
     prints: Mapping[str, Footprint]
     last: int
     summed: int
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        """Those that go through iterations."""
-        return tuple(device for device, piece in enumerate(self.pieces) if all(axis.trips for axis in piece.axes))
+    devices: tuple[int, ...]
 
 
 class Ways(NamedTuple):
@@ -132,7 +130,8 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
 
 
 def _way(mode: FilterMode, pieces: Sequence[Piece], found: Filtering, division: Division, summed: int) -> Way:
-    return Way(mode, tuple(pieces), footprints(found.accesses, division), division.last, summed)
+    devices = tuple(device for device, piece in enumerate(pieces) if all(axis.trips for axis in piece.axes))
+    return Way(mode, tuple(pieces), footprints(found.accesses, division), division.last, summed, devices)
 
 
 def _split(found: Filtering, whole: Piece) -> list[Piece]:

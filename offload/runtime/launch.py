@@ -256,7 +256,8 @@ class DeviceTask(Task):
         device = self.place.device
         outer_task, outer_region = scope.task, scope.region
         scope.task, scope.region = self, None
-        self.state_ = _RUNNING
+        if self.state_ is not _RUNNING:  # else it is run again
+            self.state_ = _RUNNING
         try:
             before = device.use(self.lane.stream)  # type: ignore[union-attr]  # launched on a lane
             try:

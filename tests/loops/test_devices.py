@@ -10,6 +10,8 @@ import pytest
 
 import offload as omp
 from offload import acc
+from offload.data.ledger import PutOffError
+from offload.loops import replicas as launching
 from offload.views.dot import to_dot
 from tests.conftest import checked
 from tests.loops.on_devices import cut_by, present, same, words_of
@@ -328,3 +330,110 @@ def test_a_taskgraph_is_replayed_on_streams():
         assert not record.is_captured
         assert record.why_not
     same({"a": a, "b": b}, serial)
+
+
+@omp.target_loop(devices="all", filter="always")
+def take(p, x, y):
+    for i in range(p.size):
+        y[i] = x[p[i]]
+
+
+@omp.target
+def shift_by_size(p):
+    p += p.size
+
+
+def by_update(p):
+    p[:] = p.size
+    omp.target_update(to=[p], devices="all")
+
+
+def by_update_of_one(p):
+    p[-1] = p.size
+    omp.target_update(to=[p[-1:]], device=1)
+
+
+def by_region(p):
+    shift_by_size.options(device=1)(p)
+
+
+def by_region_on_the_first(p):
+    shift_by_size(p)
+
+
+def by_loop(p):
+    @omp.target_loop(devices="all")
+    def far(p):
+        for i in range(p.size):
+            p[i] = p[i] + p.size
+
+    far(p)
+
+
+def by_loop_on_one(p):
+    @omp.target_loop(device=1)
+    def far(p):
+        for i in range(p.size):
+            p[i] = p[i] + p.size
+
+    far(p)
+
+
+def by_pointer(p):
+    pointer = omp.get_mapped_ptr(p, 1)
+    omp.target_memset(pointer, 1, pointer.nbytes, 1)
+
+
+def by_copy(p):
+    pointer = omp.get_mapped_ptr(p, 0)
+    omp.target_memcpy(pointer, p + p.size, p.nbytes, 0, 0, 0, omp.get_initial_device())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [by_update, by_update_of_one, by_region, by_region_on_the_first, by_loop, by_loop_on_one, by_pointer, by_copy],
+)
+def test_what_is_known_of_indices_ends_with_a_write(write):
+    """Whatever writes to an index array, on whichever device: the next loop sees what it holds then."""
+    n = 4096
+    p, x, y = np.arange(n), np.ones(n), np.zeros(n)
+    with checked("sim:2"), present({"p": p, "x": x, "y": y}):
+        take(p, x, y)
+        take(p, x, y)
+        write(p)
+        with pytest.raises(IndexError):
+            take(p, x, y)
+    assert y.all()
+
+
+def test_a_launch_that_has_to_wait_for_a_copy_is_made_again(monkeypatch):
+    """Where another task is copying to storage that a loop needs, its launch is tried again, and nothing is lost."""
+    right, n_calls = launching.make_current, [0]
+
+    def make_current(*those):
+        n_calls[0] += 1
+        if n_calls[0] in {2, 4}:
+            raise PutOffError
+        return right(*those)
+
+    monkeypatch.setattr(launching, "make_current", make_current)
+    a, b = np.arange(24.0), np.zeros(24)
+    with checked("sim:3"), present({"a": a, "b": b}):
+        halo(a, b)
+        halo(b, a)
+    serial = {"a": np.arange(24.0), "b": np.zeros(24)}
+    halo.python(serial["a"], serial["b"])
+    halo.python(serial["b"], serial["a"])
+    same({"a": a, "b": b}, serial)
+
+
+def test_notices_of_copies_between_devices(capfd):
+    """Under ``OFFLOAD_NOTIFY`` each copy between devices is told, with its bytes and both devices."""
+    a, b = np.arange(24.0), np.zeros(24)
+    with checked("sim:2", env={"OFFLOAD_NOTIFY": "3"}), present({"a": a, "b": b}):
+        halo(a, b)
+        capfd.readouterr()
+        halo(b, a)
+        told = [line for line in capfd.readouterr().err.splitlines() if "bytes=8 " in line]
+    assert len(told) == 2
+    assert all(("device=0" in line and "device=1" in line) or "from" in line for line in told), told
