@@ -62,9 +62,12 @@ class _DataConstruct:
         self.runtime = runtime
         self.frame: Region = self.scope.frame(name)
         self.items: list[MapItem] = map_items(construct, checked["map"])
-        self.places, self.place = choose(
-            runtime, self.frame, name, checked["devices"], checked["device"], if_=checked["if_"]
-        )
+        self.places, self.place = None, None
+        device, devices, if_ = checked["device"], checked["devices"], checked["if_"]
+        if devices is None and runtime.settings.loop_devices is None:
+            self.place = runtime.place(self.frame, device, if_=if_)
+        else:
+            self.places, self.place = choose(runtime, self.frame, name, devices, device, if_=if_)
         self.depend: tuple[Dependence, ...] = depend
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)
@@ -75,7 +78,9 @@ class _DataConstruct:
 
         One that ``ends`` a region, which that task has begun, runs though a task before it has failed.
         """
-        recipe = recipe_at(self.site, self.place, spread(work(items), self.places, self.runtime.gate))
+        one = work(items)
+        done = one if self.places is None else spread(one, self.places, self.runtime.gate)
+        recipe = recipe_at(self.site, self.place, done)
         if ends is not None and isinstance(recipe, DeviceRecipe):
             recipe.survives, recipe.values = True, Values((), (ends,))
         scope, frame = self.scope, self.frame

@@ -417,7 +417,9 @@ def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
     place = _place("get_mapped_ptr", number)
     if place is None:
         return a
-    return None if array is None else corresponding(here(), place, array)
+    if array is None:
+        return None
+    return corresponding(here(), place, array) if place.sets else place.corresponding(array)
 
 
 # -- arguments -------------------------------------------------------------------------------------------

@@ -42,8 +42,7 @@ class Released:
     __slots__ = ("_buffers",)
 
     def __init__(self, entries: Iterable[Entry], device: Device) -> None:
-        self._buffers: list[tuple[Device, Any, object]] = []
-        self.add(entries, device)
+        self._buffers: list[tuple[Device, Any, object]] = [(device, entry.buffer, entry.label) for entry in entries]
 
     def add(self, entries: Iterable[Entry], device: Device) -> None:
         """Add those of another device."""

@@ -92,11 +92,9 @@ class UpdateSetsWork(SpreadWork):
         launch.held, launch.point = update_sets(launch, self._gate, self.places, self._one.items, lane, staged)
 
 
-def spread(
-    work: EnterDataWork | ExitDataWork | UpdateWork, places: tuple[DevicePlace, ...] | None, gate: Marks
-) -> Work:
-    """Return the work of a construct on several places; on one, and without the clause, that is the work itself."""
-    if places is None or len(places) == 1:
+def spread(work: EnterDataWork | ExitDataWork | UpdateWork, places: tuple[DevicePlace, ...], gate: Marks) -> Work:
+    """Return the work of a construct on several places; on one that is the work itself."""
+    if len(places) == 1:
         return work
     if isinstance(work, EnterDataWork):
         return EnterSetsWork(work, places, gate)
