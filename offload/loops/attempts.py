@@ -35,7 +35,7 @@ class Memory:
     last : str or None
         Where the latest call has run.
     races : dict
-        The race's own.
+        By the numbers of calls, what races took (`offload.loops.contest.History`).
     """
 
     profile: DependenceProfile | None = None
@@ -100,9 +100,12 @@ class Outcome(NamedTuple):
         The scalars that come out.
     error : Exception or None
         What the serial program raises; the arrays hold what that has written.
+    raced : bool
+        Whether the device took part.
     """
 
     winner: Winner
     violation: Violation | Exception | None
     results: Mapping[str, Any]
     error: Exception | None = None
+    raced: bool = True

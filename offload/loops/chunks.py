@@ -8,6 +8,7 @@ was launched.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import suppress
 from time import perf_counter
@@ -87,7 +88,7 @@ class Chunks:
         if logged.is_whole or not logged.trips:
             self._size = max(logged.trips, 1)
         elif expected_s:
-            self._size = max(1, int(logged.trips * min(1.0, CHUNK_S / expected_s)))
+            self._size = _rounded(logged.trips * min(1.0, CHUNK_S / expected_s))
         else:
             self._size = max(1, logged.trips // _FIRST)
         self.violation: Any = None
@@ -136,7 +137,7 @@ class Chunks:
         took_s = max(now_s - self._passed_s, 1e-6)
         self._passed_s = now_s
         if chunk.trips and not self._logged.is_whole:
-            self._size = max(1, int(chunk.trips * min(_GROWTH, CHUNK_S / took_s)))
+            self._size = _rounded(chunk.trips * min(_GROWTH, CHUNK_S / took_s))
 
     def _launch(self) -> None:
         """Keep two chunks on the stream; an error of a launch is a violation."""
@@ -156,3 +157,8 @@ class Chunks:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the host's result is right
             self.violation = error.with_traceback(None)  # whose frames would keep arrays
+
+
+def _rounded(trips: float) -> int:
+    """Return a power of 2 near a number of trips, so that calls cut a loop alike and find what is prepared for that."""
+    return 1 << max(0, round(math.log2(max(trips, 1))))

@@ -138,6 +138,8 @@ class DeviceLoop(LoopFunction, TargetFunction):
             from offload.loops.profiles import check_profile  # few loops have one
 
             check_profile(self._program, self._program.words.speculate)
+        if self._program.words.speculate is not None:
+            self._is_direct = self._is_plain = False  # its work says that it may block, and may map nothing
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`.
@@ -168,6 +170,10 @@ class DeviceLoop(LoopFunction, TargetFunction):
         return places_of(runtime, self._sets.devices, device)
 
     def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
+        if self._program.words.speculate is not None:
+            from offload.loops.unmapped import SpeculativeWork  # few loops speculate
+
+            return SpeculativeWork(body, binding.args, binding.kwargs, binding, self._counter)
         if places is None or len(places) == 1:
             return super()._work(body, binding, places)
         from offload.loops.set_work import set_work

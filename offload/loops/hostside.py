@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from offload.data.items import MapItem
+    from offload.devices.base import Device
     from offload.loops.numbers import View
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
@@ -152,10 +153,7 @@ class HostSide:
             staged.run()
 
     def _reach(self, stream: Any) -> None:
-        """Wait until a stream has nothing left to do; raise `DeviceLostError` if it never gets there."""
-        event = self._device.record(stream)
-        while not self._device.passed(event):
-            time.sleep(PAUSE_S)
+        reach(self._device, stream)
 
     # -- what comes of it --------------------------------------------------------------------------------
 
@@ -183,6 +181,13 @@ class HostSide:
     def close(self) -> None:
         """Let the copies go."""
         self._saved.clear()
+
+
+def reach(device: Device, stream: Any) -> None:
+    """Wait until a stream has nothing left to do; raise `DeviceLostError` if it never gets there."""
+    event = device.record(stream)
+    while not device.passed(event):
+        time.sleep(PAUSE_S)
 
 
 def _mapped(

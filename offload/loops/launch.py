@@ -29,6 +29,7 @@ from offload.loops.prepared import described, prepared
 from offload.loops.ready import Ready, keep_ready
 from offload.loops.runs import NestForm
 from offload.loops.speculation import PLAIN, decided
+from offload.loops.unmapped import on_own_arrays
 from offload.loops.where import ON_HOST, kernels_of, n_threads_of
 from offload.runtime.current import here
 
@@ -85,6 +86,11 @@ class Launcher:
         self.is_mapped = False
         self._ready: Ready | None = None
 
+    @property
+    def program(self) -> LoopProgram:
+        """The function and what its clauses say."""
+        return self._program
+
     def take(self, args: tuple[Any, ...]) -> None:
         """Take scalars and device arrays, which the one task that runs this has; raise `LoopError` for wrong types."""
         self._ready = ready = self._program.ready(args)
@@ -124,7 +130,8 @@ class Launcher:
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
         if self._program.words.speculate is not None and not self._program.words.checks:
-            found = decided(spec, values, task)
+            is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
+            found = on_own_arrays(spec, values, task) if is_own else decided(spec, values, task)
             if found != PLAIN:
                 if spec.typed.function.returns:
                     task.leave(lambda _: outcome(spec, found))

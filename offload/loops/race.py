@@ -19,91 +19,49 @@ serial program then runs on this thread, when the device was wrong, or at once w
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import get_ident
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.shields import Shield
 from offload.loops import pool
+from offload.loops.attempts import Outcome
 from offload.loops.build import builder
 from offload.loops.chunks import Chunks
 from offload.loops.competitor import Competitor, running
 from offload.loops.contest import Contest, Event, History, Instruction, start_of
 from offload.loops.hostside import PAUSE_S, HostSide
+from offload.loops.logged import LoggedRun
 from offload.loops.ordered import ordered_runs
 from offload.loops.plan import key_of
 from offload.runtime.current import here
 from offload.tasks.task import LeaveRegion, discarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from offload.loops.attempts import Attempt
     from offload.loops.chunks import Logged
     from offload.loops.ordered_form import OrderedRun
     from offload.loops.plan import Numbers
     from offload.loops.specialise import Specialisation
-    from offload.runtime.launch import DeviceTask
 
 _MOST: Final = 64
 """Sizes of a loop of which races are remembered."""
 
 
-class Attempt(NamedTuple):
-    """A call of a loop that is to race.
-
-    Attributes
-    ----------
-    spec : Specialisation
-    numbers : Numbers
-    values : mapping
-        The arguments, by name: device arrays and scalars.
-    task : DeviceTask
-    logged : callable
-        Makes the run on the device; it is called if the device takes part.
-    races : dict
-        What is remembered of races of the loop, by numbers.
-    always : bool
-        Nothing is remembered.
-    """
-
-    spec: Specialisation
-    numbers: Numbers
-    values: Mapping[str, Any]
-    task: DeviceTask
-    logged: Callable[[], Logged]
-    races: dict[Any, History]
-    always: bool = False
-
-
-class Outcome(NamedTuple):
-    """What came of a race.
-
-    Attributes
-    ----------
-    winner : {"device", "host"}
-    violation : object
-        What was wrong with the device, as its run tells it, or an exception; None: nothing that is known.
-    results : mapping
-        The scalars that come out.
-    raced : bool
-        Whether the device took part.
-    """
-
-    winner: Literal["device", "host"]
-    violation: Any
-    results: Mapping[str, Any]
-    raced: bool
-
-
 def race(attempt: Attempt) -> Outcome:
     """Carry out a loop of which nobody knows whether it is parallel; arrays then hold what the serial program leaves.
 
+    Returns
+    -------
+    Outcome
+        Its error is what the serial program raises; arrays hold what that has written until then.
+
     Raises
     ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        What the serial program raises; arrays hold what that has written until then.
     KeyboardInterrupt, LeaveRegion, CancelledError
         Ctrl-C, or the taskgroup has been cancelled; arrays are as they were.
     DeviceLostError, DeviceMemoryError
@@ -134,16 +92,16 @@ class _Race:
         self._contest = Contest()
         self._is_committed = False
         self._cancelled: Any = None
-        key = key_of(attempt.spec, attempt.numbers)
-        self._key = (key[0], key[1], key[2])
-        self._history = attempt.races.get(self._key, History())
+        self._always = attempt.spec.program.words.speculate == "always"
+        self._key = race_key(attempt.spec, attempt.numbers)
+        self._history = attempt.memory.races.get(self._key, History())
 
     def run(self) -> Outcome:
         """Carry it out."""
         self._side.wait()
         has_core = _has_core(here().runtime.engine)
-        can_compete = has_core and builder.compiler is not None
-        start = start_of(self._history, can_compete=can_compete, always=self._attempt.always)
+        can_compete = has_core and builder.compiler is not None and not _alone
+        start = start_of(self._history, can_compete=can_compete, always=self._always)
         if not has_core:
             start = start._replace(device=False)
         try:
@@ -234,7 +192,8 @@ class _Race:
         """Make what the device needs to take part; tell whether there is memory for it."""
         try:
             self._side.save()
-            self._logged = self._attempt.logged()
+            attempt = self._attempt
+            self._logged = LoggedRun(attempt.loop, attempt.values, attempt.addresses, attempt.task)
         except DeviceMemoryError:
             self._side.close()
         return self._logged is not None
@@ -259,21 +218,18 @@ class _Race:
         if outcome is Instruction.RESTORE:
             self._leave()
         winner: Literal["device", "host"] = "device" if outcome is Instruction.COMMIT_DEVICE else "host"
-        if not self._attempt.always:
+        if not self._always:
             self._remember(winner)
         if winner == "device":
             assert self._logged is not None
-            return Outcome("device", None, self._logged.results(), raced=True)
+            return Outcome("device", None, self._logged.results())
         assert host is not None
-        failure = host.run.failure()
-        if failure is not None:
-            raise failure
         violation = None if chunks is None else chunks.violation
-        return Outcome("host", violation, host.results, raced=chunks is not None)
+        return Outcome("host", violation, host.results, host.run.failure(), raced=chunks is not None)
 
     def _remember(self, winner: Literal["device", "host"]) -> None:
         """Remember what it took; the sides that lost tell as far as they came."""
-        races, chunks, host = self._attempt.races, self._chunks, self._host
+        races, chunks, host = self._attempt.memory.races, self._chunks, self._host
         history = self._history.with_race(
             winner=winner,
             raced=chunks is not None,
@@ -301,6 +257,11 @@ class _Race:
         if self._logged is not None:
             self._logged.close()
         self._side.close()
+
+
+def race_key(spec: Specialisation, numbers: Numbers) -> Any:
+    """Return by what races are remembered: the numbers of a call, wherever its arrays lie."""
+    return key_of(spec, numbers)[:3]
 
 
 class _Host:
@@ -358,6 +319,20 @@ class _Host:
         """Wait until its thread is gone."""
         if self._competitor is not None:
             self._competitor.join()
+
+
+_alone = False
+
+
+@contextmanager
+def alone(is_so: bool = True) -> Iterator[None]:
+    """Have no competitor start meanwhile, in the whole process, but where the device was wrong: to measure logs."""
+    global _alone  # noqa: PLW0603  # a switch of benchmarks
+    before, _alone = _alone, is_so
+    try:
+        yield
+    finally:
+        _alone = before
 
 
 _looking: set[int] = set()

@@ -6,7 +6,7 @@ In this order: what is proved, parallel or not; what is remembered of such a cal
 dependence that was seen or met in any call before, after which the loop runs in order. Else the first call is profiled,
 a run in order with right results. If that sees no dependence, later ones are *inspected*: a kernel of the address slice
 fills the log, and the loop runs after the verdict, plain, or in order. A loop that computes its addresses has none, and
-is *attempted*: it runs with its log, while what it writes is kept where it cannot be reached.
+is raced (`offload.loops.race`): it runs with its log, while what it writes is kept where it cannot be reached.
 
 A verdict follows from the versions of the arrays that addresses are made of, from the scalars that reach them, and from
 the numbers of the call. A loop that writes to such an array changes its version, and arrays in no entry of the task
@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
-from offload.loops.attempts import Attempt, Memory, Outcome
-from offload.loops.cells import groups_of
+from offload.loops.attempts import Attempt, Memory
 from offload.loops.cuda_runs import ON_CUDA
 from offload.loops.flagging import FUEL, OUTSIDE
+from offload.loops.hostside import HostSide
 from offload.loops.logged import LoggedRun, Violation, logged_loop
 from offload.loops.looks import contents_at
-from offload.loops.observe import copies_of
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import check, key_of, numbers_of, ranged
 from offload.loops.prepared import view_at
 from offload.loops.profiles import check_types, observed, profile_of
+from offload.loops.race import race
 from offload.loops.reports import iteration
 from offload.loops.where import ON_HOST, kernels_of
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 Results = dict[str, Any]
 
+FIRST: Final = "it is the first call with arguments of such types"
 PLAIN: Final = "plain"
 """What `decided` returns where the loop is to run as any other does."""
 
@@ -117,22 +118,14 @@ class _Call:
 
     def _profiled(self) -> Results:
         """Run the loop in order, and keep what is seen."""
-        self._note("host", "in order, profiled: it is the first call with arguments of such types")
+        self._note("host", f"in order, profiled: {FIRST}")
 
-        def profile(arrays: Mapping[str, Any]) -> Results:
-            found = observed(self.spec, self.numbers, self.plan, arrays)
-            assert found is not None  # else it is proved
-            with self.spec.lock:
-                self.memory.profile = profile_of(self.spec, self.numbers, self.plan, found)
-                if found.found:
-                    self.memory.is_sequential = True
-                elif found.failure is None:
-                    self.memory.keep(self.key, verdict=True)
-            if found.failure is not None:
-                raise found.failure
-            return found.results
-
-        return self._on_host(profile)
+        spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
+        found = self._on_host(lambda arrays: profiled(spec, numbers, plan, arrays, memory))
+        with spec.lock:
+            if not memory.is_sequential:
+                memory.keep(self.key, verdict=True)
+        return found
 
     def _inspected(self) -> Results | Literal["plain"] | None:
         """Look at the addresses, and run the loop in parallel or in order; None if that cannot be done."""
@@ -164,11 +157,9 @@ class _Call:
         if loop is None:
             return self._in_order("it has too many iterations for a log")
         attempt = Attempt(self.spec, self.numbers, self.plan, loop, self.values, self.addresses, self.task, self.memory)
-        try:
-            outcome = attempted(attempt, self._on_host)
-        except DeviceMemoryError:
-            return self._in_order("there is no memory for its log, or for a copy of what it writes")
-        self._note(outcome.winner, f"attempted: the {outcome.winner} has won")
+        outcome = race(attempt)
+        raced = f"raced: the {outcome.winner} has won"
+        self._note(outcome.winner, raced if outcome.raced else "in order: the device takes no part in a race now")
         if outcome.violation is not None:
             self._met(outcome.violation)
         elif outcome.winner == "device" and self.spec.program.words.speculate != "always":
@@ -230,33 +221,50 @@ class _Call:
         return iteration(self.plan.nest, axes, trips)
 
     def _note(self, where: Literal["device", "host"], text: str) -> None:
-        self.memory.last = where
-        notify = self.task.place.notify
-        if notify is not None:
-            site = self.task.construct
-            notify.speculate(self.task.name, site.location, self.device.number, text)
+        tell(self.task, self.memory, where, text)
 
     # -- on the host -------------------------------------------------------------------------------------
 
     def _on_host(self, work: Callable[[Mapping[str, Any]], Results]) -> Results:
         """Do something with the arrays as the host has them, and send back what the loop changes."""
-        arrays = {name: self.values[name] for name in self.spec.given}
-        fetched = dict(self.where.on_host(arrays, self.task))
-        is_copied = self.where is ON_CUDA  # else it is the device's memory
-        if is_copied and any(len(group) > 1 for group in groups_of(self.numbers.views)):
-            fetched = copies_of(self.plan.nest, fetched, self.numbers.views)
+        side = HostSide(self.task, self.spec, self.values)
+        side.wait()
+        arrays = side.private()
         try:
-            return work(fetched)
-        finally:
-            if is_copied:
-                self._send_back(fetched)
+            found = work(arrays)
+        except (ArithmeticError, AssertionError, IndexError, ValueError):
+            side.leave(arrays)
+            raise
+        side.send(arrays)
+        return found
 
-    def _send_back(self, fetched: Mapping[str, Any]) -> None:
-        for name in self.spec.changed:
-            copy = self.device.copy(self.values[name], fetched[name], self.stream)
-            if copy is not None:
-                copy.run()
-        self.stream.synchronize()
+
+def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
+    """Take note of where a call runs, and why; tell whoever looks on."""
+    memory.last = where
+    notify = task.place.notify
+    if notify is not None:
+        notify.speculate(task.name, task.construct.location, task.place.device.number, text)
+
+
+def profiled(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], memory: Memory
+) -> Results:
+    """Run a nest in order on arrays of the host, and keep what is seen; return the scalars that come out.
+
+    Raises
+    ------
+    IndexError, ZeroDivisionError, AssertionError, ValueError
+        As the serial program does; arrays hold what that has written.
+    """
+    found = observed(spec, numbers, plan, arrays)
+    assert found is not None  # else it is proved
+    with spec.lock:
+        memory.profile = profile_of(spec, numbers, plan, found)
+        memory.is_sequential = memory.is_sequential or bool(found.found)
+    if found.failure is not None:
+        raise found.failure
+    return found.results
 
 
 def memory_of(spec: Specialisation) -> Memory:
@@ -274,37 +282,3 @@ def memory_of(spec: Specialisation) -> Memory:
                 spec.speculation = memory
             memory = spec.speculation
     return memory
-
-
-def attempted(attempt: Attempt, on_host_: Callable[[Callable[[Mapping[str, Any]], Results]], Results]) -> Outcome:
-    """Run a loop with its log; where that finds something, put back what was written, and run it in order.
-
-    Raises
-    ------
-    DeviceMemoryError
-        There is no memory for the log or for what is put back; nothing has changed.
-    """
-    device: Any = attempt.task.place.device
-    stream: Any = attempt.task.lane.stream  # type: ignore[union-attr]  # the body has one
-    written = {name: attempt.values[name] for name in attempt.spec.changed}
-    kept = {name: device.alloc(array.shape, array.dtype, stream) for name, array in written.items()}
-    run = LoggedRun(attempt.loop, attempt.values, attempt.addresses, attempt.task)
-    for name, copy in kept.items():
-        device.copy(copy, written[name], stream)
-    try:
-        run.launch(0, run.trips)
-        run.finish()
-        stream.synchronize()
-    finally:
-        device.check(stream)
-    found, results = run.found(), run.results()
-    run.close()
-    if found is None:
-        return Outcome("device", None, results)
-    for name, copy in kept.items():
-        device.copy(written[name], copy, stream)
-    stream.synchronize()
-    try:
-        return Outcome("host", found, on_host_(lambda arrays: run_in_order(attempt.spec, {**attempt.values, **arrays})))
-    except (ArithmeticError, AssertionError, IndexError, ValueError) as error:
-        return Outcome("host", found, {}, error)

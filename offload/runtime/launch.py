@@ -123,6 +123,7 @@ class DeviceTask(Task):
                 task.other_after = work.second.caller_event()
         if work.ends_region:
             task.ends_region = True
+        task.launches_inline &= not work.blocks
         return task
 
     @property

@@ -92,6 +92,8 @@ class Work:
         Another device, where it follows that as well.
     ends_region : bool
         Whether it ends what another task has begun, so that a cancellation must not discard it.
+    blocks : bool
+        Whether its body may wait for the device, so that a call which does not wait must not run it.
     places : tuple of DevicePlace
         All that it is carried out on, the task's first, where that is more than one.
     """
@@ -104,6 +106,7 @@ class Work:
     takes_device_arrays: bool = False
     second: Any = None
     ends_region: bool = False
+    blocks: bool = False
     places: tuple[DevicePlace, ...] = ()
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import random
 import threading
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ import offload as omp
 from offload import tofrom
 from offload.loops import race as racing
 from offload.loops.arguments import on_host
+from offload.loops.attempts import Attempt, Memory
 from offload.loops.competitor import Competitor, running
 from offload.loops.contest import History
 from offload.loops.ordered import ordered_runs
 from offload.loops.plan import numbers_of
 from offload.loops.prepared import view_at
-from offload.loops.race import Attempt, race
+from offload.loops.race import race
 from offload.runtime.current import here
 from tests.conftest import checked
 from tests.loops.test_competitor import n_threads
@@ -96,9 +98,9 @@ class Device:
         Device.live -= 1
 
 
-def raced(loop, *arrays, races=None, always=False, can=True, maps=None, wait=True, **device):
+def raced(loop, *arrays, races=None, maps=None, wait=True, **device):
     """Have a loop race in a target region; return the outcome."""
-    program = loop._program
+    program = loop.options(speculate="always" if races is None else True)._program
     outcomes = []
 
     def body(*given):
@@ -106,9 +108,13 @@ def raced(loop, *arrays, races=None, always=False, can=True, maps=None, wait=Tru
         values = program.bound(given, {})
         spec = program.specialise(values)
         numbers = numbers_of(spec, values, partial(view_at, task.place.device))
-        make = partial(Device, spec, values, task, **device)
-        attempt = Attempt(spec, numbers, values, task, make, {} if races is None else races, always)
-        outcomes.append(race(attempt))
+        memory = Memory(races={} if races is None else races)
+        attempt = Attempt(spec, numbers, None, None, values, {}, task, memory)
+        with mock.patch.object(racing, "LoggedRun", partial(made, spec, values, task, device)):
+            outcome = race(attempt)
+        if outcome.error is not None:
+            raise outcome.error
+        outcomes.append(outcome)
 
     clauses = {"map": maps} if maps is not None else {}
     omp.target(nowait=not wait, **clauses)(body)(*arrays)
@@ -122,6 +128,11 @@ def quiet():
     assert n_threads() == 0
     assert not running
     assert Device.live == 0
+
+
+def made(spec, values, task, words, *_):
+    """Return the run of a device, whatever a logged one is made of."""
+    return Device(spec, values, task, **words)
 
 
 LOOPS = {function: omp.target_loop(function) for function in (scatter, chain)}
@@ -168,7 +179,7 @@ def test_whoever_wins_the_arrays_are_the_serial_ones(quiet, monkeypatch, collide
     with checked("sim:1"):
         around = omp.target_data(map=[tofrom(one) for one in arrays]) if is_present else contextlib.nullcontext()
         with around:
-            outcome = raced(loop, *arrays, always=True, wrong_at=N // 2 if collides else None, gate=gate)
+            outcome = raced(loop, *arrays, wrong_at=N // 2 if collides else None, gate=gate)
     for one, other in zip(arrays, wanted, strict=True):
         assert (one == other).all()
     if slow == "host" and not collides:
@@ -210,7 +221,7 @@ def test_what_the_serial_program_raises_is_raised_and_what_it_wrote_is_there(qui
     with checked("sim:1"):
         around = omp.target_data(map=[tofrom(one) for one in arrays]) if is_present else contextlib.nullcontext()
         with around, pytest.raises(IndexError, match=f"i={N // 3}"):
-            raced(LOOPS[scatter], *arrays, always=True)
+            raced(LOOPS[scatter], *arrays)
     for one, other in zip(arrays, wanted, strict=True):
         assert (one == other).all()
 
@@ -221,7 +232,7 @@ def test_a_device_that_fails_is_a_device_that_was_wrong(quiet, chunk):
     arrays = inputs(collides=False)
     wanted = expected(LOOPS[scatter], arrays)
     with checked("sim:1"):
-        outcome = raced(LOOPS[scatter], *arrays, always=True, fails=chunk)
+        outcome = raced(LOOPS[scatter], *arrays, fails=chunk)
     assert outcome.winner == "host"
     assert all((one == other).all() for one, other in zip(arrays, wanted, strict=True))
 
@@ -235,7 +246,7 @@ def test_a_commit_that_fails_leaves_the_arrays_as_they_were(quiet, monkeypatch, 
     with checked("sim:1"):
         around = omp.target_data(map=[tofrom(one) for one in arrays]) if is_present else contextlib.nullcontext()
         with around, pytest.raises(RuntimeError, match="no copy"):
-            raced(LOOPS[scatter], *arrays, always=True, wrong_at=N // 2)
+            raced(LOOPS[scatter], *arrays, wrong_at=N // 2)
     assert all((one == other).all() for one, other in zip(arrays, before, strict=True))
 
 
@@ -255,7 +266,7 @@ def test_without_memory_for_logs_the_host_runs_alone(quiet):
     with checked("sim:1"), pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.loops.test_race.Device", NoRoom())
         outcome = raced(LOOPS[scatter], *arrays)
-    assert outcome == ("host", None, {}, False)
+    assert outcome == ("host", None, {}, None, False)
     assert all((one == other).all() for one, other in zip(arrays, wanted, strict=True))
 
 
@@ -293,7 +304,7 @@ def test_ctrl_c_ends_a_race_and_nothing_has_changed(quiet, monkeypatch):
     with checked("sim:1"):
         strikes = Strikes(lambda: signal.raise_signal(signal.SIGINT))
         with omp.target_data(map=[tofrom(one) for one in arrays]), pytest.raises(KeyboardInterrupt):
-            raced(LOOPS[scatter], *arrays, always=True, gate=strikes)
+            raced(LOOPS[scatter], *arrays, gate=strikes)
         assert strikes.n
     assert all((one == other).all() for one, other in zip(arrays, before, strict=True))
 
@@ -326,7 +337,7 @@ def test_a_taskgroup_that_is_cancelled_ends_a_race(quiet, monkeypatch):
 
     with checked("sim:1", num_threads=2), omp.target_data(map=[tofrom(one) for one in arrays]):
         with omp.taskgroup():
-            outcomes = raced(LOOPS[scatter], *arrays, always=True, wait=False, gate=Gate())
+            outcomes = raced(LOOPS[scatter], *arrays, wait=False, gate=Gate())
             assert begun.wait(20)
             try:
                 omp.cancel("taskgroup")
@@ -341,7 +352,7 @@ def test_the_end_of_the_runtime_waits_for_a_race(quiet):
     arrays = inputs(collides=True)
     wanted = expected(LOOPS[scatter], arrays)
     with omp.Runtime("sim:1"):
-        outcomes = raced(LOOPS[scatter], *arrays, always=True, wait=False, wrong_at=N // 2)
+        outcomes = raced(LOOPS[scatter], *arrays, wait=False, wrong_at=N // 2)
     assert outcomes[0].winner == "host"
     assert all((one == other).all() for one, other in zip(arrays, wanted, strict=True))
 
@@ -415,7 +426,7 @@ def test_views_of_one_storage_are_views_of_one_copy(quiet, is_present):
         around = omp.target_data(map=[tofrom(memory)]) if is_present else contextlib.nullcontext()
         with around:
             maps = None if is_present else [tofrom(memory)]
-            outcome = raced(loop, memory[1:], memory[:-1], p, always=True, wrong_at=1, maps=maps)
+            outcome = raced(loop, memory[1:], memory[:-1], p, wrong_at=1, maps=maps)
     assert outcome.winner == "host"
     assert (memory == copy).all()
 
@@ -426,5 +437,5 @@ def test_scalars_come_out_of_the_side_that_wins(quiet):
     y, p, x = inputs(collides=True)
     y, x = y.astype(float), x / 7
     with checked("sim:1"):
-        outcome = raced(loop, y, p, x, 0.1, always=True, wrong_at=1)
+        outcome = raced(loop, y, p, x, 0.1, wrong_at=1)
     assert outcome.results["s"] == total(y.copy(), p, x, 0.1)
