@@ -67,17 +67,21 @@ class Lie(NamedTuple):
         Of the argument's element ``[0, …, 0]``, where the set's layout is.
     host : array
         Has its shape and strides.
+    order : tuple of int
+        The number in the set of each device of the loop.
     """
 
     group: int
     whole: Layout
     address: int
     host: Any
+    order: tuple[int, ...]
 
     @property
     def key(self) -> tuple[object, ...]:
         whole, host = self.whole, self.host
-        return self.group, self.address - whole.address, whole.shape, whole.strides, whole.itemsize, host.strides
+        apart = self.address - whole.address
+        return self.group, apart, whole.shape, whole.strides, whole.itemsize, host.strides, self.order
 
     @property
     def part(self) -> Layout:
@@ -135,11 +139,11 @@ def _asked(way: Way, lies: Mapping[str, Lie]) -> tuple[Asked, ...] | None:
         mine = needs.setdefault(lie.group, [[] for _ in range(n_devices)])
         written = alone.setdefault(lie.group, [[] for _ in range(n_devices)])
         shared = everywhere.setdefault(lie.group, [])
-        for device in range(n_devices):
+        for device, of_set in enumerate(lie.order):
             if moved.needs is not None:
-                mine[device] += moved.needs.boxes[device]
+                mine[of_set] += moved.needs.boxes[device]
             if moved.writes is not None:
-                written[device] += moved.writes.alone[device]
+                written[of_set] += moved.writes.alone[device]
         if moved.writes is not None:
             shared += moved.writes.everywhere
     found = []

@@ -147,8 +147,10 @@ class _Call:
             if array.replicas is not None:
                 if array.replicas not in self.sets:
                     self.sets.append(array.replicas)
-                lie = Lie(self.sets.index(array.replicas), array.replicas.layout, array.address, array.host)
-                self.lies[name] = lie
+                group = self.sets.index(array.replicas)
+                self.lies[name] = Lie(
+                    group, array.replicas.layout, array.address, array.host, self.order_in(array.replicas)
+                )
         self.key = tuple([(name, lie.key) for name, lie in self.lies.items()])
 
     @property
@@ -182,6 +184,16 @@ class _Call:
         if times is not None:
             task.leave(lambda value: self._note_time(chooser, mode, times, value))
         task.leave(lambda value: self._outcome(runs) if returns else self._look(runs, value))
+
+    def order_in(self, replicas: ReplicaSet) -> tuple[int, ...]:
+        """Return the number in a set of each device."""
+        if replicas.places == self.places:
+            return tuple(range(len(self.places)))
+        return tuple([replicas.number_of(place) for place in self.places])
+
+    def _by_number(self, replicas: ReplicaSet, lanes: Sequence[Lane]) -> dict[int, Lane]:
+        """Return lanes by the numbers that their devices have in a set."""
+        return dict(zip(self.order_in(replicas), lanes, strict=False))
 
     def _sent_nbytes(self) -> int:
         return sum([replicas.sent_nbytes for replicas in self.sets])
@@ -257,10 +269,10 @@ class _Call:
 
         Until the task is over nothing is known of the contents of that: the marks of the fork are behind.
         """
-        by_number = dict(enumerate(lanes))
         with locked(self.places):
             for one in asked:
                 replicas = self.sets[one.group]
+                by_number = self._by_number(replicas, lanes)
                 for number, lane in by_number.items():
                     entry = replicas.entries[number]
                     if entry.writes:
@@ -276,15 +288,16 @@ class _Call:
         if len(lanes) == len(self.places):
             make_current(replicas, needs, lanes)
             return
-        for box in needs.boxes[0]:  # one device is to be current, whatever the table would have others fetch
-            receive(replicas, 0, box, lanes[0])
+        for number, lane in lanes.items():  # one device is to be current, whatever the table would have others fetch
+            for box in needs.boxes[number]:
+                receive(replicas, number, box, lane)
 
     def _complete(self, lanes: Sequence[Lane]) -> None:
         """Make all devices current everywhere."""
         with locked(self.places):
             for replicas in self.sets:
                 whole = ((replicas.table.space,),) * len(lanes)
-                make_current(replicas, Needs(whole), dict(enumerate(lanes)))
+                make_current(replicas, Needs(whole), self._by_number(replicas, lanes))
 
     # -- looks ---------------------------------------------------------------------------------------
 
@@ -294,7 +307,7 @@ class _Call:
         if lie is None:
             return True
         table = self.sets[lie.group].table
-        return table.is_current(0, table.space)
+        return table.is_current(lie.order[0], table.space)
 
     def _observe(self, divided: Divided[Any], looks: Looks, kind: Any) -> None:
         """Run nests whose iterations are to be observed, on copies of what the primary has when it has all."""
@@ -303,7 +316,7 @@ class _Call:
             return
         with locked(self.places):
             for replicas in self.sets:
-                receive(replicas, 0, replicas.table.space, self.lane)
+                receive(replicas, self.order_in(replicas)[0], replicas.table.space, self.lane)
         self.lane.stream.synchronize()
         arrays = {name: self.values[name] for name in self.spec.given}
         observe_each(self.spec, plans, divided.numbers, arrays, self.task, kind.on_host)

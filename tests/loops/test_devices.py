@@ -437,3 +437,18 @@ def test_notices_of_copies_between_devices(capfd):
         told = [line for line in capfd.readouterr().err.splitlines() if "bytes=8 " in line]
     assert len(told) == 2
     assert all(("device=0" in line and "device=1" in line) or "from" in line for line in told), told
+
+
+def test_a_set_in_another_order():
+    """A loop's first device need not be that of the set that its arrays are in."""
+    a, b = np.arange(24.0) % 7, np.zeros(24)
+    serial = {"a": a.copy(), "b": b.copy()}
+    with checked("sim:3"), omp.target_data(map=[omp.tofrom(a), omp.tofrom(b)], devices=[2, 0, 1]):
+        for devices in ([0, 1, 2], "all", [1, 2, 0]):
+            for words in ({}, {"exchange": "eager"}, {"filter": "never"}):
+                loop = halo.options(devices=devices, **words)
+                loop(a, b)
+                loop(b, a)
+                halo.python(serial["a"], serial["b"])
+                halo.python(serial["b"], serial["a"])
+    same({"a": a, "b": b}, serial)
