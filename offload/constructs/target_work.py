@@ -14,6 +14,7 @@ from offload.arrays.items import address_of, array_section, is_device_array, lab
 from offload.data.entries import Counter
 from offload.data.plans import entry_at
 from offload.errors import DeviceLostError, InternalError, MapError
+from offload.runtime.touching import touch
 from offload.runtime.works import Work, present_items
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class TargetWork(Work):
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         binding = self._binding
+        if binding.takes_device_arrays and place.sets:
+            given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
+            touch(launch.gate, place, lane, given, given)
         if not binding.items and not binding.privates:
             return
         own = []

@@ -296,7 +296,15 @@ class Program:
         array = omp.get_mapped_ptr(data.host[index], device=device)
         self.kernel(data)
         self.settle(data)
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.3:
+
+            @omp.target(device=device, depend=omp.inout(data.host))
+            def body(x):
+                x += 1
+
+            body(array)
+            data.value[index] += 1
+        elif self.rng.random() < 0.4:
             found = np.empty(array.shape)
             omp.target_memcpy_rect(found, array)
             assert np.array_equal(found, data.value[index])
