@@ -13,6 +13,7 @@ import numpy as np
 
 import offload as omp
 from offload.loops.logged import LoggedRun
+from offload.loops.race import alone
 
 N = 12
 P = np.random.default_rng(2).permutation(N)
@@ -83,7 +84,7 @@ def made(text, *parameters, first=0):
 
 @contextlib.contextmanager
 def noted():
-    """Give the list of what logs have found, run by run, to a block."""
+    """Give the list of what logs have found, run by run, to a block; no competitor ends a run before that."""
     found = []
     look = LoggedRun.close
 
@@ -91,7 +92,7 @@ def noted():
         found.append(run.found())
         look(run)
 
-    with mock.patch.object(LoggedRun, "close", close):
+    with alone(), mock.patch.object(LoggedRun, "close", close):
         yield found
 
 
