@@ -88,6 +88,8 @@ def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
         So many loops are, and are carried out in blocks of these sizes.
     reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, cache, check, bounds, fastmath
         As for `offload.target_loop`.
+    devices, filter, exchange
+        As for `offload.target_loop`: one loop on several devices.
 
     Returns
     -------

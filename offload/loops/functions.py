@@ -1,4 +1,4 @@
-"""Loop functions: what the decorators ``target_loop`` and ``parallel_loop`` make of a function.
+"""Loop functions: what the decorator ``target_loop`` makes of a function, and what all loop constructs have in common.
 
 A loop function is a target function, or a task function, whose body is a `offload.loops.launch.Launcher`: it finds out
 where it runs, and starts the loop there. Everything else about a call, which is dependences, deferring, devices,
@@ -12,23 +12,14 @@ from functools import cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from offload.constructs.clauses.dependences import check_depend
-from offload.constructs.clauses.maps import MapClause, check_device, check_name, check_priority
+from offload.constructs.clauses.maps import MapClause, check_device
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
-from offload.constructs.passed import dependence_on
 from offload.constructs.replicas import places_of
 from offload.constructs.target import TargetFunction
 from offload.errors import UsageError
-from offload.interrupts.finalizers import collector
-from offload.interrupts.shields import is_at_work
 from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, LoopWords, SetWords
 from offload.loops.dependences import DependenceProfile
-from offload.runtime.current import current_scope, here, put_off_here
-from offload.runtime.generate import encounter, run
-from offload.tasks.received import Receiver, Values
-from offload.tasks.recipe import Recipe
-from offload.tasks.stack import owned
-from offload.tasks.task import TASK_TYPES, Task
+from offload.runtime.current import current_scope, here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,10 +32,8 @@ if TYPE_CHECKING:
     from offload.loops.explain import LoopReport
     from offload.loops.launch import Launcher
     from offload.loops.specialise import LoopProgram
-    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
-    from offload.tasks.region import Region
 
 
 class LoopFunction(DirectiveFunction):
@@ -157,7 +146,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
                         f"{self._directive} {self._name!r} has devices= and is called in a target body, which runs on"
                         " one device; call it outside of the body, or leave devices= out"
                     )
-                return _launching().launch_in_body(self._program, args, kwargs, scope.task)
+                return launching().launch_in_body(self._program, args, kwargs, scope.task)
         else:
             runtime = scope.runtime
             devices = self._sets.devices or runtime.settings.loop_devices
@@ -182,11 +171,11 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what starts the loop where it is called."""
-        launcher: Launcher = _launching().Launcher(self._program)
+        launcher: Launcher = launching().Launcher(self._program)
         return launcher
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
-        launcher: Launcher = _launching().Launcher(self._program)
+        launcher: Launcher = launching().Launcher(self._program)
         if is_given:
             launcher.take(args)
         return launcher
@@ -251,99 +240,8 @@ class TargetLoop(DeviceLoop):
         return DirectiveFunction.options(self, **clauses)
 
 
-class ParallelLoop(LoopFunction):
-    """A function whose calls are loops on the host's threads."""
-
-    _directive = "parallel_loop"
-    _checks = {  # noqa: RUF012  # a table, never changed
-        **COMMON_CHECKS,
-        "depend": check_depend,
-        "nowait": bool,
-        "if_": lambda value: value,
-        "priority": check_priority,
-        "name": check_name,
-    }
-
-    __slots__ = ("_all", "_is_direct", "_program")
-
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        super()._apply(clauses)
-        self._is_direct = not self._is_late and self._clauses.keys() <= {"if_"}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`."""
-        scope = current_scope.get()
-        if scope is None or scope.thread != get_ident():
-            scope = here()
-        frame = scope.region
-        if (
-            not self._is_direct
-            or frame is None
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
-            or collector.thread
-            or owned
-            or is_at_work()
-            or not TASK_TYPES.isdisjoint(map(type, (*args, *kwargs.values())))
-        ):
-            return self._encounter(scope, args, kwargs)
-        task = Task(self._site_in(scope.runtime), self._launcher(args, kwargs), args, kwargs or None, frame)
-        try:
-            return run(scope, frame, task, self._depend)
-        finally:
-            del task  # as `run` asks for
-
-    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter a loop that has more than dependences, or a region that does more with it."""
-        if put_off_here(scope, self, args, kwargs):
-            return None
-        frame = scope.frame(self._directive)
-        clauses = self._clauses
-        is_deferred = bool(clauses.get("nowait"))
-        depend: Any = self._depend
-        if self._is_late:
-            depend = self._dependences(self._names.at_call(args, kwargs) if self._names is not None else {})
-        values = Values.among(args, kwargs)
-        if values is not None:
-            depend = (*depend, dependence_on(values))
-            args, kwargs = values.without(args, kwargs)
-        recipe = self._recipe(scope, args, kwargs, values)
-        task = encounter(scope, frame, recipe, depend, deferred=is_deferred)
-        return task if is_deferred else task.value
-
-    def _launcher(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, are_known: bool = True) -> Launcher:
-        """Return the body of a call; what is wrong with arguments that are known is said here."""
-        body: Launcher = _launching().Launcher(self._program, is_alone=not self._clauses.get("if_", True))
-        if are_known:
-            body.look(args, kwargs)
-        return body
-
-    def _recipe(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values | None) -> _HostLoop:
-        body = self._launcher(args, kwargs, are_known=values is None)
-        priority = min(self._clauses.get("priority", 0), scope.runtime.engine.max_priority)
-        recipe = _HostLoop(self._site_in(scope.runtime), body, args, kwargs or None, self._label, priority)
-        recipe.values = values
-        return recipe
-
-
-class _HostLoop(Recipe):
-    """What the tasks of a loop on the host's threads are made of."""
-
-    __slots__ = ("values",)
-
-    values: Values | None
-
-    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        body = self.body
-        if self.values is not None:
-            body = Receiver(body, self.values.of(sources))
-        task = Task(self.site, body, self.args, self.kwargs, frame)
-        self._mark(task)
-        return task
-
-
 @cache
-def _launching() -> ModuleType:
+def launching() -> ModuleType:
     """Return what starts loops, which is imported for the first call."""
     from offload.loops import launch
 
@@ -392,6 +290,14 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
         False leaves out checks of indices that depend on data.
     fastmath : False, "contract" or "fast"
         Whether operations may be fused, or reassociated.
+    devices : "all" or list of int
+        Device numbers of one kind, the primary's first: what the loop writes is divided among them. Arrays that are in
+        no replica set of theirs (`target_data` with ``devices``) get replicas for the time of the call. Without this
+        and ``device`` it is ``OFFLOAD_LOOP_DEVICES``.
+    filter : "auto", "always" or "never"
+        With ``devices``: whether ways are measured, the loop is split whatever it takes, or never.
+    exchange : "lazy" or "eager"
+        With ``devices``: whether devices fetch what they need before a loop, or replicas are made equal behind it.
 
     Returns
     -------
@@ -406,9 +312,14 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
         At the decorator: the function is outside of what loops can be. At a call: its arguments are, or its iterations
         provably depend on each other; in the task: with ``check``, they are seen to.
     ClauseError
-        Wrong clauses or values; the loop writes to an array that is read-only.
+        Wrong clauses or values; the loop writes to an array that is read-only; in the task, with ``filter="always"``:
+        it cannot be split.
     IndexError, ZeroDivisionError, AssertionError
-        In the task, with array, index, iteration and line.
+        In the task, with array, index, iteration and line; on several devices a note has the one that found it.
+    UsageError
+        ``devices`` in a target body.
+    MapError, DeviceMemoryError
+        With ``devices``, as `target_data`.
 
     Notes
     -----
@@ -418,33 +329,3 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
     by the construct, and refused where the opposite is proved.
     """
     return decorate(TargetLoop, function, clauses)
-
-
-def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
-    """Make each call of a function a loop on the host's threads: its iterations run beside each other.
-
-    Parameters
-    ----------
-    depend, nowait, priority, name
-        As for `target`; nothing is mapped.
-    if_ : bool
-        False: one thread runs the loop.
-    collapse, reduction, private, firstprivate, lastprivate, atomic, schedule, num_threads, check, bounds, fastmath
-        As for `target_loop`, and so are the other clauses that speak of the loop.
-
-    Returns
-    -------
-    ParallelLoop
-        As `target_loop`.
-
-    Raises
-    ------
-    LoopError, ClauseError, IndexError, ZeroDivisionError, AssertionError
-        As `target_loop`.
-
-    Notes
-    -----
-    *Blocks* without ``nowait`` until the loop has run; Ctrl-C takes effect then. OpenMP 5.2, 11.5.2 "Worksharing-Loop
-    Construct" of a parallel region (section numbers unchecked).
-    """
-    return decorate(ParallelLoop, function, clauses)
