@@ -78,8 +78,7 @@ class DeviceTask(Task):
     """What looks, when the work has passed, at what that has left for the host: each takes the value of the task and
     returns it, or another one, or raises what the work has found wrong."""
     other_after: Any = None
-    device_nums: tuple[int, ...] = ()
-    """The devices that take part, where these are several."""
+    device_nums: tuple[int, ...] = ()  # those that take part, where these are several
     received: Values | None = None
 
     def __init__(
@@ -270,10 +269,8 @@ class DeviceTask(Task):
             finally:
                 scope.in_body = False
                 device.restore(before)
-        except PutOffError as error:
-            return error
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-            return self._noted(error)
+            return error if isinstance(error, PutOffError) else self._noted(error)
         finally:
             scope.task, scope.region = outer_task, outer_region
         return None
