@@ -21,6 +21,8 @@ from offload.arrays.boxes import Box, collapse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+MOST_POWER = 1 << 12
+
 _MAX_PITCH = (1 << 31) - 1  # cudaDevAttrMaxPitch of every device since Fermi
 
 
@@ -43,10 +45,15 @@ class Call(NamedTuple):
 
 def width_of(*numbers: int) -> int:
     """Return the widest element, 16 bytes at most, that divides all of some addresses, strides and lengths."""
-    bits = 0
+    return min(16, power_of(*numbers))
+
+
+def power_of(*numbers: int) -> int:
+    """Return the largest power of two that divides all of some numbers, `MOST_POWER` at most."""
+    bits = MOST_POWER
     for number in numbers:
         bits |= number
-    return min(16, bits & -bits) if bits else 16
+    return bits & -bits
 
 
 def calls(box: Box) -> Iterator[Call]:

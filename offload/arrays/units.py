@@ -21,13 +21,16 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from offload.arrays.boxes import Box
-from offload.arrays.copies import chunks, offsets, width_of
+from offload.arrays.copies import chunks, offsets, power_of, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WIDTHS = (16, 8, 4, 2, 1)
 """Bytes that one load or store of a thread moves."""
+
+SECTOR_NBYTES = 32
+"""What memory is read and written in."""
 
 TILE_LANES = 256
 """Threads of a tile."""
@@ -37,22 +40,62 @@ class Tile(NamedTuple):
     """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares.
 
     A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
-    along the axis that is contiguous in the source, and the one in the destination.
+    along the axis that is contiguous in the source, and the one in the destination. ``rates`` are what arrays that
+    are no narrower reach of a contiguous copy, where each row begins at a sector of memory, and where not.
     """
 
     word: int
     along_src: int
     along_dst: int
+    rates: tuple[float, float]
 
 
 TILES: dict[int, tuple[Tile, ...]] = {
-    16: (Tile(16, 64, 32),),
-    8: (Tile(8, 64, 32),),
-    4: (Tile(4, 64, 32),),
-    2: (Tile(4, 32, 32), Tile(2, 64, 32)),
-    1: (Tile(4, 32, 32), Tile(1, 64, 32)),
+    16: (
+        Tile(16, 32, 32, (0.97, 0.98)),
+        Tile(16, 16, 16, (0.97, 0.97)),
+        Tile(16, 256, 8, (0.95, 0.83)),
+        Tile(16, 8, 256, (0.94, 0.96)),
+    ),
+    8: (
+        Tile(8, 32, 64, (0.96, 0.94)),
+        Tile(8, 32, 32, (0.96, 0.87)),
+        Tile(8, 16, 16, (0.77, 0.77)),
+        Tile(8, 256, 8, (0.95, 0.57)),
+        Tile(8, 8, 256, (0.84, 0.91)),
+    ),
+    4: (
+        Tile(4, 64, 64, (0.95, 0.83)),
+        Tile(4, 16, 128, (0.85, 0.92)),
+        Tile(4, 32, 32, (0.94, 0.77)),
+        Tile(4, 16, 16, (0.48, 0.50)),
+        Tile(4, 256, 8, (0.92, 0.46)),
+        Tile(4, 8, 256, (0.85, 0.89)),
+    ),
+    2: (
+        Tile(4, 64, 16, (0.94, 0.60)),
+        Tile(4, 16, 64, (0.86, 0.81)),
+        Tile(4, 16, 16, (0.72, 0.72)),
+        Tile(4, 256, 4, (0.30, 0.30)),
+        Tile(4, 4, 256, (0.75, 0.77)),
+        Tile(2, 64, 64, (0.91, 0.71)),
+        Tile(2, 32, 32, (0.71, 0.72)),
+        Tile(2, 256, 8, (0.37, 0.37)),
+        Tile(2, 8, 256, (0.73, 0.74)),
+    ),
+    1: (
+        Tile(4, 64, 16, (0.95, 0.61)),
+        Tile(4, 16, 64, (0.86, 0.83)),
+        Tile(4, 16, 16, (0.90, 0.63)),
+        Tile(4, 128, 4, (0.70, 0.70)),
+        Tile(4, 4, 128, (0.80, 0.80)),
+        Tile(1, 64, 64, (0.67, 0.70)),
+        Tile(1, 32, 32, (0.43, 0.46)),
+        Tile(1, 256, 8, (0.32, 0.33)),
+        Tile(1, 8, 256, (0.36, 0.40)),
+    ),
 }
-"""By the width of an element, the fastest tile first; the last one suits every alignment."""
+"""By the width of an element (H100, `offload bench gpu --section parray` has the figures of what is chosen)."""
 
 MAX_UNITS = 1 << 31
 """Units of one launch: what division by multiplication allows."""
@@ -60,7 +103,7 @@ MAX_UNITS = 1 << 31
 MAX_AXES = 12
 """Axes of one launch."""
 
-ALIGNMENT = WIDTHS[0]
+ALIGNMENT = SECTOR_NBYTES
 """All that a plan has to know of an address is where it lies between multiples of this."""
 
 _LEAST_EXTENT = 8
@@ -230,12 +273,22 @@ def _turned(box: Box, width: int, sides: tuple[int, int], dst: int, src: int) ->
     to, at = (box.dims[i] for i in sides)
     extents = to[0], at[0]
     strides = [stride for i, dim in enumerate(box.dims) if i not in sides for stride in dim[1:]]
-    alignment = width_of(dst, src, to[2], at[1], *strides)
+    alignment = power_of(dst, src, to[2], at[1], *strides)
     is_forward = to[1] == at[2] == width
-    for tile in TILES[width]:
-        square = tile.word // width
-        if square == 1 or (is_forward and alignment >= tile.word and not any(n % square for n in extents)):
-            break
+    is_even = alignment >= SECTOR_NBYTES
+
+    def rate(tile: Tile) -> float:
+        along_dst, along_src = tile_sides(tile, width)
+        padded = -(-extents[0] // along_dst) * along_dst * (-(-extents[1] // along_src) * along_src)
+        return tile.rates[not is_even] * extents[0] * extents[1] / padded
+
+    possible = [
+        tile
+        for tile in TILES[width]
+        if tile.word == width
+        or (is_forward and alignment >= tile.word and not any(n % (tile.word // width) for n in extents))
+    ]
+    tile = max(possible, key=rate)
     last = len(box.dims) - 1
     return Turned(tile, extents, (last - sides[0], last - sides[1]))
 

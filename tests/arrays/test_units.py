@@ -132,15 +132,15 @@ def test_tiles_turn_what_is_transposed(box, extents):
 @pytest.mark.parametrize("order", [1, 2])
 def test_squares_are_moved_in_words(width, word, order):
     """Small elements are turned round in words where every row begins at one, and one by one elsewhere."""
-    shape, odd = (3, 44, 132), 0 if word > width or width > 2 else width
+    shape, odd = (3, 64, 256), 0 if word > width or width > 2 else width
     source = np.random.default_rng(1).integers(0, 256, 1 << 20, "u1")
-    strides = (44 * 132 * width, 132 * width + odd, width)
-    turned = (44 * 132 * width, width, 44 * width + odd)
+    strides = (64 * 256 * width, 256 * width + odd, width)
+    turned = (64 * 256 * width, width, 64 * width + odd)
     box = copies.ordered_by(collapse(shape, turned, strides, width), order)
     work = units.units(box, 0, 0)
     assert work.kernel is Kernel.TILES
     assert work.turned.tile.word == word
-    memory = np.zeros(3 * 44 * 134 * width, "u1")
+    memory = np.zeros(3 * 64 * 258 * width, "u1")
     wanted = memory.copy()
     for call in copies.calls(box):
         run_call(call, wanted, source, 0, 0)

@@ -360,7 +360,7 @@ def prepare(box: Box, work: Units) -> Launch:
 
 def _variant(width: int, tile: Tile) -> str:
     """Return the end of the name of the kernel of such tiles."""
-    return f"{width}_{'_'.join(map(str, tile))}"
+    return f"{width}_{'_'.join(map(str, tile[:3]))}"
 
 
 def _name(kind: Kernel, variant: str) -> str:
@@ -376,7 +376,7 @@ def _kernels() -> dict[str, str]:
         _name(Kernel.TILES, _variant(width, tile)): f"tiles<{_TYPES[width]}, {_TYPES[tile.word]}, {x}, {y}>"
         for width, tiles in TILES.items()
         for tile in tiles
-        for _, x, y in [tile]
+        for _, x, y, _ in [tile]
     }
 
 
