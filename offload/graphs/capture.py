@@ -96,6 +96,9 @@ def obstacle(recipes: Sequence[Recipe]) -> str:
     for recipe in recipes:
         if recipe.values is not None and recipe.values.slots:
             return f"{recipe.name} is passed the value of a task"
+        why_not: str = getattr(recipe.body, "why_not_captured", "")
+        if why_not:
+            return f"{recipe.name} {why_not}"
     return ""
 
 

@@ -298,8 +298,8 @@ def _check_one_of(clause: str, *allowed: Any) -> Callable[[Any], Any]:
 def _check_speculate(value: Any) -> bool | str | DependenceProfile | None:
     if value is None or isinstance(value, (bool, np.bool_)):
         return True if value else None
-    if isinstance(value, DependenceProfile) or value == "always":
-        return value  # type: ignore[no-any-return]  # one of the two
+    if isinstance(value, DependenceProfile) or (isinstance(value, str) and value == "always"):
+        return value
     raise ClauseError(
         f'speculate: {value!r:.60} is not allowed; use True, False, "always" or what profile_dependences returns'
     )

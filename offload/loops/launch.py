@@ -91,6 +91,11 @@ class Launcher:
         """The function and what its clauses say."""
         return self._program
 
+    @property
+    def why_not_captured(self) -> str:
+        """Why a graph of a device cannot have the loop in it; empty if it can."""
+        return "may race, and is decided at each replay" if self._program.words.speculate is not None else ""
+
     def take(self, args: tuple[Any, ...]) -> None:
         """Take scalars and device arrays, which the one task that runs this has; raise `LoopError` for wrong types."""
         self._ready = ready = self._program.ready(args)
