@@ -10,6 +10,7 @@ import pytest
 
 import offload as omp
 from offload.loops.logged import LoggedRun
+from offload.loops.race import alone
 from tests.conftest import checked
 from tests.gpu.conftest import cupy
 from tests.loops.speculation import VECTORS, noted, quiet
@@ -67,7 +68,7 @@ def test_a_hundred_million_accesses(loop, n_collisions):
         answers.append(run.found())
         of(run)
 
-    with checked("cuda:0"), mock.patch.object(LoggedRun, "close", close), quiet():
+    with checked("cuda:0"), mock.patch.object(LoggedRun, "close", close), quiet(), alone():
         omp.target_loop(loop, speculate="always")(p, x, y)
     assert [one is None for one in answers] == [not n_collisions]
     if not n_collisions:
@@ -133,7 +134,7 @@ def test_device_time(loop, order):
     n = 1 << 26
     p = cupy.random.permutation(n) if order == "permutation" else cupy.arange(n)
     x, y = cupy.ones(n), cupy.zeros(n)
-    with checked("cuda:0"):
+    with checked("cuda:0"), alone():
         times, plain = _device_times(loop, p, x, y)
     ratio = statistics.median(times) / statistics.median(plain)
     print(f"{loop.__name__} {order}: {ratio:.2f} x, {min(times) / min(plain):.2f} to {max(times) / min(plain):.2f}")

@@ -12,6 +12,7 @@ from offload import release, to
 from offload.loops import logged, speculate
 from offload.loops.logs import Log
 from offload.loops.making import Maker
+from offload.loops.race import alone
 from offload.loops.speculation import _Call
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, quiet
@@ -46,7 +47,7 @@ def two_loops_in_a_row():
         for i in range(p.size):
             y[p[i]] = y[p[i]] + i
 
-    with checked("sim:1"), quiet():
+    with checked("sim:1"), quiet(), alone():
         loop = omp.target_loop(fill, speculate="always")
         p, y = np.random.default_rng(1).permutation(N), np.zeros(N)
         last = []
@@ -67,7 +68,7 @@ def shifted(p, y, by):
 
 def calls_are_right(change):
     """Tell whether a call whose indices or scalar are others is right, after one that was remembered."""
-    with checked("sim:1", seed=4), quiet():
+    with checked("sim:1", seed=4), quiet(), alone():
         loop = omp.target_loop(shifted, speculate=True)
         p, y, expected = np.arange(N), np.zeros(N, int), np.zeros(N, int)
         omp.target_enter_data(map=[to(p, y)])
@@ -116,7 +117,7 @@ def test_no_pass(monkeypatch):
     monkeypatch.setattr(logged.LoggedLoop, "passes", lambda self, where: [])
     vector = next(vector for vector in VECTORS if vector.text.startswith("y[i] = a[5"))
     function, arguments = vector.function(), vector.values()
-    with checked("sim:1", seed=1):
+    with checked("sim:1", seed=1), alone():
         loop = omp.target_loop(function, speculate="always")
         loop(*arguments)
         assert loop.explain(*arguments).to_dict()["speculation"]["last"] == "device"
