@@ -43,11 +43,13 @@ class Dimension:
         How deep it is and how much, with all that it refers to.
     is_wide : bool
         Whether numbers occur that arrays of 64 bits should not be computed with.
+    has_function : bool
+        Whether an offset asks a function of the program's.
     """
 
     __slots__ = (
-        "_hash", "body", "chain", "counts", "is_loose", "is_wide", "levels", "n_dimensions", "references", "size",
-        "teams",
+        "_hash", "body", "chain", "counts", "has_function", "is_loose", "is_wide", "levels", "n_dimensions",
+        "references", "size", "teams",
     )  # fmt: skip
 
     def __init__(self, body: Body, references: tuple[Reference, ...]) -> None:
@@ -69,6 +71,7 @@ class Dimension:
         self.levels = 0
         self.n_dimensions = 1
         self.is_wide = self.size >= WIDE
+        self.has_function = False
         teams: list[Reference] = []
         if inside:
             self.is_loose = not references and any(sub.is_loose for sub in inside)
@@ -98,6 +101,7 @@ class Dimension:
         self.levels = max(self.levels, other.levels)
         self.n_dimensions += other.n_dimensions
         self.is_wide = self.is_wide or other.is_wide
+        self.has_function = self.has_function or other.has_function
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offload.parray import seams
+from offload.parray.digits import extremes
+
+if TYPE_CHECKING:
+    from offload.parray.digits import Digits
 
 Nest = tuple[int, tuple[tuple[int, int], ...]]
 
@@ -41,6 +45,29 @@ def nest_of(values: Any) -> Nest | None:
         loops.append((count, step))
         values = rows[:, 0]
     return base, tuple(reversed(loops))
+
+
+def numbers_of(base: int, digits: Digits) -> Any:
+    """Return all numbers that digits give, an array of int64.
+
+    Raises
+    ------
+    OverflowError
+        They are beyond 64 bits.
+    """
+    xp = seams.namespace
+    low, high = extremes(base, digits)
+    if low < -(1 << 63) or high >= 1 << 63:
+        raise OverflowError
+    numbers = xp.asarray([base], dtype=xp.int64)
+    for count, step, cuts in digits:
+        parts = xp.arange(count, dtype=xp.int64) * step
+        if cuts:
+            jumps = xp.zeros(count, dtype=xp.int64)
+            jumps[[start for start, _ in cuts]] = [jump for _, jump in cuts]
+            parts += jumps.cumsum()
+        numbers = (numbers[:, None] + parts).reshape(-1)
+    return numbers
 
 
 def all_different(*parts: Any) -> bool:

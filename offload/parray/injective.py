@@ -83,6 +83,13 @@ def _gap(digit: Digit) -> int:
     count, step, cuts = digit
     if not cuts:
         return abs(step)
+    if len(cuts) > MOST_BOXES:
+        numbers, total, jumps = [], 0, dict(cuts)
+        for at in range(count):
+            total += jumps.get(at, 0)
+            numbers.append(step * at + total)
+        numbers.sort()
+        return min(after - before for before, after in itertools.pairwise(numbers))
     ends = [sorted((start * step + jump, (end - 1) * step + jump)) for start, end, jump in pieces(count, cuts)]
     ends.sort()
     gaps = [after[0] - before[1] for before, after in itertools.pairwise(ends)]

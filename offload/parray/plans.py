@@ -30,7 +30,7 @@ from offload.parray.digits import Digit, part_of, split
 from offload.parray.dimensions import abridged
 from offload.parray.properties import BOTH
 from offload.parray.references import THREADS
-from offload.parray.rules import halves
+from offload.parray.rules import UNIT, halves
 from offload.parray.types import ArrayType
 
 if TYPE_CHECKING:
@@ -38,11 +38,15 @@ if TYPE_CHECKING:
 
     from offload.parray.digits import Form
 
-MOST_BOXES: Final = 64
+MOST_BOXES: Final = 1024
 """Boxes that are better than tables; those of pairs of threads are not counted."""
 
-LEAST_RUN: Final = 64
-"""Elements of a run, on average, from which runs are better than tables."""
+LEAST_BOX: Final = 4096
+"""Elements of a box, on average, from which boxes are better than tables: copying a box takes as long as so many by a
+table."""
+
+ALWAYS_BOXES: Final = 4
+"""So few boxes are better than tables, whatever their size."""
 
 MOST_LOOKED_AT: Final = 1 << 22
 """Elements of a pair with digits, but none in common, whose offsets are compared."""
@@ -199,7 +203,7 @@ def _boxes(source: ArrayType, target: ArrayType) -> tuple[Box, ...] | None:
     source_form, target_form = _form(source), _form(target)
     if source_form is not None and target_form is not None:
         loops = refined(source_form[1], target_form[1])
-        if loops is not None and _is_worth_it(loops, source.size):
+        if loops is not None and _is_worth_it(prod(map(_n_pieces, loops)), source.size):
             return _unrolled(source, target, loops, source_form[0], target_form[0])
         if source.size > MOST_LOOKED_AT:
             return None
@@ -279,10 +283,15 @@ def _joined(left: list[Digit], digit: Digit, count: int) -> Digit | None:
     return digit if digit[0] == count else None
 
 
-def _is_worth_it(loops: list[Loop], size: int) -> bool:
-    """Return whether the boxes of cut loops are better than tables."""
-    n_boxes = prod(len(_starts(loop)) for loop in loops)
-    return n_boxes <= 4 or (n_boxes <= MOST_BOXES and size >= LEAST_RUN * n_boxes)
+def _is_worth_it(n_boxes: int, size: int) -> bool:
+    """Return whether so many boxes are better than tables."""
+    return n_boxes <= ALWAYS_BOXES or (n_boxes <= MOST_BOXES and size >= LEAST_BOX * n_boxes)
+
+
+def _n_pieces(loop: Loop) -> int:
+    """Return how many boxes a loop makes of one, those of different threads not counted."""
+    changes = [digit[1] for digit in loop] + [jump for digit in loop for _, jump in digit[2]]
+    return 1 if any(abs(change) >= UNIT // 2 for change in changes) else len(_starts(loop))
 
 
 def _starts(loop: Loop) -> list[int]:
@@ -342,7 +351,7 @@ def _runs(source: ArrayType, target: ArrayType) -> tuple[Box, ...] | None:
     """Return the runs of the offsets as boxes, if they are few and long."""
     offsets = source.offsets(), target.offsets()
     starts = elements.runs(list(offsets), MOST_BOXES)
-    if starts is None or (len(starts) > 4 and source.size < LEAST_RUN * len(starts)):
+    if starts is None or not _is_worth_it(len(starts), source.size):
         return None
     boxes = []
     for start, end in itertools.pairwise([*starts, source.size]):

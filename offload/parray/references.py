@@ -66,6 +66,8 @@ class Reference(ABC):
     n_dimensions: int = 0
     teams: tuple[Reference, ...] = ()
     is_wide: bool = False
+    has_function: bool = False
+    """Whether an offset asks a function of the program's."""
 
     def as_reference(self) -> str:
         """Return how it is written behind ``#``."""
@@ -180,6 +182,10 @@ class Function(Reference):
     """Takes *i* to ``call(i)``; what that returns is not known before it is called."""
 
     call: Callable[[Any], Any]
+
+    @property
+    def has_function(self) -> bool:  # type: ignore[override]
+        return True
 
     @property
     def length(self) -> None:

@@ -9,21 +9,25 @@ below every fixed dimension; it grows by the sizes of all siblings to the right,
 None has the index itself as its regular part, so that a pure reference is no case of its own.
 
 `place` and `form` are these rules twice, once with numbers and once with digits. Fixed parts count memory or threads,
-by the last type of the chain they come from. Digits have one number for both: a thread counts `UNIT`, which no offset
-in memory reaches, so that steps are added, merged and compared as those of memory are.
+by the last type of the chain they come from. What references do to digits is not always digits again; a dimension
+that is not large, and asks no function, is then looked at by the element, and is one digit with as many cuts as it
+needs, so that the type around it is digits all the same. Digits have one number for both: a thread counts `UNIT`,
+which no offset in memory reaches, so that steps are added, merged and compared as those of memory are.
 """
 
 from __future__ import annotations
 
 import itertools
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+from offload.parray import elements, seams
 from offload.parray.digits import merged, scaled
 from offload.parray.references import MEMORY, THREADS, Index, Leaves
 
 if TYPE_CHECKING:
     from offload.parray.digits import Digit, Form
-    from offload.parray.dimensions import Body
+    from offload.parray.dimensions import Body, Dimension
     from offload.parray.references import Reference
 
 UNIT: Final = 1 << 256
@@ -31,6 +35,10 @@ UNIT: Final = 1 << 256
 
 MOST_MEMORY: Final = 1 << 200
 """Offsets in memory of a distributed type stay below this, far from `UNIT`."""
+
+
+MOST_LISTED: Final = 1 << 14
+"""Elements of a dimension whose offsets are looked at one by one where digits do not decide."""
 
 
 def halves(number: int) -> tuple[int, int]:
@@ -123,6 +131,16 @@ def form(
     Leaves
         An index leaves what it would reach.
     """
+    found = _composed(size, body, weight, references, chain, in_units=in_units)
+    if found is None and references and size <= MOST_LISTED and not _is_hidden(body, references):
+        return _listed(size, body, weight, references, chain, in_units=in_units)
+    return found
+
+
+def _composed(
+    size: int, body: Body, weight: int, references: tuple[Reference, ...], chain: int, *, in_units: bool
+) -> Form | None:
+    """Return the form as references make it of the body's, one after the other."""
     items: list[tuple[bool, Digit]] = []
     base = _walk(size, body, weight, items, in_units=in_units)
     if base is None:
@@ -143,6 +161,34 @@ def form(
             for is_regular, digit in items
         ]
     return base + regular, merged([digit for _, digit in items])
+
+
+def _is_hidden(body: Body, references: tuple[Reference, ...]) -> bool:
+    """Return whether offsets are not to be asked for before they are needed, or are beyond 64 bits."""
+    inside: tuple[Dimension | Reference, ...] = (*references, *(body if isinstance(body, tuple) else ()))
+    return any(each.has_function or each.is_wide for each in inside)
+
+
+def _listed(
+    size: int, body: Body, weight: int, references: tuple[Reference, ...], chain: int, *, in_units: bool
+) -> Form:
+    """Return the form of a dimension that is not large, from its offsets.
+
+    It is a nest, or one digit that is cut wherever the offsets jump.
+    """
+    index = seams.namespace.arange(size)
+    memory, thread = (part + 0 * index for part in place(body, weight, references, chain, index))
+    unit = UNIT if in_units else 1
+    offsets = [offset + unit * number for offset, number in zip(memory.tolist(), thread.tolist(), strict=True)]
+    apart = 2 * int(memory.max() - memory.min()) + 1  # farther than any two offsets: the sum tells both parts
+    nest = elements.nest_of(memory + apart * thread)
+    if nest is not None:
+        strides = [prod(count for count, _ in nest[1][k + 1 :]) for k in range(len(nest[1]))]
+        loops = zip(nest[1], strides, strict=True)
+        return offsets[0], tuple((count, offsets[stride] - offsets[0], ()) for (count, _), stride in loops)
+    step = offsets[1] - offsets[0]
+    jumps = [(at, after - before - step) for at, (before, after) in enumerate(itertools.pairwise(offsets), 1)]
+    return offsets[0], ((size, step, tuple((at, jump) for at, jump in jumps if jump)),)
 
 
 def _walk(size: int, body: Body, weight: int, items: list[tuple[bool, Digit]], *, in_units: bool) -> int | None:

@@ -11,7 +11,7 @@ import operator
 from typing import Any, NamedTuple, NoReturn
 
 from offload.errors import LayoutError
-from offload.parray import seams
+from offload.parray import elements, seams
 from offload.parray.dimensions import Body, Dimension, abridged, chain_of, dimension_of
 from offload.parray.properties import BOTH, TypeProperties, set_slot
 from offload.parray.references import MEMORY, THREADS, Index, Reference
@@ -119,6 +119,10 @@ class ArrayType(TypeProperties):
     @property
     def is_wide(self) -> bool:  # type: ignore[override]
         return self._tree.is_wide
+
+    @property
+    def has_function(self) -> bool:  # type: ignore[override]
+        return self._tree.has_function
 
     @property
     def teams(self) -> tuple[Reference, ...]:  # type: ignore[override]
@@ -260,9 +264,12 @@ class ArrayType(TypeProperties):
         try:
             return seams.namespace.asarray(values, dtype=seams.namespace.int64)
         except OverflowError:
-            raise LayoutError(
-                f"offsets of {abridged(str(self))} are beyond 64 bits; ask for them one by one, with integers"
-            ) from None
+            raise self._too_wide() from None
+
+    def _too_wide(self) -> LayoutError:
+        return LayoutError(
+            f"offsets of {abridged(str(self))} are beyond 64 bits; ask for them one by one, with integers"
+        )
 
     def _checked(self, index: Any) -> Index:
         """Return an index of an element, or an array of them, in range."""
@@ -328,7 +335,16 @@ class ArrayType(TypeProperties):
 
         Costs a few operations of arrays as long as the type.
         """
-        return self(seams.namespace.arange(self.size, dtype=seams.namespace.int64))
+        halves = self.split_form()
+        if halves is None:
+            return self(seams.namespace.arange(self.size, dtype=seams.namespace.int64))
+        threads, memory = halves
+        try:
+            if self.counts == BOTH:
+                return Place(elements.numbers_of(*threads), elements.numbers_of(*memory))
+            return elements.numbers_of(*(memory if self.counts == MEMORY else threads))
+        except OverflowError:
+            raise self._too_wide() from None
 
     def view(self, x: Any) -> Any:
         """Return an array seen through the type, without a copy, an axis for each leaf in order.

@@ -89,9 +89,13 @@ def test_split():
 
 
 def test_many_cuts():
-    """What would be cut too often is not decided by digits, and right all the same."""
+    """What would be cut too often is looked at by the element, and is one digit where it is not large."""
     many = ArrayType(dim(200, disp(1), wrap(7)))
-    assert many.form is None
+    assert len(many.form[1][0][2]) == 28
+    large = ArrayType(dim(20000, disp(1), wrap(7)))
+    assert large.form is None
+    assert large.offsets().tolist() == [(k + 1) % 7 for k in range(20000)]
+    assert large.nest is None
     assert many.offsets().tolist() == [(k + 1) % 7 for k in range(200)]
     assert many.nest is None
     assert not many.is_injective

@@ -106,6 +106,25 @@ def test_a_table_in_a_large_type():
     assert rows.is_injective
 
 
+def test_rows_by_a_table():
+    """Rows in any order cost by their number: whether one comes twice, and the plan, a box for each run of them."""
+    rows = [k * 77 % 100 for k in range(100)]
+    S = ArrayType((100, N))
+    gathered = ArrayType((dim(100, func(rows), S[0]), S[1]))
+    assert (gathered.is_injective, gathered.span, gathered.nest, gathered.least) == (True, 100 * N, None, 0)
+    assert len(plan(gathered, S).boxes) == len(plan(S, gathered).boxes) == 77  # runs of equal steps
+    assert not ArrayType((dim(100, func([*rows[:99], 0]), S[0]), S[1])).is_injective
+    window = ArrayType((dim(70, disp(5), ArrayType(((10, 10), N))[0]), dim(N, ArrayType((20, N))[1])))
+    assert window.nest == (5 * N, ((70 * N, 1),))
+    blocks = ArrayType(((10, 10), N))
+    turned = ArrayType(((blocks[0, 1], blocks[0, 0]), blocks[1]))
+    middle = ArrayType((dim(70, disp(5), turned[0]), turned[1]))  # begins and ends in the middle of a block
+    assert (middle.nest, middle.is_injective) == (None, True)
+    made = plan(middle, ArrayType((70, N)))
+    assert made.kind == "boxes"
+    assert len(made.boxes) == 8
+
+
 def test_random_types_are_what_small_ones_are():
     """The same tree with sizes of 10**3 and of 10**15 has nests of one form, and plans of the same number of boxes."""
     for seed in range(100):

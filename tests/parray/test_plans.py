@@ -96,6 +96,9 @@ def test_few_long_runs_of_a_table_are_boxes():
     halves = ArrayType(dim(300, func([*range(0, 300, 2), *range(299, 0, -2)])))
     assert len(checked(halves, ArrayType(300)).boxes) == 2
     assert checked(ArrayType(dim(3, func([0, 5, 1]))), ArrayType(3)).kind == "boxes"
+    called = ArrayType(dim(400, func(lambda i: (i + 100) % 400)))  # no digits before it is called
+    assert len(checked(called, ArrayType(400)).boxes) == 2
+    assert checked(ArrayType(dim(20_000, func(lambda i: i * 7 % 20_000))), ArrayType(20_000)).kind == "indexed"
     short = ArrayType(dim(300, func([k * 77 % 300 for k in range(300)])))
     assert checked(short, ArrayType(300)).kind == "indexed"
 
@@ -159,10 +162,14 @@ def test_plans_are_kept_within_a_bound():
 
 def test_many_boxes_of_threads():
     """Pairs of threads are not limited as pieces are."""
-    M = threads(20)
-    made = plan(ArrayType((M, 20, 2)), ArrayType((ArrayType((20, 2))[0], M, ArrayType((20, 2))[1])))
-    assert len(made.boxes) == 400 > MOST_BOXES
-    assert sum(pairs_of(made.boxes).values()) == 800
+    M = threads(40)
+    made = plan(ArrayType((M, 40, 2)), ArrayType((ArrayType((40, 2))[0], M, ArrayType((40, 2))[1])))
+    assert len(made.boxes) == 1600 > MOST_BOXES
+    assert sum(pairs_of(made.boxes).values()) == 3200
+    order = func([k * 7 % 40 for k in range(40)])
+    made = checked(ArrayType((dim(40, order, M), 2)), ArrayType((M, 2)))
+    assert made.kind == "boxes"
+    assert len(made.boxes) == 40
 
 
 # -- what it costs ------------------------------------------------------------------------------------

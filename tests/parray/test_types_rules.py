@@ -15,7 +15,14 @@ TEAMS = [
     oracle.leaf(3),
     {"body": [oracle.leaf(2), oracle.leaf(2)], "refs": []},
     {"body": [oracle.leaf(2), oracle.leaf(3)], "refs": []},
+    {"body": 4, "refs": [("disp", 1), ("wrap", 4)]},
 ]
+TEAMS.append(
+    {
+        "body": [{"body": None, "refs": [("type", {"root": TEAMS[2], "path": (j,), "team": True})]} for j in (1, 0)],
+        "refs": [],
+    }
+)
 
 
 def meant_by(seed):
@@ -106,12 +113,12 @@ def referred(dimension):
 
 def test_random_types():
     """Whole types and all of their sub-dimensions are what the rules say, and only what leaves is refused."""
-    counts = check_seeds(range(300))
+    counts = check_seeds(range(1000))
     assert min(counts[sort] for sort in ("refused", "memory", "threads", "both", "elements")) >= 10
     assert counts["digits"] > 5 * counts["elements"]
 
 
 @pytest.mark.soak
 def test_many_random_types():
-    """The same for 3,000."""
-    check_seeds(range(1000, 4000))
+    """The same for 9,000 others."""
+    check_seeds(range(1000, 10_000))

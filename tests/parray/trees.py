@@ -139,6 +139,10 @@ class Trees:
                     continue
                 refs.append(("type", self.draw.choice(pieces)))
                 break
+            elif self.team is not None and not memory_only and depth and self.draw.random() < 0.5:
+                of = self.type(depth - 1, n=high + 1 + self.draw.randint(0, 3), memory_only=False)
+                refs.append(("type", of))  # perhaps a distributed one, the last of its chain
+                break
             else:
                 ref = ("type", self.reaching(depth, high))
             refs.append(ref)
