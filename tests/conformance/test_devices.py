@@ -552,8 +552,6 @@ def test_what_writes_on_any_device_changes_what_is_known(case, primary):
     """A loop on all devices that has remembered its indices finds the one that a construct has written anywhere."""
     p, x, y = np.arange(N), np.arange(float(N)), np.zeros(N)
     devices = [primary, *[device for device in ALL if device != primary]]
-    if case is WRITES["loop of all"] and primary:
-        pytest.xfail("a loop that names the devices of a set in another order than the set")
     with omp.Runtime("sim:3") as runtime:
         loop = omp.target_loop(gather, devices=devices)
         omp.target_enter_data([omp.to(p), omp.to(x)], devices=devices)
