@@ -286,6 +286,10 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
     check : bool
         Before it runs, the call proves that iterations are independent, or sees it in a run in order, in Python, on
         copies on the host: some microseconds for each access. ``assert`` counts.
+    speculate : bool, "always" or DependenceProfile
+        Nobody has proved that iterations are independent: results are those of the loop in order, which runs in
+        parallel where that is found to be the same. ``"always"``: with a log in each call, by no memory; a profile
+        stands for the first call.
     bounds : "auto" or False
         False leaves out checks of indices that depend on data.
     fastmath : False, "contract" or "fast"
@@ -324,7 +328,8 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
     Notes
     -----
     *Blocks* and *costs* as `target`, with ``check`` until what is before it on its stream is done, unless what it would
-    see is known; the first call with arguments of new types compiles. OpenMP 5.2, 11.7 "loop
+    see is known; with ``speculate`` until it is decided whether the loop runs in parallel, and where it does not, or may
+    not, until it is over; the first call with arguments of new types compiles. OpenMP 5.2, 11.7 "loop
     Construct", combined with ``target`` and ``teams`` (section numbers unchecked); deviations: independence is asserted
     by the construct, and refused where the opposite is proved.
     """

@@ -26,3 +26,19 @@ def test_every_row_under_seeded_schedules(vector):
         assert [one is None for one in found] == [vector.is_parallel]
         for got, right in zip(arguments, expected, strict=True):
             assert np.array_equal(got, right)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=str)
+def test_every_row_as_cuda(vector, cuda):
+    """The text for a GPU, carried out on the host, says the same; words are used again."""
+    function = vector.function()
+    loop = omp.target_loop(function, speculate="always")
+    expected = vector.values()
+    function(*expected)
+    with noted() as found:
+        for _ in range(2):
+            arguments = vector.values()
+            loop(*arguments)
+            for got, right in zip(arguments, expected, strict=True):
+                assert np.array_equal(got, right)
+    assert [one is None for one in found] == 2 * [vector.is_parallel]

@@ -506,3 +506,17 @@ def test_notices(tmp_path):
     done = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=True)
     lines = [line for line in done.stderr.splitlines() if line.startswith("speculate")]
     assert ["in order" in lines[0], "in parallel" in lines[1], len(lines)] == [True, True, 2]
+
+
+def test_decisions_as_cuda(cuda):
+    """Where the host has no device's memory before it, arrays are fetched and sent back, and verdicts are the same."""
+    loop = omp.target_loop(updated, speculate=True)
+    y, expected, seen = np.zeros(N), np.zeros(N), []
+    with quiet(), noted() as found:
+        for p in (P, P, P[::-1].copy(), Q, P):
+            loop(0.5, p, X, y)
+            updated(0.5, p, X, expected)
+            seen.append(last(loop, 0.5, p, X, y))
+    assert (y == expected).all()
+    assert seen == ["host", "device", "device", "host", "host"]
+    assert [one is None for one in found] == [True, True, False]
