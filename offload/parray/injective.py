@@ -43,7 +43,10 @@ def is_injective(digits: Digits) -> bool | None:
     digits : sequence of Digit
         Canonical; the base does not matter.
     """
-    if _are_nested(digits):
+    gaps = [_gap(digit) for digit in digits]
+    if not all(gaps):
+        return False
+    if _are_nested(gaps, digits):
         return True
     n_boxes = 1
     for *_, cuts in digits:
@@ -61,39 +64,40 @@ def is_injective(digits: Digits) -> bool | None:
     return True
 
 
-def _are_nested(digits: Digits) -> bool:
+def _are_nested(gaps: list[int], digits: Digits) -> bool:
     """Return whether each digit's numbers are farther apart than all smaller digits reach."""
-    gaps = []
-    for digit in digits:
-        gap = _gap(digit)
-        if not gap:
-            return False
-        low, high = extremes(0, (digit,))
-        gaps.append((gap, high - low))
     reach = 0
-    for gap, extent in sorted(gaps):
+    for gap, digit in sorted(zip(gaps, digits, strict=True), key=lambda pair: pair[0]):
         if gap <= reach:
             return False
-        reach += extent
+        low, high = extremes(0, (digit,))
+        reach += high - low
     return True
 
 
 def _gap(digit: Digit) -> int:
-    """Return the least distance of two numbers of a digit, 0 where they meet or are interleaved."""
+    """Return what two numbers of a digit are apart at least; 0 only if some number comes twice."""
     count, step, cuts = digit
+    size = abs(step)
     if not cuts:
-        return abs(step)
-    if len(cuts) > MOST_BOXES:
-        numbers, total, jumps = [], 0, dict(cuts)
-        for at in range(count):
-            total += jumps.get(at, 0)
-            numbers.append(step * at + total)
-        numbers.sort()
-        return min(after - before for before, after in itertools.pairwise(numbers))
-    ends = [sorted((start * step + jump, (end - 1) * step + jump)) for start, end, jump in pieces(count, cuts)]
-    ends.sort()
-    gaps = [after[0] - before[1] for before, after in itertools.pairwise(ends)]
-    return max(0, min(abs(step) or 0, *gaps)) if step else 0
+        return size
+    parts = pieces(count, cuts)
+    gaps = [size] if any(end - start > 1 for start, end, _ in parts) else []
+    around: list[list[int]] = []  # pieces that have begun, and may not have ended
+    ended: int | None = None
+    for piece in sorted(sorted((start * step + jump, (end - 1) * step + jump)) for start, end, jump in parts):
+        low = piece[0]
+        before = [high for _, high in around if high < low]
+        if before:
+            ended = max(before) if ended is None else max(ended, *before)
+        around = [other for other in around if other[1] >= low]
+        if ended is not None:
+            gaps.append(low - ended)
+        for other in around:
+            rest = (low - other[0]) % size if size else 0
+            gaps.append(min(rest, size - rest))
+        around.append(piece)
+    return min(gaps)
 
 
 def _repeats(loops: list[tuple[int, int]]) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.parray import ArrayType, copy, copying, disp, indexed, moves, threads, wrap
+from offload.parray import ArrayType, copy, copying, disp, func, indexed, moves, threads, wrap
 from offload.parray.dimensions import dim
 from tests.parray import test_copying, test_copying_rules
 from tests.parray.test_parray_mutants import mutate
@@ -48,8 +48,16 @@ def everything_is_right():
         test_copying.test_a_large_transposition_in_place(runtime)
         ring()
         refusals(runtime)
+        from_a_table_into_a_window()
         for seed in range(N_PAIRS):
             test_copying_rules.check_pair(seed)
+
+
+def from_a_table_into_a_window():
+    order = [k * 77 % 200 for k in range(200)]
+    target = np.zeros(203)
+    copy(ArrayType(dim(200, func(order))), np.arange(200.0), to=(ArrayType(dim(200, disp(3))), target))
+    assert target[3:].tolist() == order
 
 
 def on_device(values):

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from offload.parray import digits, dimensions, injective, plans, properties, references, rules, types
-from tests.parray import test_digits, test_plans, test_plans_rules, test_types_rules
+from tests.parray import test_digits, test_plans, test_plans_rules, test_refusals, test_types_rules
 
 N_TYPES = 400
 N_PAIRS = 250
@@ -36,7 +36,7 @@ RULES = {
         "for reference in references:",
         "for reference in references[::-1]:",
     ),
-    "digits go through references from right to left": (rules, "form", "in references:", "in references[::-1]:"),
+    "digits go through references from right to left": (rules, "_composed", "in references:", "in references[::-1]:"),
     "fixed parts are sent through the parent": (
         rules,
         "place",
@@ -190,7 +190,7 @@ def test_wrong_digits_are_found(mutant, monkeypatch):
 def test_a_wrong_plan_is_found(mutant, monkeypatch):
     """Among the random pairs there is one that a mistake makes differ, or that has more boxes than are promised."""
     mutate(monkeypatch, *PLANS[mutant])
-    assert is_killed(pairs_are_right, promises_are_kept)
+    assert is_killed(pairs_are_right, promises_are_kept, test_refusals.test_pairs)
 
 
 def test_without_a_mutant_all_is_well():
