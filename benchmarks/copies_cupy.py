@@ -10,7 +10,21 @@ import cupy
 from cupy.cuda import runtime
 from cupyx import empty_pinned
 
-__all__ = ["contiguous", "empty_pinned", "enable_access", "rows", "stream_on", "timed"]
+__all__ = [
+    "contiguous",
+    "elementwise",
+    "empty_pinned",
+    "enable_access",
+    "fill",
+    "gathered",
+    "on_host",
+    "packed",
+    "rows",
+    "scattered",
+    "stream_on",
+    "table",
+    "timed",
+]
 
 
 def stream_on(array):
@@ -58,3 +72,45 @@ def timed(copy, dst, src, stream, times):
         copy(dst, src, stream)
     stream.synchronize()
     return times * src.nbytes / (time.perf_counter() - began_s)
+
+
+def elementwise(dst, src, stream):
+    """Enqueue CuPy's assignment of views of one shape."""
+    with stream:
+        cupy.copyto(dst, src)
+
+
+def packed(dst, src, stream):
+    """Enqueue CuPy's copy of a view to a new contiguous array."""
+    with stream:
+        cupy.ascontiguousarray(src) if not src.flags.c_contiguous else cupy.copyto(dst, src)
+
+
+def gathered(numbers, dst, src, stream):
+    """Enqueue CuPy's `take` by an array of numbers."""
+    with stream:
+        cupy.take(src, numbers, out=dst)
+
+
+def scattered(numbers, dst, src, stream):
+    """Enqueue CuPy's assignment to elements by an array of numbers."""
+    with stream:
+        dst[numbers] = src
+
+
+def table(numbers, array):
+    """Return an array of numbers on the device of another array."""
+    with array.device:
+        return cupy.asarray(numbers)
+
+
+def fill(array):
+    """Fill a device array with noise, and wait."""
+    with array.device:
+        bytes_of = array.view(cupy.uint8)
+        bytes_of[...] = cupy.resize(cupy.random.randint(0, 120, 1 << 20, dtype=cupy.uint8), bytes_of.size)
+        cupy.cuda.Device().synchronize()
+
+
+def on_host(array):
+    return array.get() if isinstance(array, cupy.ndarray) else array

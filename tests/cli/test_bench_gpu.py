@@ -20,7 +20,7 @@ import pytest
 import offload as omp
 from offload.cli import main
 from offload.cli.bench import columns, measuring, showing
-from offload.cli.bench.gpu import acc, command, graph, graphs, latency, peers, pipeline, rect, tasks
+from offload.cli.bench.gpu import acc, command, graph, graphs, latency, parray, peers, pipeline, rect, tasks, turned
 from offload.cli.demo.examples import load_benchmark
 
 # -- stand-ins for the programs of benchmarks/: the same kernels and copies, by NumPy or on the simulated device -----
@@ -146,6 +146,13 @@ COPIES = SimpleNamespace(
     contiguous=None,
     rows=None,
     timed=lambda copy, dst, src, stream, times: 1e9,
+    elementwise=None,
+    packed=None,
+    gathered=lambda *_: None,
+    scattered=lambda *_: None,
+    table=lambda order, array: omp.device(0).namespace().asarray(order),
+    fill=lambda array: array.fill(1),
+    on_host=lambda array: array if isinstance(array, np.ndarray) else array.get(),
 )
 
 
@@ -217,6 +224,11 @@ def small(monkeypatch):
     monkeypatch.setattr(SMALL, "N_OPERATIONS", 6)
     monkeypatch.setattr(SMALL.cases, "COLUMNS", (64, 2 * SMALL.cases.N_BLOCKS))
     monkeypatch.setattr(rect, "NBYTES", 1 << 18)
+    monkeypatch.setattr(turned, "SIDE", 64)
+    monkeypatch.setattr(parray, "_SIDE", 256)
+    monkeypatch.setattr(parray, "_CUBE", 8)
+    monkeypatch.setattr(parray, "_CALLS", 3)
+    monkeypatch.setattr(parray, "_TABLE_NBYTES", 1 << 14)
     monkeypatch.setattr(rect, "_UNDER_WAY_S", 1.3e-3)
     monkeypatch.setattr(rect, "_PAGEABLE_NBYTES", 1 << 17)
     monkeypatch.setattr(rect, "_DEVICE_ROWS", (64, 4096))
@@ -267,7 +279,7 @@ def test_sections_have_every_sample(small, capsys):
     """Every section has its tables with a sample for each turn, and its promises; JSON has all of it."""
     assert main(["bench", "gpu", "--json", "--repeat", "2"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert list(figures["sections"]) == ["tasks", "rect", "pipeline", "graph", "acc", "small", "peers"]
+    assert list(figures["sections"]) == ["tasks", "rect", "parray", "pipeline", "graph", "acc", "small", "peers"]
     assert figures["seconds"].keys() == figures["sections"].keys()
     for section in figures["sections"].values():
         assert section["tables"]
@@ -279,7 +291,7 @@ def test_sections_have_every_sample(small, capsys):
                 for samples in row.values():
                     assert len(samples) == wanted
                     assert all(math.isfinite(one) and one > 0 for one in samples)
-    assert len(figures["targets"]) == 6 + 3 + 5 + 1 + 2 + 1
+    assert len(figures["targets"]) == 6 + 4 + 9 + 5 + 1 + 2 + 1
     for target in figures["targets"]:
         assert target["met"] == (
             target["figure"] >= target["limit"] if target["at_least"] else target["figure"] <= target["limit"]
@@ -528,6 +540,7 @@ def test_all_contestants_have_as_many_copies_under_way(small, monkeypatch, capsy
     monkeypatch.setattr(COPIES, "rows", "rows")
     monkeypatch.setattr(COPIES, "timed", timed)
     monkeypatch.setattr(rect, "copied_bytes_per_s", lambda dst, src, times: ours.append(times) or 1.0)
+    monkeypatch.setattr(rect, "add_turned", lambda *_: None)
     assert main(["bench", "gpu", "--json", "--repeat", "1", "--section", "rect"]) == 0
     tables = json.loads(capsys.readouterr().out)["sections"]["rect"]["tables"]
     assert {key: table["note"][:37] for key, table in tables.items()} == {

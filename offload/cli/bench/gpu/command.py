@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import offload as omp
 from offload.cli.bench import sections
-from offload.cli.bench.gpu import acc, graph, peers, pipeline, rect, small, tasks
+from offload.cli.bench.gpu import acc, graph, parray, peers, pipeline, rect, small, tasks
 from offload.cli.demo.examples import load_benchmark
 from offload.errors import ClauseError, DeviceUnavailableError
 
@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Measure the CUDA device beside the same work written by hand with CuPy (the programs in benchmarks/), in "
-        "turn: tasks (what a device task costs), rect (strided copies), pipeline (a transform of 2 GiB that goes "
-        "through the device), graph (replays beside CUDA's graphs), acc (blocks of columns in OpenACC's queues), small "
-        "(what it takes to issue and to complete single operations), peers (several GPUs). Results are checked before "
-        "they are timed. It reports: the exit status is 0 also where targets are missed."
+        "turn: tasks (what a device task costs), rect (strided copies), parray (typed copies), pipeline (a transform "
+        "of 2 GiB that goes through the device), graph (replays beside CUDA's graphs), acc (blocks of columns in "
+        "OpenACC's queues), small (what it takes to issue and to complete single operations), peers (several GPUs). "
+        "Results are checked before they are timed. It reports: the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -103,6 +103,10 @@ def _rect(repeat: int) -> Section:
     return rect.measure(load_benchmark("copies_cupy"), repeat)
 
 
+def _parray(repeat: int) -> Section:
+    return parray.measure(load_benchmark("copies_cupy"), repeat)
+
+
 def _pipeline(repeat: int) -> Section:
     peer = load_benchmark("pipeline_cupy")
     return pipeline.measure(peer, peer.empty_pinned, repeat)
@@ -137,6 +141,7 @@ def _loaded_kernels() -> ModuleType:
 SECTIONS: dict[str, Callable[[int], Section]] = {
     "tasks": _tasks,
     "rect": _rect,
+    "parray": _parray,
     "pipeline": _pipeline,
     "graph": _graph,
     "acc": _acc,

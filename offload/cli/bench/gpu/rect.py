@@ -17,6 +17,7 @@ import numpy as np
 
 import offload as omp
 from offload import inout
+from offload.cli.bench.gpu.turned import add_turned
 from offload.cli.bench.measuring import Section, Table, alternate, expect, pairwise, promise
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def measure(peer: ModuleType, repeat: int) -> Section:
     if not behind:
         section.tables["device"].note += " In no case does cudaMemcpy2DAsync reach less than half of a contiguous copy."
     section.targets = _targets(inside, behind, pinned, pageable)
+    add_turned(section, peer, repeat)
     return section
 
 
