@@ -122,7 +122,8 @@ class LoggedLoop:
             axes = (Trips(first.start + begin * first.step, first.step, end - begin), *rest)
             views = {**self.numbers.views, **self._words}
             numbers = Numbers((self._scalars,), (axes,), views)
-            (found,) = where.blanks(self.spec, numbers, (self._made,))
+            plan = self._made._replace()  # one of its own, since the shape of a launch is kept by the plan
+            (found,) = where.blanks(self.spec, numbers, (plan,))
             if len(self._chunks) >= _MOST_BLANKS:
                 self._chunks.clear()
             self._chunks[key] = found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import offload as omp
+from offload.loops.logged import LoggedRun
 from tests.conftest import checked
-from tests.loops.speculation import VECTORS, noted
+from tests.loops.speculation import VECTORS, made, noted
 
 SEEDS = 50
 
@@ -42,3 +45,23 @@ def test_every_row_as_cuda(vector, cuda):
             for got, right in zip(arguments, expected, strict=True):
                 assert np.array_equal(got, right)
     assert [one is None for one in found] == 2 * [vector.is_parallel]
+
+
+def test_chunks_of_any_size_as_cuda(cuda, monkeypatch):
+    """Chunks of a loop carry out each iteration once, whatever their sizes are and in which order they come."""
+    counted = made("y[p[i]] += 1", "p", "y")
+    sizes = []
+
+    def launch(run, begin, end, of=LoggedRun.launch):
+        cuts = [begin, *[cut for cut in (3, 700, 701, 1500, 1900) if begin < cut < end], end]
+        for first, last in itertools.pairwise(cuts):
+            of(run, first, last)
+            sizes.append(last - first)
+
+    monkeypatch.setattr(LoggedRun, "launch", launch)
+    p, y = np.random.default_rng(1).permutation(2000), np.zeros(2000)
+    with noted() as found:
+        omp.target_loop(counted, speculate="always")(p, y, 2000)
+    assert found == [None]
+    assert (y == 1).all()
+    assert len(set(sizes)) > 3
