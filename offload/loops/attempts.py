@@ -43,6 +43,7 @@ class Memory:
     verdicts: dict[Any, bool] = field(default_factory=dict)
     last: Winner | None = None
     races: dict[Any, Any] = field(default_factory=dict)
+    calls: dict[Any, Any] = field(default_factory=dict)
 
     def known(self, key: Any) -> bool | None:
         """Return what was found by a key; None where nothing was, or the key is None."""

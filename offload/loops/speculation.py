@@ -19,7 +19,7 @@ of the task: it waits for its stream. Only what a verdict has let through is ord
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
@@ -31,7 +31,7 @@ from offload.loops.logged import LoggedRun, Violation, logged_loop
 from offload.loops.looks import contents_at
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import check, key_of, numbers_of, ranged
-from offload.loops.prepared import view_at
+from offload.loops.prepared import Apart, told, view_at
 from offload.loops.profiles import check_types, observed, profile_of
 from offload.loops.race import race
 from offload.loops.reports import iteration
@@ -46,9 +46,15 @@ if TYPE_CHECKING:
 
 Results = dict[str, Any]
 
+PROVED: Final = "its iterations are proved to be independent"
+REMEMBERED: Final = "its iterations were independent for such arguments"
 FIRST: Final = "it is the first call with arguments of such types"
 PLAIN: Final = "plain"
 """What `decided` returns where the loop is to run as any other does."""
+
+
+_MOST_CALLS: Final = 64
+"""Numbers of calls for which decisions are kept."""
 
 
 def decided(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Results | Literal["plain"]:
@@ -63,7 +69,72 @@ def decided(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -
     IndexError, ZeroDivisionError, AssertionError, ValueError
         As the serial program does; arrays hold what that has written.
     """
-    return _Call(spec, values, task).decided()
+    return _at_once(spec, values, task) or _Call(spec, values, task).decided()
+
+
+class _Known(NamedTuple):
+    """What follows from the numbers of a call.
+
+    Attributes
+    ----------
+    is_parallel : bool
+        It is proved.
+    arrays : tuple of str
+        Those of whose contents a verdict follows.
+    floats : tuple of str
+        Parameters from which it follows and that are no part of the numbers.
+    apart : Apart
+        Arrays that share no memory, of which alone this is so.
+    """
+
+    is_parallel: bool
+    arrays: tuple[str, ...]
+    floats: tuple[str, ...]
+    apart: Apart
+
+
+def _at_once(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Literal["plain"] | None:
+    """Return `PLAIN` for a call that is remembered as one that may run in parallel; None where that is not known."""
+    memory: Memory | None = spec.speculation
+    if memory is None:
+        return None
+    numbers = _numbers_in(spec, values)
+    known: _Known | None = memory.calls.get(numbers)
+    if known is None:
+        return None
+    locate = task.place.device.address
+    addresses: dict[str, Any] = {name: locate(values[name]) for name in spec.given}
+    if None in addresses.values() or not known.apart.holds(addresses):
+        return None
+    if known.is_parallel:
+        tell(task, memory, "device", f"in parallel: {PROVED}")
+        return PLAIN
+    if spec.program.words.speculate == "always" or memory.is_sequential:
+        return None
+    key = _key(numbers, known, values, addresses, task)
+    with spec.lock:
+        verdict = memory.known(key)
+    if not verdict:
+        return None
+    tell(task, memory, "device", f"in parallel: {REMEMBERED}")
+    return PLAIN
+
+
+def _numbers_in(spec: Specialisation, values: Mapping[str, Any]) -> Any:
+    """Return what tells the numbers of calls apart: layouts, and scalars that decisions follow from."""
+    layouts = tuple([(values[name].shape, values[name].strides) for name in spec.given])
+    return layouts, tuple(told(spec, values))
+
+
+def _key(numbers: Any, known: _Known, values: Mapping[str, Any], addresses: Mapping[str, int], task: DeviceTask) -> Any:
+    """Return what a verdict follows from; None where that is not known."""
+    versions = []
+    for name in known.arrays:
+        contents = contents_at(task, values[name])
+        if contents is None:
+            return None
+        versions.append((contents.version, addresses[name]))
+    return numbers, tuple([float(values[name]).hex() for name in known.floats]), tuple(versions)
 
 
 class _Call:
@@ -89,7 +160,7 @@ class _Call:
         mode = self.spec.program.words.speculate
         verdicts = {plan.verdict.verdict for plan in self.plans}
         if verdicts == {"parallel"}:
-            return self._plain("its iterations are proved to be independent")
+            return self._plain(PROVED)
         if len(self.plans) > 1 or "sequential" in verdicts:
             return self._in_order("its iterations are proved to depend on each other")
         if mode == "always":
@@ -98,7 +169,7 @@ class _Call:
             known = self.memory.known(self.key)
             is_sequential = self.memory.is_sequential
         if known:
-            return self._plain("its iterations were independent for such arguments")
+            return self._plain(REMEMBERED)
         if known is not None or is_sequential:
             return self._in_order("its iterations were seen to depend on each other")
         if self.memory.profile is None:
@@ -173,16 +244,21 @@ class _Call:
 
     def _key(self) -> Any:
         """Return what a verdict follows from; None where that is not known."""
-        arrays, scalars = self.plan.addressing
-        versions = []
-        for name in sorted(arrays & self.numbers.views.keys()):
-            contents = contents_at(self.task, self.values[name])
-            if contents is None or self.spec.uses[name].is_changed:
-                return None
-            versions.append((contents.version, self.numbers.views[name].address))
-        known = self.numbers.scalars[0]
-        told = tuple([(name, known[name].tobytes()) for name in sorted(scalars & known.keys())])
-        return key_of(self.spec, self.numbers), told, tuple(versions)
+        spec, (arrays, scalars) = self.spec, self.plan.addressing
+        names = tuple(sorted(arrays & self.numbers.views.keys()))
+        is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
+        known = _Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
+        if any(spec.uses[name].is_changed for name in names) and not is_parallel:
+            return None
+        numbers = _numbers_in(spec, self.values)
+        if known.apart.holds(self.addresses):
+            with spec.lock:
+                if len(self.memory.calls) >= _MOST_CALLS:
+                    del self.memory.calls[next(iter(self.memory.calls))]
+                self.memory.calls[numbers] = known
+        else:
+            numbers = key_of(spec, self.numbers)
+        return _key(numbers, known, self.values, self.addresses, self.task)
 
     def _met(self, found: Violation | Exception) -> None:
         """Take note that iterations depend on each other."""
