@@ -83,6 +83,83 @@ extern "C" __global__ void histogram_by_copies(const int *__restrict__ values, i
 }
 """
 
+PROBABLY = r"""
+extern "C" __global__ void multiply(
+    const int *__restrict__ order, const int *__restrict__ pointers, const int *__restrict__ columns,
+    const double *__restrict__ values, const double *__restrict__ x, double *__restrict__ y, int n
+) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        double s = 0;
+        for (int k = pointers[i]; k < pointers[i + 1]; k++) s += values[k] * x[columns[k]];
+        y[order[i]] = s;
+    }
+}
+
+extern "C" __global__ void flux(
+    const int2 *__restrict__ edges, const double *__restrict__ area, const double *__restrict__ u, double *residual,
+    int begin, int end, int n
+) {
+    int k = begin + blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < end) {
+        int2 edge = edges[k];
+        double a = u[edge.x], b = u[edge.y], f = 0.5 * area[k] * (a * a + b * b - fabs(a + b) * (b - a));
+        residual[edge.x] -= f;
+        residual[edge.y] += f;
+    }
+}
+
+extern "C" __global__ void push(const int *__restrict__ slots, double *position, double *velocity, double dt, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        long long k = 3ll * slots[i];
+        for (int c = 0; c < 3; c++) {
+            double v = velocity[k + c] = 0.999 * velocity[k + c];
+            position[k + c] += dt * v;
+        }
+    }
+}
+
+extern "C" __global__ void work(
+    const int *__restrict__ source, const int *__restrict__ goal, const double *__restrict__ x, double *__restrict__ y,
+    int n
+) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        double t = x[source[i]];
+        for (int k = 0; k < 100; k++) t = t * 0.999 + 0.001;
+        y[goal[i]] = t;
+    }
+}
+
+extern "C" __global__ void lines(
+    const int *__restrict__ offsets, const int *__restrict__ lengths, const double *__restrict__ lower,
+    const double *__restrict__ diagonal, const double *__restrict__ upper, double *__restrict__ scratch,
+    double *__restrict__ right, int n
+) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int first = offsets[i], last = first + lengths[i] - 1;
+    scratch[first] = upper[first] / diagonal[first];
+    right[first] /= diagonal[first];
+    for (int k = first + 1; k <= last; k++) {
+        double m = 1 / (diagonal[k] - lower[k] * scratch[k - 1]);
+        scratch[k] = upper[k] * m;
+        right[k] = (right[k] - lower[k] * right[k - 1]) * m;
+    }
+    for (int k = last - 1; k >= first; k--) right[k] -= scratch[k] * right[k + 1];
+}
+
+extern "C" __global__ void scale(
+    const int *__restrict__ pointers, const double *__restrict__ factors, double *__restrict__ values, int n
+) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        for (int k = pointers[i]; k < pointers[i + 1]; k++) values[k] *= factors[i];
+}
+"""
+"""The loops of the section speculation, one thread an iteration."""
+
 LINES = (128, 256, 512, 1024)
 """Threads of a block along one axis."""
 
@@ -199,6 +276,17 @@ def axpby():
 
     def call(a, b, x, y, z):
         function((_blocks(z.size, 256),), (256,), (np.float64(a), np.float64(b), x, y, z, np.int32(z.size)))
+
+    return call
+
+
+def probably(name, n):
+    """Return what starts a kernel of `PROBABLY` over n iterations, called as the loop function is."""
+    function = cupy.RawKernel(PROBABLY, name)
+
+    def call(*given):
+        arguments = [np.int32(one) if isinstance(one, int) else one for one in given]
+        function((_blocks(n, 256),), (256,), (*arguments, np.int32(n)))
 
     return call
 

@@ -87,6 +87,8 @@ def obstacle(recipes: Sequence[Recipe]) -> str:
                 return f"it is on several devices, {place.device.number} and {recipe.place.device.number}"
             if recipe.work.places:
                 return f"{recipe.name} is on several devices, {numbers_of(recipe.work.places)}"
+            if recipe.work.blocks:
+                return f"{recipe.name} speculates: each call decides anew where it runs"
         elif recipe.site.directive != "taskwait":  # else an empty task, for its edges
             return f"{recipe.name} runs on the host"
     if place is None:

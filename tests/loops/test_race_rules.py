@@ -47,7 +47,7 @@ def fault(kind):
 
     class Slow(Chunks):
         def start(self):
-            self._stream.launch(gate.wait, 20)
+            self._stream.launch_host_func(lambda _: gate.wait(20), None)
             super().start()
 
     with contextlib.ExitStack() as stack:

@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "compile (from a function to its kernel, in processes of their own), host (five loops on two threads beside "
         "the same by Numba, where that can be imported, and what a short loop costs to call). "
         "Results are checked before they are timed. Set OMP_WAIT_POLICY=passive, or the peer's threads spin on the "
-        "cores of whoever is measured next. It reports: the exit status is 0 also where targets are missed."
+        "cores of whoever is measured next. And speculation: loops that nobody has proved parallel, beside the same "
+        "loops plain, by hand and as serial C. It reports: the exit status is 0 also where targets are missed."
     )
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
@@ -106,11 +107,18 @@ def _compile(repeat: int, _scale: float) -> Section:
     return compiling.measure(repeat)
 
 
+def _speculation(repeat: int, scale: float) -> Section:
+    from offload.cli.bench.loops import speculation
+
+    return speculation.measure(repeat, scale)
+
+
 SECTIONS: dict[str, Callable[[int, float], Section]] = {
     "kernels": _kernels,
     "launch": _launch,
     "devices": _devices,
     "compile": _compile,
     "host": _host,
+    "speculation": _speculation,
 }
 """What measures each section: takes the number of turns, and how much of the sizes to take."""

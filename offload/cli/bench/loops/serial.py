@@ -1,0 +1,65 @@
+"""The same loops as serial C, from ``benchmarks/loops_serial.c``, by gcc -O3 -march=native."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+import offload
+from offload.errors import InternalError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SOURCE: Final = Path(offload.__file__).parents[1] / "benchmarks" / "loops_serial.c"
+_OPTIONS: Final = ("-O3", "-march=native", "-fPIC", "-shared", "-lm")
+
+_SIZED: Final = {"add": 2, "renew": 2, "work": 1, "scale": 1}
+"""Which argument has as many elements as the loop has iterations, where it is not the first."""
+
+
+class SerialLoops:
+    """The loops of a library of C, as attributes; called as the loop functions are.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no gcc, or no source: a wheel has none.
+    InternalError
+        gcc failed.
+    """
+
+    def __init__(self) -> None:
+        gcc = shutil.which("gcc")
+        if gcc is None or not _SOURCE.exists():
+            raise UnsupportedError(f"the serial peer needs gcc and {_SOURCE}; use a clone of the project")
+        with tempfile.TemporaryDirectory(prefix="offload-bench-") as folder:
+            built = Path(folder) / "loops.so"
+            command = [gcc, str(_SOURCE), "-o", str(built), *_OPTIONS]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # as above
+            if done.returncode:
+                raise InternalError(f"offload bench: gcc failed: {done.stderr[-400:]}")
+            self._library = ctypes.CDLL(str(built))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = getattr(self._library, name)
+        function.restype = ctypes.c_double if name == "dot" else None
+        sized = _SIZED.get(name, 0)
+
+        def call(*arguments: Any) -> Any:
+            n = len(arguments[sized]) if name != "dot" else arguments[0].size
+            return function(*map(_passed, arguments), ctypes.c_int64(n))
+
+        return call
+
+
+def _passed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    return ctypes.c_int64(int(value)) if isinstance(value, (int, np.integer)) else ctypes.c_double(value)
