@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from offload.cli.output import write
-from offload.loops import diskcache
+from offload.devices import diskcache
 
 if TYPE_CHECKING:
     import argparse

@@ -16,8 +16,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from offload.devices import diskcache
 from offload.errors import InternalError
-from offload.loops import compilers, diskcache
+from offload.loops import compilers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

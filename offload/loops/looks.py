@@ -12,15 +12,16 @@ nothing known about that until its task is over, and a loop that is called in th
 
 Where the host can address the arrays (`Looks`), a look is a pass over them. On CUDA (`DeviceLooks`) it is two
 reductions on the stream of the task, whose results arrive in memory of the host: a call never waits for them. It runs
-its checks, and calls that come after the results have arrived do without. So arrays in no entry are not looked at, nor
-are those of a loop for which looks have been made in vain, since its indices change from call to call.
+its checks, and calls that come after the results have arrived do without. Only the second call that finds the same
+contents asks, since the first may be the last: what asks has to be loaded, for 30 ms in a process. Arrays in no entry
+are not looked at, nor are those of a loop for which looks have been made in vain, since its indices change after them.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -95,6 +96,10 @@ class Looks:
             contents.note(key, fact)
 
 
+_SEEN: Final = object()
+"""The fact that a call has had a use for one."""
+
+
 class DeviceLooks(Looks):
     """Looks of one call on the stream of its task, for calls to come.
 
@@ -112,6 +117,8 @@ class DeviceLooks(Looks):
 
     def _fact(self, contents: Contents, key: Any) -> Interval | None:
         fact = contents.facts.get(key)
+        if fact is _SEEN:
+            return None
         if isinstance(fact, _Due):
             fact = fact.found()
             if fact is not None:
@@ -121,7 +128,12 @@ class DeviceLooks(Looks):
         return fact
 
     def _look(self, part: Part, contents: Contents | None, key: Any, known: dict[int, Interval]) -> None:
-        if contents is None or key in contents.facts or self._spec.n_looks >= MOST_CONTENTS:
+        if contents is None or self._spec.n_looks >= MOST_CONTENTS:
+            return
+        fact = contents.facts.get(key)
+        if fact is None:
+            contents.note(key, _SEEN)
+        if fact is not _SEEN:
             return
         self._spec.n_looks += 1
         with suppress(MemoryError):  # the loop can do without

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from offload.cli.command import main
-from offload.loops import diskcache
+from offload.devices import diskcache
 
 
 @pytest.fixture

@@ -519,3 +519,43 @@ def test_the_text_is_cuda(gpu):
     assert "__global__" in text
     assert "__restrict__" in text
     assert "int32_t" in text
+
+
+def test_denormal_numbers_are_those_of_the_host(gpu):
+    """Float32 results that are denormal, or made of such numbers, are the host's bit for bit."""
+
+    @omp.target_loop
+    def operations(a, b, sums, products, quotients, roots):
+        for i in range(a.size):
+            sums[i] = a[i] - b[i]
+            products[i] = a[i] * b[i]
+            quotients[i] = a[i] / b[i]
+            roots[i] = np.sqrt(a[i])
+
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(1, 0x01000000, N, dtype=np.int32).view(np.float32) for _ in range(2))
+    b[::3] = rng.random(len(b[::3]), dtype=np.float32)
+    results = [np.zeros_like(a) for _ in range(4)]
+    operations(a, b, *results)
+    with np.errstate(all="ignore"):
+        expected = [a - b, a * b, a / b, np.sqrt(a)]
+    for one, other in zip(results, expected, strict=True):
+        assert (one.view(np.int32) == other.view(np.int32)).all()
+
+
+def test_what_is_on_disk_is_not_compiled_again(gpu, monkeypatch):
+    """Another device of the process, as another process would, loads what has been compiled and starts no NVRTC."""
+    from offload.devices.cuda import kernels
+
+    @omp.target_loop
+    def fill(y):
+        for i in range(y.size):
+            y[i] = 1234 + i
+
+    y = np.zeros(N)
+    fill(y)
+    monkeypatch.setattr(kernels, "_code", lambda *_: pytest.fail("NVRTC has been started"))
+    with omp.Runtime("cuda:0"):
+        y[...] = 0
+        fill(y)
+    assert (y == 1234 + np.arange(N)).all()

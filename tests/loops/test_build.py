@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from offload.devices import diskcache
 from offload.errors import InternalError
-from offload.loops import build, compilers, diskcache, pool
+from offload.loops import build, compilers, pool
 from offload.loops.build import Builder
 from offload.loops.ir import Place
 

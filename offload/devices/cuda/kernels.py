@@ -1,7 +1,11 @@
 """Kernels of a CUDA device: text that NVRTC compiles, and launches with one structure of arguments.
 
-CuPy keeps what it compiles on disk. Each text is compiled and loaded once a device, under a lock, and stays loaded,
-since streams and graphs hold its addresses. CUDA loads a kernel's code when it is first used, and waits for running
+What is compiled is kept on disk, beside what is compiled for the host. CuPy's `RawModule` keeps it as well, but flushes
+denormal numbers to zero (``-ftz=true``), which no option undoes, so that float32 would not be the host's; and to find
+what it has kept it starts NVRTC on an empty text, for 15 to 30 ms a process and set of options.
+
+Each text is compiled and loaded once a device, under a lock, and stays loaded, since streams and graphs hold its
+addresses. CUDA loads a kernel's code when it is first used, and waits for running
 kernels to do so, which a capture does not survive; so the registers of each are asked for, which loads it.
 
 A launch allocates nothing: the driver copies the structure, also into a graph that is being captured.
@@ -10,22 +14,26 @@ A launch allocates nothing: the driver copies the structure, also into a graph t
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 import cupy
-from cupy.cuda import driver
+from cupy.cuda import driver, nvrtc
 from cupy.cuda import runtime as cuda
-from cupy.cuda.compiler import CompileException
+from cupy.cuda.function import Module
 
+from offload.devices import diskcache
 from offload.errors import DeviceLostError, InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from offload.devices.base import Program
 
 _NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+_NUM_REGS = 4  # CU_FUNC_ATTRIBUTE_NUM_REGS
 
 
 class CudaKernels:
@@ -46,7 +54,8 @@ class CudaKernels:
         self._name = name
         self._lock = threading.Lock()
         self._loaded: dict[tuple[str, tuple[str, ...]], Mapping[str, CudaKernel]] = {}
-        self.target = f"sm_{cupy.cuda.Device(index).compute_capability}"
+        self._capability = int(cupy.cuda.Device(index).compute_capability)
+        self.target = f"sm_{self._capability}"
 
     def load(self, program: Program) -> Mapping[str, CudaKernel]:
         """Compile a program, once, and return its kernels by name.
@@ -82,17 +91,54 @@ class CudaKernels:
 
     def _compiled(self, program: Program) -> Mapping[str, CudaKernel]:
         options = ("-std=c++17", *program.options)
+        key = _key(program.source, options, self.target)
+        where = diskcache.folder(os.environ)
+        code = diskcache.read(where, key, "cubin")
+        if code is None:
+            try:
+                code = _code(program.source, options, self._capability)
+            except nvrtc.NVRTCError as error:
+                said = "\n".join([str(error), *getattr(error, "__notes__", ())])
+                raise InternalError(f"{self._name}: NVRTC does not compile what was generated:\n{said}") from error
+            diskcache.store(where, key, "cubin", code)
         try:
             with cupy.cuda.Device(self._index):
-                module = cupy.RawModule(code=program.source, options=options, backend="nvrtc")
+                module = Module()
+                module.load(code)
                 functions = {name: module.get_function(name) for name in program.names}
                 for function in functions.values():
-                    function.num_regs  # noqa: B018  # asking loads it
-        except CompileException as error:
-            raise InternalError(f"{self._name}: NVRTC does not compile what was generated:\n{error}") from error
+                    driver.funcGetAttribute(_NUM_REGS, function.ptr)  # asking loads it
         except (cuda.CUDARuntimeError, driver.CUDADriverError) as error:
             raise DeviceLostError(f"{self._name}: {error}") from error
-        return {name: CudaKernel(function.kernel, self._index, self._name) for name, function in functions.items()}
+        return {name: CudaKernel(function, self._index, self._name) for name, function in functions.items()}
+
+
+def _key(source: str, options: Sequence[str], target: str) -> str:
+    """Return what names the code of a text: 64 hexadecimal digits. It starts no compiler."""
+    parts = (source, *options, target, cupy.__version__, str(cuda.runtimeGetVersion()))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _code(source: str, options: Sequence[str], capability: int) -> bytes:
+    """Return the code of a text, for a device of this capability or, where NVRTC does not know it, for an older one.
+
+    Raises
+    ------
+    NVRTCError
+        With what NVRTC has said as a note.
+    """
+    known = [int(one) for one in nvrtc.getSupportedArchs()]
+    is_known = capability in known
+    of = f"sm_{capability}" if is_known else f"compute_{max(one for one in known if one <= capability)}"
+    program = nvrtc.createProgram(source, "loop.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, (f"-arch={of}", *options))
+        return nvrtc.getCUBIN(program) if is_known else nvrtc.getPTX(program)  # type: ignore[no-any-return]  # CuPy's
+    except nvrtc.NVRTCError as error:
+        error.add_note(nvrtc.getProgramLog(program))
+        raise
+    finally:
+        nvrtc.destroyProgram(program)
 
 
 class CudaKernel:

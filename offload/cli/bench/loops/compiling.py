@@ -76,7 +76,7 @@ def measure(repeat: int) -> Section:
     if on_cuda:
         rows |= {"first call, NVRTC": on_cuda, "first call, compiled by another process, NVRTC": again}
         targets.append(promise("first call, NVRTC, ms", on_cuda, _FIRST_S * 1e3))
-        targets.append(promise("first call from CuPy's cache, ms", again, _KEPT_MS))
+        targets.append(promise("first call from the cache on disk, NVRTC, ms", again, _KEPT_MS))
     return Section({"compile": Table("From a function to its kernel, ms", rows)}, targets)
 
 

@@ -1,7 +1,7 @@
-"""Compiled loops on disk: one library a key, with the digest of its contents beside it.
+"""Compiled loops on disk: one file a key, a library or what a GPU runs, with the digest of its contents beside it.
 
 The folder is the user's alone, and what somebody else owns there is not loaded. Whatever cannot be read or kept is no
-error: the library is compiled again.
+error: the loop is compiled again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import secrets
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NAME = re.compile(r"[0-9a-f]{64}\.(so|sha256)(\.[0-9a-f]{8}\.part)?")
+Kind: TypeAlias = Literal["so", "cubin"]
+
+_NAME = re.compile(r"[0-9a-f]{64}\.(so|cubin|sha256)(\.[0-9a-f]{8}\.part)?")
 """How this module names its files: whatever else is in a folder that a program names is left alone."""
 
 
@@ -39,30 +41,42 @@ def folder(environ: Mapping[str, str]) -> Path:
 
 def find(where: Path, key: str) -> Path | None:
     """Return the library of a key, if it is there, whole, and the user's own."""
-    library = where / f"{key}.so"
-    try:
-        if not all(_is_ours(path) for path in (where, library)):
-            return None
-        # A library that was cut short may load, and end the process when it is used.
-        if (where / f"{key}.sha256").read_text() != _digest(library.read_bytes()):
-            return None
-    except (OSError, UnicodeDecodeError):
-        return None
-    return library
+    return None if read(where, key, "so") is None else where / f"{key}.so"
 
 
 def keep(where: Path, key: str, library: Path) -> Path:
     """Put a library there, and return its new place; where that cannot be done, the old one."""
     try:
-        where.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_ours(where):
-            return library
         contents = library.read_bytes()
-        _write(where / f"{key}.so", contents)
-        _write(where / f"{key}.sha256", _digest(contents).encode())
     except OSError:
         return library
-    return where / f"{key}.so"
+    return where / f"{key}.so" if store(where, key, "so", contents) else library
+
+
+def read(where: Path, key: str, kind: Kind) -> bytes | None:
+    """Return the contents of the file of a key, if it is there, whole, and the user's own."""
+    path = where / f"{key}.{kind}"
+    try:
+        if not all(_is_ours(one) for one in (where, path)):
+            return None
+        contents = path.read_bytes()
+        # A library that was cut short may load, and end the process when it is used.
+        return contents if (where / f"{key}.sha256").read_text() == _digest(contents) else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def store(where: Path, key: str, kind: Kind, contents: bytes) -> bool:
+    """Put a file of these contents there; tell whether that could be done."""
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours(where):
+            return False
+        _write(where / f"{key}.{kind}", contents)
+        _write(where / f"{key}.sha256", _digest(contents).encode())
+    except OSError:
+        return False
+    return True
 
 
 def files(where: Path) -> dict[Path, int]:
