@@ -103,6 +103,9 @@ class _ExactStatements(Statements):
         """Tell whether nodes, or what they are made of, may find something wrong."""
         return any(may_note(inner, self._scope.modes) for inner in walk(*nodes))
 
+    def _doubt(self, *nodes: Expression | Statement, is_sure: bool = False) -> None:
+        """Nothing is ever in doubt: see `_guard`."""
+
     def _guard(self, *expressions: Expression) -> list[str]:
         """Return the line by which an iteration ends where one of these was wrong."""
         return [f"if (fault.what) {self._exit()}"] if self._notes(*expressions) else []

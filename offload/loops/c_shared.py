@@ -153,10 +153,13 @@ class SharedStatements(Statements):
         if self._group is None or not self._can_fail:
             return super()._while(node)
         self._loops += 1
-        body = self.lines(node.body)
+        body = self._asked_at_each(node)
         self._loops -= 1
         stop = [f"if (any_of_{self._group}(fault.what != 0))", f"    {self._exit()}"]
         return [f"while ({self._text(node.condition)}) {{", *indented([*stop, *body]), "}"]
+
+    def _ask_before(self, node: ir.For) -> list[str]:
+        return super()._ask_before(node) if self._group is None else []  # threads of a group stay together
 
     def _exit(self) -> str:
         if not self._ends:
@@ -171,6 +174,7 @@ class SharedStatements(Statements):
         sharing = self._shared.get(id(node)) if self._group is not None else None
         if sharing is None:
             return super()._for(node)
+        self._doubt(node.start, node.stop, node.step, is_sure=constant_step(node) is None)
         depth = self._loops + 1
         start, stop, step = (self._text(bound) for bound in (node.start, node.stop, node.step))
         if constant_step(node) is None:
@@ -213,6 +217,7 @@ class SharedStatements(Statements):
         )
         self._ends.append(label)
         self._loops += 1
+        self._doubt(*node.body)  # in the trip before
         body = self.lines(node.body)
         self._loops -= 1
         self._ends.pop()

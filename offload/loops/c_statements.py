@@ -2,6 +2,11 @@
 
 A statement that ends an iteration early goes to its label, ``next``, behind which the iteration reports. A `while` is
 left once something was wrong, since what replaces an element that is not there may keep it running for ever.
+
+An iteration in which something was wrong goes on to its end, with whatever stands for what it could not read, but
+changes no element any more: Python's would have ended. So what changes elements asks ``fault`` where something before
+it in the iteration may have noted there, which is when the iteration is *in doubt*; and an inner loop that changes
+elements has that asked once before it, so that its unchecked form asks nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +31,10 @@ ATOMICS: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^"
 """Names of atomic steps; those of others are the operators."""
 
 
+_RIGHT: Final = "!fault.what"
+"""The condition that nothing was wrong."""
+
+
 class Statements:
     """Writes statements.
 
@@ -48,6 +57,7 @@ class Statements:
         self._first_line = first_line
         self._line = 0
         self._loops = 0
+        self._is_in_doubt = False
         self.has_exits = False
         """Whether something goes to the end of the iteration."""
 
@@ -65,6 +75,7 @@ class Statements:
     def _one(self, node: Statement) -> list[str]:  # a table
         match node:
             case ir.Assign():
+                self._doubt(node.value)
                 return [f"v_{node.name} = {self._text(node.value)};"]
             case ir.Store():
                 return self._store(node)
@@ -83,6 +94,7 @@ class Statements:
             case ir.Continue():
                 return ["continue;"] if self._loops else [self._exit()]
             case ir.Assert():
+                self._doubt(node.condition)
                 failed = f"note(&fault, 3, {node.place.line}, 0, 0);"
                 return [f"if (!{self._text(node.condition)}) {{", *indented([failed, self._exit()]), "}"]
             case ir.Local():
@@ -100,19 +112,47 @@ class Statements:
     def _store(self, node: ir.Store) -> list[str]:
         value = self._text(node.value)
         mode = self._scope.modes.get(node.at, "check")
+        is_asked = self._asks(node.array, node.value, *node.indices)
+        kept = f"const {C_TYPES[self._scope.dtype(node.array)]} value = {value};"
         if mode == "check" and node.indices:
-            ctype = C_TYPES[self._scope.dtype(node.array)]
-            lines, element = self._checked(node)
-            return ["{", *indented([f"const {ctype} value = {value};", *lines, f"    {element} = value;"]), "}"]
+            lines, element = self._checked(node, is_asked=is_asked)
+            return ["{", *indented([kept, *lines, f"    {element} = value;"]), "}"]
+        if is_asked:
+            return ["{", *indented([kept, f"if ({_RIGHT})", f"    {self._element(node, mode)} = value;"]), "}"]
         return [f"{self._element(node, mode)} = {value};"]
+
+    # -- what was wrong before
+
+    def _may_note(self, *nodes: Expression | Statement) -> bool:
+        """Tell whether there is something in nodes that may note in ``fault`` as they are written now."""
+        modes, tried = self._scope.modes, self._scope.tried
+        return any(may_note(inner, modes) and getattr(inner, "at", None) not in tried for inner in walk(*nodes))
+
+    def _doubt(self, *nodes: Expression | Statement, is_sure: bool = False) -> None:
+        """Take note that nodes are carried out, which may find something wrong."""
+        self._is_in_doubt = self._is_in_doubt or is_sure or self._may_note(*nodes)
+
+    def _asks(self, array: str, *nodes: Expression) -> bool:
+        """Tell whether what changes an array, when these have been evaluated, has to ask if something was wrong."""
+        self._doubt(*nodes)
+        return self._is_in_doubt and array not in self._scope.locals and array not in self._scope.privates
+
+    def _ask_before(self, node: ir.For) -> list[str]:
+        """Return the lines that end an iteration in which something was wrong, before a loop that changes elements."""
+        if not (self._is_in_doubt and any(isinstance(inner, (ir.Store, ir.Atomic)) for inner in walk(*node.body))):
+            return []
+        self._is_in_doubt = False
+        return ["if (fault.what)", f"    {self._exit()}"]
 
     def _element(self, node: ir.Store | ir.Atomic, mode: ir.Mode) -> str:
         places = [self._expressions.place(node.array, k, index, mode) for k, index in enumerate(node.indices)]
         return self._scope.element(node.array, places)
 
-    def _checked(self, node: ir.Store | ir.Atomic) -> tuple[list[str], str]:
+    def _checked(self, node: ir.Store | ir.Atomic, *, is_asked: bool) -> tuple[list[str], str]:
         """Return lines that end in an ``if`` for what stores, and the element in its range."""
-        lines, tests, places = [], [], []
+        lines, places = [], []
+        tests = [_RIGHT] if is_asked else []
+        self._doubt(is_sure=True)
         casts = "(uint32_t)" if self._scope.index_bits == 32 else ""
         for k, index in enumerate(node.indices):
             extent = self._scope.extent(node.array, k)
@@ -124,17 +164,27 @@ class Statements:
     def _reduce(self, node: ir.Reduce) -> str:
         name = self._item(node.name)
         dtype, value = self._scope.dtype(node.name), self._text(node.value)
+        self._doubt(node.value)
+        if self._is_in_doubt and node.name in self._accumulators and node.name in self._scope.typed.arrays:
+            step = f"{name} = {combined(self._scope.dialect, node.operator, name, 'value', dtype)};"
+            return f"{{ const {C_TYPES[dtype]} value = {value}; if ({_RIGHT}) {step} }}"
         return f"{name} = {combined(self._scope.dialect, node.operator, name, value, dtype)};"
 
     def _atomic(self, node: ir.Atomic) -> list[str]:
         dtype, mode = self._scope.dtype(node.array), self._scope.modes.get(node.at, "check")
-        arguments = [self._text(node.value)]
-        if node.expected is not None:
-            arguments.insert(0, self._text(node.expected))
+        values = [node.value] if node.expected is None else [node.expected, node.value]
+        is_asked = self._asks(node.array, *values, *node.indices)
+        arguments = [self._text(value) for value in values]
+        lines: list[str] = []
+        if is_asked:
+            lines = [f"const {C_TYPES[dtype]} value{k} = {argument};" for k, argument in enumerate(arguments)]
+            arguments = [f"value{k}" for k in range(len(arguments))]
         if mode == "check" and node.indices:
-            lines, element = self._checked(node)
+            tests, element = self._checked(node, is_asked=is_asked)
+            lines += tests
         else:
-            lines, element = [], self._element(node, mode)
+            element = self._element(node, mode)
+            lines += [f"if ({_RIGHT})"] if is_asked else []
         if node.array in self._scope.copies and self._scope.dialect == "c":  # a block's copy is of many threads
             operator = "+" if node.operator == "-" else node.operator
             value = f"(-{arguments[0]})" if node.operator == "-" else arguments[0]
@@ -148,14 +198,20 @@ class Statements:
         return ["{", *indented([*lines, f"    {step}" if lines else step]), "}"]
 
     def _if(self, node: ir.If) -> list[str]:
+        self._doubt(node.condition)
+        before = self._is_in_doubt
         lines = [f"if ({self._text(node.condition)}) {{", *indented(self.lines(node.then))]
+        behind, self._is_in_doubt = self._is_in_doubt, before
         if node.otherwise:
             lines += ["} else {", *indented(self.lines(node.otherwise))]
+        self._doubt(is_sure=behind)
         return [*lines, "}"]
 
     def _for(self, node: ir.For) -> list[str]:
+        self._doubt(node.start, node.stop, node.step, is_sure=constant_step(node) is None)
         self._loops += 1
         lines, head, value = self._counted(node)
+        lines += self._ask_before(node)
         trip = [head, f"    v_{node.variable} = ({self._scope.ctype(node.variable)})({value});"]
         found = once_checked(node, self._scope.modes) if self._gains_without_checks(node) else None
         if found is not None:
@@ -190,6 +246,7 @@ class Statements:
 
     def _looped(self, node: ir.For, trip: list[str]) -> list[str]:
         """Return a loop behind the lines before it."""
+        self._doubt(*node.body)  # in the trip before
         loop = [*trip, *indented(self.lines(node.body)), "}"]
         can_fail = any(may_note(inner, self._scope.modes) for inner in walk(*node.body))
         if self._scope.dialect == "c" and not can_fail and (items := self._declared(node)):
@@ -203,8 +260,10 @@ class Statements:
         modes = scope.modes
         scope.modes = {**modes, **dict.fromkeys(found.inside, "off")}
         scope.tried = found.tried
+        before_it = self._is_in_doubt
         first = self._looped(node, trip)
         scope.modes, scope.tried, self._line = modes, frozenset(), line
+        self._is_in_doubt = before_it
         second = self._looped(node, trip)
         test = " && ".join(tests) or "true"
         if not found.tried:
@@ -268,15 +327,23 @@ class Statements:
     def _while(self, node: ir.While) -> list[str]:
         head = f"while ({self._text(node.condition)}) {{"
         self._loops += 1
-        body = self.lines(node.body)
+        body = self._asked_at_each(node)
         self._loops -= 1
         if self._can_fail:
             body = ["if (fault.what)", f"    {self._exit()}", *body]
         return [head, *indented(body), "}"]
 
+    def _asked_at_each(self, node: ir.While) -> list[str]:
+        """Return the statements of a loop of which each trip asks at first whether something was wrong."""
+        before, self._is_in_doubt = self._is_in_doubt, False
+        lines = self.lines(node.body)
+        self._doubt(node, is_sure=before)
+        return lines
+
     def _local(self, node: ir.Local) -> list[str]:
         if node.fill is None:
             return []
+        self._doubt(node.fill)
         ctype = MEMORY_TYPES[node.dtype]
         n = n_elements(node.shape)
         fill = self._text(node.fill)

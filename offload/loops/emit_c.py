@@ -265,7 +265,8 @@ class Kernel:
             lines.append("next: ;")
         for array, kind in self._nest.privates.items():
             if kind == "lastprivate":
-                lines += [f"if ({self._is_last()}) {{", *indented(self._copy(array, into_private=False)), "}"]
+                is_right = " && !fault.what" if self._can_fail else ""
+                lines += [f"if ({self._is_last()}{is_right}) {{", *indented(self._copy(array, into_private=False)), "}"]
         lines += self._last_values()
         if self._can_fail:
             trips = ", ".join(f"t{k}" for k in range(len(self._axes)))

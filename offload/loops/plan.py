@@ -303,8 +303,8 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     outside = _outside(found, limits)
     observed = _observed(nest, verdict) if words.checks and not is_in_order else frozenset()
     overwritten = frozenset(name for name in launch.views if is_overwritten(found, name))
-    if overwritten and (builder.compiler is None or speculates) and can_fail(nest, modes):
-        overwritten = frozenset()  # what runs in order ends where it fails, before it has written its elements
+    if overwritten and can_fail(nest, modes):
+        overwritten = frozenset()  # an iteration ends where it fails, before it has written its elements
     return NestPlan(
         spec.typed,
         nest,

@@ -303,7 +303,7 @@ def test_the_first_of_an_iteration_is_reported():
 
 
 def test_empty_arrays_have_nothing_to_read():
-    """A checked load of an array with no elements gives 0 and reports, whichever dimension is empty."""
+    """A checked load of an array with no elements reports, whichever dimension is empty; its iteration stores nothing."""
     whole = np.full((5, 5), 7.0)
     for x in (whole[:0], whole[:, :0]):
         y = np.ones(3)
@@ -314,7 +314,7 @@ def test_empty_arrays_have_nothing_to_read():
         with pytest.raises(FoundError) as caught:
             run(function, {"x": x, "y": y}, form=c_form)
         assert (caught.value.what, caught.value.place) == (1, 4)
-        assert y.tolist() == [0.0] * 3
+        assert y.tolist() == [1.0] * 3
 
 
 def test_a_while_ends_when_something_is_wrong():
