@@ -22,6 +22,7 @@ from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
 from offload.loops.arguments import NestRun, on_host
 from offload.loops.cuda_runs import ON_CUDA, CudaRun, shaped
+from offload.loops.first_values import with_first_values
 from offload.loops.looks import Looks, change
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import form_of, numbers_of, plans_of, ranged
@@ -208,6 +209,7 @@ def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None
 def _run_on_host(spec: Specialisation, values: Mapping[str, Any], n_threads: int) -> Any:
     """Run the nests, and return what the function returns."""
     check_writeable(spec, values)
+    values = with_first_values(spec, values)
     if spec.program.words.speculate is not None and not _is_proved(spec, values):
         results = run_in_order(spec, values)
         return outcome(spec, results) if spec.typed.function.returns else None
@@ -241,6 +243,7 @@ def _enqueue(
     device: Device = task.place.device
     kernels = kernels_of(device, spec.program)
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+    values = with_first_values(spec, values, task)
     if kernels.dialect == "cuda":
         return _enqueue_cuda(spec, values, task, args, kernels, outputs)
     runtime: Any = task.construct.runtime

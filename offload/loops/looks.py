@@ -151,7 +151,7 @@ class DeviceLooks(Looks):
             device.restore(outer)
         given = device.host_memory(2 * view.dtype.itemsize)
         memory = np.empty(2, view.dtype) if given is None else np.frombuffer(given, view.dtype, 2)
-        task.leave(partial(_after, (found, memory)))
+        task.leave(partial(after, (found, memory)))
         for number, one in enumerate(found):
             device.copy(memory[number : number + 1].reshape(()), one, stream)
         return _Due(device, device.record(stream), memory)
@@ -173,7 +173,7 @@ class _Due:
         return low, high
 
 
-def _after(_kept: object, value: Any) -> Any:
+def after(_kept: object, value: Any) -> Any:
     """Return the value of a task: a finding that keeps what the stream uses until it has passed the task."""
     return value
 

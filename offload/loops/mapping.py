@@ -60,7 +60,9 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
                 binding.items.append(implicit_item(array, f"argument {name!r}", kept.types[name]))
     else:
         _map_together(binding, arrays, map_types(spec, values, keeps=key))
-    if are_said:  # else the types say it
+    if not are_said:  # then the types say it
+        binding.changed = [n for n, item in enumerate(binding.items) if item.map_type is not MapType.TO]
+    else:
         changed = [array_section(values[name]) for name in spec.changed if isinstance(values[name], np.ndarray)]
         binding.changed = [
             number

@@ -303,7 +303,7 @@ def test_the_first_of_an_iteration_is_reported():
 
 
 def test_empty_arrays_have_nothing_to_read():
-    """A checked load of an array with no elements reports, whichever dimension is empty; its iteration stores nothing."""
+    """A checked load of an array with no elements reports, whichever dimension is empty, and nothing is stored then."""
     whole = np.full((5, 5), 7.0)
     for x in (whole[:0], whole[:, :0]):
         y = np.ones(3)

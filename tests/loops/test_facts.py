@@ -129,7 +129,7 @@ def test_device_arrays_in_no_entry(at):
 
 
 def test_a_body_that_may_write_knows_nothing(sim):
-    """In a body what it maps other than ``to`` is looked at by each loop, what it maps ``to`` by the first."""
+    """In a body each loop looks, unless the array is read-only on the host and mapped ``to``: then the first does."""
 
     def body(p, x, y):
         sim.gather(p, x, y)
@@ -139,9 +139,13 @@ def test_a_body_that_may_write_knows_nothing(sim):
         omp.target(map=[tofrom("p")])(body)(sim.p, sim.x, sim.y)
         assert sim.looks == ["p"] * 2
         omp.target(map=[to("p")])(body)(sim.p, sim.x, sim.y)
-        assert sim.looks == ["p"] * 3
+        assert sim.looks == ["p"] * 4
+        sim.p.flags.writeable = False
+        omp.target(map=[to("p")])(body)(sim.p, sim.x, sim.y)
+        assert sim.looks == ["p"] * 5
         acc.parallel(copyin=["p"])(body)(sim.p, sim.x, sim.y)
-        assert sim.looks == ["p"] * 3
+        assert sim.looks == ["p"] * 5
+        sim.p.flags.writeable = True
 
 
 def test_what_a_body_writes_between_loops(at):

@@ -396,3 +396,44 @@ def test_without_a_compiler_loops_run_as_python(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(WITHOUT_COMPILER.format(tests=str(Path(omp.__file__).parents[1])))
     subprocess.run([sys.executable, str(program)], check=True, timeout=60, env={**os.environ, "OFFLOAD_CC": "none"})
+
+
+@pytest.mark.parametrize("construct", [omp.parallel_loop, omp.target_loop])
+@pytest.mark.parametrize("shift", [0, 1, 3, 8])
+def test_firstprivate_arrays_that_are_written_to_under_another_name(construct, shift):
+    """Every iteration has their contents at the call, however they share memory with what the loop writes."""
+
+    @construct(firstprivate=["first"])
+    def spread(first, y):
+        for i in range(y.size):
+            s = 0.0
+            for k in range(first.size):
+                s += first[k]
+                first[k] = -1.0
+            y[i] = s
+
+    whole = np.arange(40.0)
+    first, y = whole[:8], whole[shift : shift + 32]
+    expected = whole.copy()
+    expected[shift : shift + 32] = first.sum()
+    with checked("sim:1"):
+        spread(first, y)
+    assert (whole == expected).all()
+
+
+def test_firstprivate_arrays_in_a_body(cuda):
+    """The same of device arrays, on CUDA, in two calls that follow each other."""
+
+    @omp.target_loop(firstprivate=["first"])
+    def spread(first, y):
+        for i in range(y.size):
+            y[i] = first[0] + first[1]
+
+    @omp.target
+    def body(a):
+        spread(a[:2], a[1:])
+        spread(a[:2], a[1:])
+
+    a = np.arange(100.0)
+    body(a)
+    assert (a == [0, *[1] * 99]).all()

@@ -269,6 +269,7 @@ WRITES = {
         omp.target(spoil),
         omp.target(map=[tofrom("p")])(spoil),
         omp.target(map=[alloc("p")])(spoil),
+        omp.target(map=[to("p")])(spoil),
         lambda p: omp.target(map=[from_(p)])(spoil)(p),
         omp.target(map=[tofrom("p[4:20]")])(lambda p: p.__setitem__(3, AWAY)),
         omp.target(defaultmap="present")(spoil),

@@ -168,8 +168,12 @@ class Binding:
         return other
 
     def may_change(self) -> list[int]:
-        """Return the numbers of the items that a body may write to: those that are mapped other than ``to``."""
-        found = [number for number, item in enumerate(self.items) if item.map_type is not MapType.TO]
+        """Return the numbers of the items that a body may write to: all, but read-only arrays that are mapped ``to``.
+
+        OpenMP lets a body write to what is mapped ``to``, and where it is present that stays.
+        """
+        items = enumerate(self.items)
+        found = [n for n, item in items if item.map_type is not MapType.TO or item.host.flags.writeable]  # type: ignore[attr-defined]  # an array
         self.changed = found
         return found
 
