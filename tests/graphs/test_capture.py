@@ -337,7 +337,11 @@ def test_a_replay_changes_what_its_bodies_may_write(device, y, is_written):
             before = [entry.version for entry in entries]
             region(x, y)
             assert len(device.launches) == n
-            assert [entry.version != old for entry, old in zip(entries, before, strict=True)] == [is_written, True, False]
+            assert [entry.version != old for entry, old in zip(entries, before, strict=True)] == [
+                is_written,
+                True,
+                False,
+            ]
 
 
 def test_a_replay_changes_what_it_copies_to(device, y):
