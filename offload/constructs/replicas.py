@@ -73,30 +73,38 @@ def places_of(
     ClauseError
         A device does not exist, is the host, or is of another kind than the first.
     """
-    given = f"devices={list(devices) if isinstance(devices, tuple) else devices!r}"
+    is_said = devices is not None
     if devices is None:
         devices = runtime.settings.loop_devices
         if devices is None or device is not None or not runtime.places:
             return None
-        given = f"OFFLOAD_LOOP_DEVICES={devices if isinstance(devices, str) else ','.join(map(str, devices))}"
     numbers = range(len(runtime.places)) if isinstance(devices, str) else devices
     found = []
     for number in numbers:
         if number in (runtime.initial_device, initial_device):
-            raise ClauseError(f"{given}: {number} is the host, which has no replica; name devices only")
+            raise ClauseError(
+                f"{_given(devices, is_said=is_said)}: {number} is the host, which has no replica; name devices only"
+            )
         try:
             place = runtime.find_place(number)
         except ClauseError as error:
-            raise ClauseError(f"{given}: {error}") from None
+            raise ClauseError(f"{_given(devices, is_said=is_said)}: {error}") from None
         assert place is not None, "not the host"
         found.append(place)
     for place in found:
         if place.device.kind != found[0].device.kind:
             raise ClauseError(
-                f"{given}: {found[0].device.name} and {place.device.name} are of two kinds, which do not copy to each "
-                "other; list the numbers of devices of one kind"
+                f"{_given(devices, is_said=is_said)}: {found[0].device.name} and {place.device.name} are of two kinds, "
+                "which do not copy to each other; list the numbers of devices of one kind"
             )
     return tuple(found) or None
+
+
+def _given(devices: str | tuple[int, ...], *, is_said: bool) -> str:
+    """Return what a message calls the devices: by the clause, or by the variable of the environment."""
+    if is_said:
+        return f"devices={list(devices) if isinstance(devices, tuple) else devices!r}"
+    return f"OFFLOAD_LOOP_DEVICES={devices if isinstance(devices, str) else ','.join(map(str, devices))}"
 
 
 def choose(

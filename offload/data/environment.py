@@ -84,6 +84,29 @@ class DataEnvironment(Shared):
         plan.point = self._carry_out(steps, lane, staged)
         return plan
 
+    def enter_as_before(
+        self, items: Sequence[MapItem], states: Sequence[object], lane: Lane, counter: Counter = Counter.DYNAMIC
+    ) -> CountedEnter | None:
+        """Do what `enter` does, for a construct that leaves the tables of its items' replica sets as they are.
+
+        That it does where they are in these states, as the same construct has found and left them before. Else return
+        None: nothing has changed.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has changed.
+        """
+        with self.lock:
+            known = self.table.reenter(items, counter, knows_sets=True)
+            if known is None:
+                return None
+            for entry, state in zip(known.entries, states, strict=True):
+                if entry.replicas is None or entry.replicas.table.state is not state:
+                    self.table.undo(known)
+                    return None
+            return self._follow(known, lane)
+
     def enter_region(
         self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter = Counter.DYNAMIC
     ) -> Entered:

@@ -47,8 +47,12 @@ class ShortWays:
         """Tell whether exactly this section has an entry; where it has none, more may have to be asked."""
         return section in self._index.exact
 
-    def reenter(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> CountedEnter | None:
+    def reenter(
+        self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC, *, knows_sets: bool = False
+    ) -> CountedEnter | None:
         """Carry out the entry of a construct that finds everything present and copies nothing: it only counts.
+
+        A construct that ``knows_sets`` has seen to replicas on other devices, or will.
 
         Returns
         -------
@@ -65,7 +69,7 @@ class ShortWays:
                 or item.always
                 or item.map_type is MapType.DELETE
                 or not section.run_nbytes
-                or entry.replicas is not None  # others have to know
+                or (entry.replicas is not None and not knows_sets)  # others have to know
             ):
                 return None
             entries.append(entry)

@@ -174,7 +174,9 @@ class ShadowTable(PresentTable):
             self._note_copy(entry, writes=True)
         return plan
 
-    def reenter(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
+    def reenter(
+        self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC, *, knows_sets: bool = False
+    ) -> None:
         """Return None, so that every construct goes through `enter` and `exit`."""
 
     def own(self, items: Iterable[MapItem], counter: Counter = Counter.DYNAMIC) -> None:

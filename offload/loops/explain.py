@@ -124,7 +124,7 @@ def _filter(
     devices = [] if spread is None else [device.number for device in spread[1]]
     if spread is None or len(devices) == 1:
         return {"mode": "off", "why": "one device", "devices": devices, "arrays": {}, "predicates": []}
-    from offload.loops.replicas import on_devices  # few loops are on several devices
+    from offload.loops.set_kinds import on_devices  # few loops are on several devices
 
     words, first = spread[0], spread[1][0]
     divided = on_devices(spec, values, first, len(devices))

@@ -12,14 +12,22 @@ from functools import cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from offload.arrays.items import SCALARS
 from offload.constructs.clauses.maps import MapClause, check_device
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.constructs.replicas import places_of
 from offload.constructs.target import TargetFunction
 from offload.errors import UsageError
+from offload.interrupts.finalizers import collector
+from offload.interrupts.shields import is_at_work
 from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, LoopWords, SetWords
 from offload.loops.dependences import DependenceProfile
 from offload.runtime.current import current_scope, here
+from offload.runtime.generate import defer, run
+from offload.runtime.launch import DeviceTask
+from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +40,10 @@ if TYPE_CHECKING:
     from offload.loops.explain import LoopReport
     from offload.loops.launch import Launcher
     from offload.loops.specialise import LoopProgram
+    from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region
 
 
 class LoopFunction(DirectiveFunction):
@@ -152,8 +162,54 @@ class DeviceLoop(LoopFunction, TargetFunction):
             devices = self._sets.devices or runtime.settings.loop_devices
             alone = frame.inherited.default_device
             if devices is not None and devices != (alone,) and (devices, alone, len(runtime.places)) != ("all", 0, 1):
-                return self._encounter(scope, args, kwargs)
+                task = None if kwargs else self._on_set(scope, frame, args)
+                if task is None:
+                    return self._encounter(scope, args, kwargs)
+                if not self._is_deferred:
+                    try:
+                        return run(scope, frame, task, self._dependences_of(args))
+                    finally:
+                        del task  # as `run` asks for
+                defer(scope, frame, task, self._dependences_of(args))
+                return task
         return super().__call__(*args, **kwargs)
+
+    def _on_set(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> DeviceTask | None:
+        """Return the task of a call on several devices by a short way; None of one for which more is to be asked."""
+        if (
+            not self._is_direct
+            or frame.recorder is not None
+            or not frame.inherited.is_plain
+            or collector.thread
+            or owned
+            or (not self._is_deferred and is_at_work())
+        ):
+            return None
+        arrays = {}
+        for slot, value in enumerate(args):
+            if value.__class__ is np.ndarray:
+                arrays[slot] = value
+            elif value.__class__ not in SCALARS:
+                return None
+        runtime = scope.runtime
+        places = self._places(runtime, None)
+        if places is None or len(places) == 1 or not arrays:
+            return None
+        from offload.loops.set_work import set_body, work_on
+
+        body = set_body(self._program, self._sets, places)
+        binding = self._bound(places[0], args, arrays, body)
+        if binding is None:
+            return None
+        work = work_on(body, args, binding, self._counter)
+        priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
+        return DeviceTask.of(self._site_in(runtime), frame, places[0], work, self._label, priority)
+
+    def _dependences_of(self, args: tuple[Any, ...]) -> Any:
+        """Return the dependences of a call by position."""
+        if self._is_late and self._names is not None:
+            return self._dependences(self._names.at_call(args, {}, only_parameters=True))
+        return self._depend
 
     def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
         return places_of(runtime, self._sets.devices, device)

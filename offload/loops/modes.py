@@ -74,9 +74,11 @@ class Chooser:
     candidates : tuple of str
     times : dict of str to float
         In seconds, of those that have been timed.
+    chosen : str or None
+        The one that is taken now that all have been timed, or there is one.
     """
 
-    __slots__ = ("_chosen", "_n_given", "candidates", "expected", "times")
+    __slots__ = ("_n_given", "candidates", "chosen", "expected", "times")
 
     def __init__(self, expected: Mapping[FilterMode, float]) -> None:
         best = min(expected.values())
@@ -85,13 +87,13 @@ class Chooser:
             mode for mode, seconds in expected.items() if seconds <= MOST_TIMES * best
         )
         self.times: dict[FilterMode, float] = {}
-        self._chosen: FilterMode | None = self.candidates[0] if len(self.candidates) == 1 else None
+        self.chosen: FilterMode | None = self.candidates[0] if len(self.candidates) == 1 else None
         self._n_given = 0
 
     def next(self) -> tuple[FilterMode, bool]:
         """Return the way that a call is to take, and whether it is to be timed."""
-        if self._chosen is not None:
-            return self._chosen, False
+        if self.chosen is not None:
+            return self.chosen, False
         given = self._n_given
         if given < 2 * len(self.candidates):
             self._n_given += 1
@@ -104,14 +106,14 @@ class Chooser:
         if len(self.times) < len(self.candidates):
             return
         best = min(self.candidates, key=self.times.__getitem__)
-        if self._chosen is None or self.times[best] < KEPT * self.times[self._chosen]:
-            self._chosen = best
+        if self.chosen is None or self.times[best] < KEPT * self.times[self.chosen]:
+            self.chosen = best
 
     @property
     def now(self) -> FilterMode:
         """The way that the next call would take."""
-        if self._chosen is not None:
-            return self._chosen
+        if self.chosen is not None:
+            return self.chosen
         if self._n_given < 2 * len(self.candidates):
             return self.candidates[self._n_given // 2]
         return min(self.candidates, key=lambda mode: self.times.get(mode, self.expected[mode]))
@@ -121,7 +123,7 @@ class Chooser:
         """Why it is that one, in words."""
         left = [mode for mode in self.expected if mode not in self.candidates]
         words = [f"{mode} is expected to take {self.expected[mode] * 1e6:.0f} µs" for mode in left]
-        if self._chosen is not None and self.times:
+        if self.chosen is not None and self.times:
             words = [f"{mode} took {self.times[mode] * 1e6:.0f} µs" for mode in self.candidates] + words
         elif len(self.candidates) > 1:
             words = [f"{' and '.join(self.candidates)} are being tried", *words]

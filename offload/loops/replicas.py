@@ -21,53 +21,36 @@ Errors that a kernel finds are the task's, and name the device. What a failed la
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.data.boxes import Needs
 from offload.data.exchanges import before, make_current, receive
 from offload.data.replicas import locked
 from offload.errors import ClauseError
-from offload.loops.arguments import Blank, on_host
-from offload.loops.cuda_runs import ON_CUDA, CudaBlank, shaped
-from offload.loops.divisions import MODES, Lie, divided_for
-from offload.loops.joint_runs import CudaJointRun, HostJointRun
+from offload.loops.divisions import MODES, Lie
 from offload.loops.launch import Launcher, outcome
-from offload.loops.looks import DeviceLooks, Looks
-from offload.loops.plan import form_of
-from offload.loops.prepared import described, located
+from offload.loops.looks import Looks
+from offload.loops.set_kinds import kind_of, on_devices
 from offload.loops.verdicts import observe_each
-from offload.loops.where import kernels_of, n_threads_of
 from offload.runtime.current import here
 from offload.runtime.forks import Fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
-
+    from offload.constructs.clauses.binding import Binding
+    from offload.data.boxes import State
     from offload.data.replicas import ReplicaSet
-    from offload.devices.base import Device
     from offload.devices.streams import Lane
     from offload.loops.clauses import SetWords
     from offload.loops.divided import FilterMode
     from offload.loops.divisions import Asked, Divided, Nest, Taken
     from offload.loops.joint_runs import JointRun
     from offload.loops.modes import Chooser
-    from offload.loops.plan import Numbers
     from offload.loops.ranges import Part
     from offload.loops.specialise import LoopProgram, Specialisation
-    from offload.loops.ways import Piece
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
-
-
-def equal_weights(n_devices: int) -> tuple[int, ...]:
-    """Return the shares of devices in iterations."""
-    return (1,) * n_devices
-
-
-weights_of = equal_weights
-"""What a launch takes; tests put others in its place."""
 
 
 class Replicated(NamedTuple):
@@ -102,12 +85,13 @@ class SetLauncher(Launcher):
         The primary's first.
     """
 
-    __slots__ = ("_places", "_words")
+    __slots__ = ("_settled", "_words", "places")
 
     def __init__(self, program: LoopProgram, words: SetWords, places: tuple[DevicePlace, ...]) -> None:
         super().__init__(program)
         self._words = words
-        self._places = places
+        self.places = places
+        self._settled: tuple[Any, ...] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
@@ -118,8 +102,28 @@ class SetLauncher(Launcher):
         task: Any = here().task
         first = {**values, **{name: array.arrays[0] for name, array in arrays.items()}}
         spec = self.specialisation or self._program.specialise(first)
-        _Call(spec, first, arrays, self._places, task, self._words).run()
+        call = _Call(spec, first, arrays, self.places, task, self._words)
+        before = call.states
+        chooser = call.run()
+        is_settled = chooser.chosen == "single" and call.may_settle and before == call.states
+        self._settled = (self.places, self._words, chooser) if is_settled else None
         return None
+
+    def settle(self, binding: Binding, plan: Any) -> None:
+        """Remember that calls with these arrays and numbers are the first device's alone, if this one was."""
+        if self._settled is not None:
+            binding.settled = *self._settled, tuple([replicas.table.state for replicas in plan.sets])
+
+    def settled(self, binding: Binding) -> tuple[Any, ...] | None:
+        """Return the states of its items' tables in which a call is the first device's alone, and leaves them so.
+
+        They are those of an earlier call with the same arrays and numbers, behind which nothing is measured any more;
+        None if there was none.
+        """
+        if binding.settled is None:
+            return None
+        places, words, chooser, states = binding.settled
+        return states if chooser.chosen == "single" and places == self.places and words == self._words else None
 
 
 class _Call:
@@ -137,7 +141,7 @@ class _Call:
         self.spec, self.values, self.task, self.words = spec, values, task, words
         self.places = tuple(places)
         self.lane: Lane = task.lane  # type: ignore[assignment]  # the body has one
-        self.arrays = [
+        self.arrays: Sequence[Mapping[str, Any]] = [
             {name: arrays[name].arrays[number] for name in spec.given if name in arrays}
             for number in range(len(places))
         ]
@@ -157,10 +161,22 @@ class _Call:
     def device(self) -> Any:
         return self.places[0].device
 
-    def run(self) -> None:
-        """Enqueue all of it."""
+    @property
+    def states(self) -> list[State]:
+        """The states of the tables now."""
+        return [replicas.table.state for replicas in self.sets]
+
+    @property
+    def may_settle(self) -> bool:
+        """Whether a call may be an ordinary one of the first device, if that is best."""
+        plan: Any = self.task.plan
+        is_plain = not (self.words.is_eager or self.spec.program.words.checks)
+        return is_plain and plan.only_counts and None not in plan.sets
+
+    def run(self) -> Chooser:
+        """Enqueue all of it; return who has chosen the way."""
         spec, task, device = self.spec, self.task, self.device
-        kind = _KINDS[kernels_of(device, spec.program).dialect]
+        kind = kind_of(device, spec)
         divided = on_devices(spec, self.values, device, len(self.places))
         looks = _SetLooks(kind.looks(spec, self.values, task), self)
         nests = divided.nests(looks)
@@ -184,6 +200,7 @@ class _Call:
         if times is not None:
             task.leave(lambda value: self._note_time(chooser, mode, times, value))
         task.leave(lambda value: self._outcome(runs) if returns else self._look(runs, value))
+        return chooser
 
     def order_in(self, replicas: ReplicaSet) -> tuple[int, ...]:
         """Return the number in a set of each device."""
@@ -368,71 +385,3 @@ class _SetLooks(Looks):
 
     def __call__(self, parts: Sequence[Part], most: int | None) -> Any:
         return self._looks([part for part in parts if self._call.is_current(part.array)], most)
-
-
-# -- kinds of devices --------------------------------------------------------------------------------
-
-
-class _OnHost:
-    """How nests are prepared where the host's processor is that of all devices."""
-
-    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask) -> Looks:
-        return Looks(arrays, task)
-
-    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
-        return {name: on_host(array) for name, array in arrays.items()}
-
-    def blank(self, spec: Specialisation, number: int, piece: Piece, numbers: Numbers) -> Blank[Any]:
-        form = form_of(spec, number, piece.plan)
-        fields = form.kernel.fields if form.is_compiled else ()
-        return Blank(form, fields, piece.scalars, spec.free, numbers.views, piece.axes)
-
-    def run(self, call: _Call, taken: Taken[Any]) -> JointRun:
-        runtime: Any = call.task.construct.runtime
-        n_threads = n_threads_of(call.spec.program)
-        return HostJointRun(
-            taken.way, taken.blanks, call.arrays, _addresses(call, taken), call.values, n_threads, runtime.rng
-        )
-
-
-class _OnCuda:
-    """How nests are prepared for CUDA devices."""
-
-    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask) -> Looks:
-        return DeviceLooks(arrays, task, spec)
-
-    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
-        return ON_CUDA.on_host(arrays, task)
-
-    def blank(self, spec: Specialisation, number: int, piece: Piece, numbers: Numbers) -> CudaBlank:
-        of = shaped(spec, number, piece.plan, numbers)
-        return CudaBlank(of, piece.scalars, spec.free, numbers.views, piece.axes)
-
-    def run(self, call: _Call, taken: Taken[Any]) -> JointRun:
-        return CudaJointRun(taken.way, taken.blanks, _addresses(call, taken), call.values)
-
-
-def _addresses(call: _Call, taken: Taken[Any]) -> list[Mapping[str, int]]:
-    """Return where arrays lie on each device; nobody asks of devices without a part."""
-    found: list[Mapping[str, int]] = []
-    for number, place in enumerate(call.places):
-        arrays = call.arrays[number] if not number or number in taken.way.devices else {}
-        found.append({name: place.device.address(array) or 0 for name, array in arrays.items()})
-    return found
-
-
-_KINDS: Final[Mapping[str, Any]] = {"c": _OnHost(), "cuda": _OnCuda()}
-
-
-def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, n_devices: int) -> Divided[Any]:
-    """Return what a call with these arguments leads to on so many devices; host arrays stand for those of the first."""
-    kind = _KINDS[kernels_of(device, spec.program).dialect]
-    return divided_for(
-        spec,
-        values,
-        lambda array: described(device, array),
-        lambda array: located(device, array),
-        weights_of(n_devices),
-        lambda number, piece, numbers: kind.blank(spec, number, piece, numbers),
-        device.kind,
-    )

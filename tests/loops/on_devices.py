@@ -7,18 +7,18 @@ from contextlib import contextmanager
 import numpy as np
 
 import offload as omp
-from offload.loops import replicas
+from offload.loops import set_kinds
 
 
 @contextmanager
 def cut_by(weights):
     """Have loops cut their iterations in this proportion, in place of equal parts."""
-    before = replicas.weights_of
-    replicas.weights_of = lambda n_devices: tuple(weights) if len(weights) == n_devices else (1,) * n_devices
+    before = set_kinds.weights_of
+    set_kinds.weights_of = lambda n_devices: tuple(weights) if len(weights) == n_devices else (1,) * n_devices
     try:
         yield
     finally:
-        replicas.weights_of = before
+        set_kinds.weights_of = before
 
 
 def words_of(clauses):

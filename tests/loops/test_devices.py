@@ -12,6 +12,7 @@ import offload as omp
 from offload import acc
 from offload.data.ledger import PutOffError
 from offload.loops import replicas as launching
+from offload.loops.modes import Chooser
 from offload.views.dot import to_dot
 from tests.conftest import checked
 from tests.loops.on_devices import cut_by, present, same, words_of
@@ -451,4 +452,50 @@ def test_a_set_in_another_order():
                 loop(b, a)
                 halo.python(serial["a"], serial["b"])
                 halo.python(serial["b"], serial["a"])
+    same({"a": a, "b": b}, serial)
+
+
+def test_calls_that_are_one_devices_go_the_short_way(monkeypatch):
+    """Once one device has been chosen, calls with the same arrays fork to nobody; whatever changes, they go back."""
+    a, b = np.arange(24.0) % 7, np.zeros(24)
+    serial = {"a": a.copy(), "b": b.copy()}
+    loop, n_long = halo.options(filter="never"), [0]
+    right = launching._Call.run
+
+    def run(self):
+        n_long[0] += 1
+        return right(self)
+
+    monkeypatch.setattr(launching._Call, "run", run)
+    monkeypatch.setattr(Chooser, "note", lambda self, *_: setattr(self, "chosen", "single"))
+
+    def both(count):
+        before = n_long[0]
+        for _ in range(count):
+            loop(a, b)
+            loop(b, a)
+            halo.python(serial["a"], serial["b"])
+            halo.python(serial["b"], serial["a"])
+        return n_long[0] - before
+
+    with checked("sim:3"):
+        with present({"a": a, "b": b}):
+            assert both(4) >= 4
+            assert both(2) == 0
+            halo(a, b)  # split: others have parts of it now
+            halo.python(serial["a"], serial["b"])
+            assert both(3) > 0
+            assert both(2) == 0
+            shift_by_size.options(device=1)(b)
+            serial["b"] += serial["b"].size
+            assert both(3) > 0
+            a[:3] = serial["a"][:3] = 5
+            omp.target_update(to=[a[:3]], devices="all")
+            both(3)
+            assert both(1) == 0
+            omp.target_update(from_=[a], device=1)
+            np.testing.assert_array_equal(a, serial["a"])
+        same({"a": a, "b": b}, serial)
+        with present({"a": a, "b": b}):
+            assert both(1) > 0
     same({"a": a, "b": b}, serial)

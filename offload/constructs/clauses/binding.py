@@ -105,6 +105,8 @@ class Binding:
         The numbers of the items that the body writes to, where that is known; else None, or what `may_change` returns.
     known : object
         What else has been found out for such arguments, by a construct that remembers it with them.
+    settled : object
+        What the works of calls that share it have found out; None at first.
     held : list
         Device arrays in containers, which the program may empty meanwhile.
     takes_device_arrays : bool
@@ -126,6 +128,7 @@ class Binding:
         "passed",
         "privates",
         "sections",
+        "settled",
         "takes_device_arrays",
     )
 
@@ -143,6 +146,7 @@ class Binding:
         self.key: tuple[Any, ...] | None = None
         self.changed: list[int] | None = None
         self.known: Any = None
+        self.settled: Any = None
         self.held: list[object] = []
         self.takes_device_arrays = False
 

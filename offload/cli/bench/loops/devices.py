@@ -207,7 +207,7 @@ def _kernels(repeat: int, scale: float, peers: ModuleType) -> Section:
 
 def _whole(case: Case) -> Callable[[], None]:
     """Return what starts, in a body, the kernel that the first of two devices has where the other owns nothing."""
-    from offload.loops import replicas
+    from offload.loops import set_kinds
     from offload.loops.cuda_runs import CudaRun
 
     program = case.loop._program  # noqa: SLF001  # no program has a way to this
@@ -215,14 +215,14 @@ def _whole(case: Case) -> Callable[[], None]:
     spec = program.specialise(values)
     device = omp.current_runtime().places[0].device
     kernels: Any = device.kernels
-    before = replicas.weights_of
-    replicas.weights_of = lambda n_devices: (1, *[0] * (n_devices - 1))
+    before = set_kinds.weights_of
+    set_kinds.weights_of = lambda n_devices: (1, *[0] * (n_devices - 1))
     try:
-        divided = replicas.on_devices(spec, values, device, 2)
+        divided = set_kinds.on_devices(spec, values, device, 2)
         (nest,) = divided.nests(None)
         blank = nest.taken("split").blanks[0]
     finally:
-        replicas.weights_of = before
+        set_kinds.weights_of = before
     addresses = {name: device.address(values[name]) or 0 for name in spec.given}
 
     def call() -> None:
