@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offload as omp
+from offload import acc
 from offload.loops.logged import LoggedRun
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, noted
@@ -65,3 +66,33 @@ def test_chunks_of_any_size_as_cuda(cuda, monkeypatch):
     assert found == [None]
     assert (y == 1).all()
     assert len(set(sizes)) > 3
+
+
+@pytest.mark.parametrize("collides", [False, True])
+def test_shared_inner_loops(cuda, collides):
+    """Loops that the threads of a block share, and what stands around them, are logged once and by whom it is."""
+
+    @acc.parallel_loop(speculate="always")
+    def spread(ptr, q, val, p, y, z):
+        for i in acc.loop(range(p.size), gang=True):
+            s = 0.0
+            for k in acc.loop(range(ptr[i], ptr[i + 1]), vector=True, reduction={"+": ["s"]}):
+                s += val[k]
+            y[p[i]] = y[p[i]] + s
+            for k in acc.loop(range(ptr[i], ptr[i + 1]), vector=True):
+                z[q[k]] = val[k] * 2
+
+    rng = np.random.default_rng(3)
+    n = 40
+    ptr = np.arange(0, 5 * n + 1, 5)
+    q, val, p = rng.permutation(5 * n), rng.integers(0, 9, 5 * n).astype(float), rng.permutation(n)
+    if collides:
+        q[17] = q[150]
+    y, z = np.zeros(n), np.zeros(5 * n)
+    expected = y.copy(), z.copy()
+    spread.python(ptr, q, val, p, *expected)
+    with noted() as found:
+        spread(ptr, q, val, p, y, z)
+    assert [one is None for one in found] == [not collides]
+    assert (y == expected[0]).all()
+    assert (z == expected[1]).all()
