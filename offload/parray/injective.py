@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 MOST_BOXES: Final = 64
 """Boxes without cuts that a form is taken apart into; they are compared pair by pair."""
 
+MOST_SUMS: Final = 1 << 22
+"""Sums that are looked at instead, where there are more boxes."""
+
+MOST_BOXES_OF_MANY: Final = 1024
+"""Boxes that are compared rather than more sums are looked at; these comparisons take seconds."""
+
 
 class Unknown(NamedTuple):
     """An integer to be found, ``low`` to ``high``, and the positive ``step`` that it is multiplied by."""
@@ -35,13 +41,15 @@ class Unknown(NamedTuple):
     high: int
 
 
-def is_injective(digits: Digits) -> bool | None:
-    """Return whether no two indices have the same sum of parts; None for more than `MOST_BOXES` boxes.
+def is_injective(digits: Digits, size: int = 0) -> bool | None:
+    """Return whether no two indices have the same sum of parts; None if it is quicker to look at the sums.
 
     Parameters
     ----------
     digits : sequence of Digit
         Canonical; the base does not matter.
+    size : int
+        How many sums there are.
     """
     gaps = [_gap(digit) for digit in digits]
     if not all(gaps):
@@ -51,7 +59,7 @@ def is_injective(digits: Digits) -> bool | None:
     n_boxes = 1
     for *_, cuts in digits:
         n_boxes *= len(cuts) + 1
-    if n_boxes > MOST_BOXES:
+    if n_boxes > (MOST_BOXES if size <= MOST_SUMS else MOST_BOXES_OF_MANY):
         return None
     parts = [
         [(end - start, step, start * step + jump) for start, end, jump in pieces(count, cuts)]
@@ -103,8 +111,6 @@ def _gap(digit: Digit) -> int:
 def _repeats(loops: list[tuple[int, int]]) -> bool:
     """Return whether two different indices of a nest have one sum."""
     unknowns = sorted((Unknown(abs(step), 1 - count, count - 1) for count, step in loops if count > 1), reverse=True)
-    if any(not unknown.step for unknown in unknowns):
-        return True
     # The first digit that differs may differ upwards; those before it are equal.
     return any(_solve([unknown._replace(low=1), *unknowns[k + 1 :]], 0) for k, unknown in enumerate(unknowns))
 

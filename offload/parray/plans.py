@@ -22,7 +22,7 @@ import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm, prod
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from offload.errors import ClauseError, LayoutError
 from offload.parray import elements
@@ -53,6 +53,8 @@ MOST_LOOKED_AT: Final = 1 << 22
 
 KEPT_PLANS: Final = 1024
 """Plans that are kept, the last ones asked for."""
+
+PlanKind: TypeAlias = Literal["empty", "contiguous", "strided", "boxes", "indexed"]
 
 Loop: TypeAlias = tuple[Digit, Digit]
 """A digit of the source and one of the target, of one count."""
@@ -101,7 +103,7 @@ class Plan:
         Together they have every element once; none if the copy is indexed.
     """
 
-    kind: str
+    kind: PlanKind
     size: int
     boxes: tuple[Box, ...]
 
@@ -168,34 +170,35 @@ def _planned(source: ArrayType, target: ArrayType) -> Plan:
 
 def _check(source: ArrayType, target: ArrayType) -> None:
     """Raise `LayoutError` for a pair that cannot be copied."""
-    pair = f"copy from {abridged(str(source))} to {abridged(str(target))}"
+    wrong = _what_is_wrong(source, target)
+    if wrong is not None:
+        raise LayoutError(f"copy from {abridged(str(source))} to {abridged(str(target))}: {wrong}")
+
+
+def _what_is_wrong(source: ArrayType, target: ArrayType) -> str | None:
     if source.size != target.size:
-        raise LayoutError(
-            f"{pair}: the source has {source.size} elements, the target {target.size}; types of one size are copied"
-        )
-    for side, word in ((source, "source"), (target, "target")):
+        return f"the source has {source.size} elements, the target {target.size}; types of one size are copied"
+    sides = (source, "source"), (target, "target")
+    for side, word in sides:
         if side.counts == THREADS:
-            raise LayoutError(
-                f"{pair}: the {word} is a thread array, which has no memory; add a dimension of memory to it"
-            )
+            return f"the {word} is a thread array, which has no memory; add a dimension of memory to it"
     if source.threads is not None and target.threads is not None:
         comms = source.threads.comm, target.threads.comm
         if (comms[0] is None) != (comms[1] is None):
-            raise LayoutError(
-                f"{pair}: threads on one side and ranks on the other; both sides are of this process, or of ranks"
-            )
+            return "threads on one side and ranks on the other; both sides are of this process, or of ranks"
         if comms[0] != comms[1]:
-            raise LayoutError(f"{pair}: the ranks of the two sides are of different communicators; take one for both")
+            return "the ranks of the two sides are of different communicators; take one for both"
     if not target.is_injective:
-        raise LayoutError(f"{pair}: the target has two elements in one place; each needs a place of its own")
-    for side, word in ((source, "source"), (target, "target")):
+        return "the target has two elements in one place; each needs a place of its own"
+    for side, word in sides:
         if side.threads is not None and side.size:
             low, high = side.bounds[0]
             if low < 0 or high >= side.threads.size:
-                raise LayoutError(
-                    f"{pair}: the {word} has elements in thread {low if low < 0 else high}; "
+                return (
+                    f"the {word} has elements in thread {low if low < 0 else high}; "
                     f"{abridged(str(side.threads))} has threads 0 to {side.threads.size - 1}"
                 )
+    return None
 
 
 def _boxes(source: ArrayType, target: ArrayType) -> tuple[Box, ...] | None:

@@ -7,7 +7,7 @@ kept.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from offload.errors import LayoutError
 from offload.parray import elements, injective, rules
@@ -16,7 +16,7 @@ from offload.parray.dimensions import Body, Dimension, abridged
 from offload.parray.references import MEMORY, THREADS, Index, Leaves, Reference, check_extremes, check_range
 
 BOTH: Final = MEMORY | THREADS
-KINDS: Final = {MEMORY: "memory", THREADS: "threads", BOTH: "both"}
+KINDS: Final[dict[int, Literal["memory", "threads", "both"]]] = {MEMORY: "memory", THREADS: "threads", BOTH: "both"}
 EMPTY: Final = (0, ((0, 1),))
 """The nest of a type without elements."""
 
@@ -188,7 +188,7 @@ class TypeProperties(Reference):
 
     # -- what it tells ----------------------------------------------------------------------------
     @property
-    def kind(self) -> str:
+    def kind(self) -> Literal["memory", "threads", "both"]:
         """``"memory"``, ``"threads"`` or ``"both"``: what its offsets count."""
         return KINDS[self.counts]
 
@@ -249,7 +249,7 @@ class TypeProperties(Reference):
             return self._injective
         except AttributeError:
             form = self.form
-            found = None if form is None else injective.is_injective(form[1]) if self.size else True
+            found = None if form is None else injective.is_injective(form[1], self.size) if self.size else True
             if found is None:
                 places = self.offsets()
                 found = elements.all_different(*places) if self.counts == BOTH else elements.all_different(places)

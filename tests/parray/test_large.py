@@ -106,6 +106,19 @@ def test_a_table_in_a_large_type():
     assert rows.is_injective
 
 
+def test_many_pieces_that_interleave():
+    """Shifts whose steps are not nested are compared piece by piece where there are too many elements to look at."""
+
+    def around(count, step):
+        return dim(count, disp(1), wrap(count), ArrayType((count, step))[0])
+
+    odd = ArrayType([around(5, 3 * 2**k) for k in range(7)] + [dim(200, ArrayType((200, 10**6))[0])])
+    assert odd.size > 2**22
+    assert not odd.is_injective
+    coprime = ArrayType([around(3, 5), around(5, 3), around(7, 120), dim(10**6, ArrayType((10**6, 1000))[0])])
+    assert coprime.is_injective
+
+
 def test_rows_by_a_table():
     """Rows in any order cost by their number: whether one comes twice, and the plan, a box for each run of them."""
     rows = [k * 77 % 100 for k in range(100)]

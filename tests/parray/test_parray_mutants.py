@@ -106,10 +106,10 @@ DIGITS = {
     "pieces do not meet": (injective, "_meet", "return _solve(", "return False and _solve("),
 }
 PLANS = {
-    "a target is not checked": (plans, "_check", "if not target.is_injective:", "if False:"),
+    "a target is not checked": (plans, "_what_is_wrong", "if not target.is_injective:", "if False:"),
     "threads that do not exist are not refused": (
         plans,
-        "_check",
+        "_what_is_wrong",
         "if low < 0 or high >= side.threads.size:",
         "if False:",
     ),

@@ -10,7 +10,8 @@ import weakref
 import pytest
 
 from offload.parray import ArrayType, Box, Plan, dim, disp, func, plan, threads, wrap
-from offload.parray.plans import KEPT_PLANS, MOST_BOXES
+from offload.parray.plans import KEPT_PLANS, MOST_BOXES, refined
+from tests.parray.test_digits import numbers
 from tests.parray.test_plans_rules import check_plan, pairs_of
 
 A = ArrayType(((3, 3), 2))
@@ -84,8 +85,25 @@ def test_pairs_that_do_not_divide():
     assert len(checked(apart(400, 6), apart(600, 4)).boxes) == 4
     assert checked(apart(4, 10), apart(10, 4)).kind in {"boxes", "indexed"}
     assert checked(apart(35, 36), apart(36, 35)).kind == "indexed"
-    assert checked(apart(20, 21000), apart(21, 20000)).kind == "boxes"
+    made = plan(apart(20, 21000), apart(21, 20000))
+    assert (made.kind, len(made.boxes), sum(box.size for box in made.boxes)) == ("boxes", 40, 420_000)
     assert plan(apart(10**6, 10**6 + 1), apart(10**6 + 1, 10**6)).kind == "indexed"  # and costs no element
+
+
+def test_refined():
+    """Digits of both sides become one list of as many, whose numbers are those of either side in order."""
+    for source, target in (
+        ([(5, 1000, ()), (9, 50, ()), (4, 7, ())], [(18, 31, ()), (10, 2, ())]),  # together after 180, not after 20
+        ([(9, 50, ()), (4, 7, ())], [(6, 100, ()), (6, 1, ())]),
+        ([(3, 500, ()), (2, 60, ()), (4, 7, ())], [(4, 100, ()), (6, 1, ())]),  # not after 12, since 8 are together
+        ([(3, 50, ()), (12, 7, ((5, 3),))], [(6, 100, ()), (6, 1, ())]),
+        ([(6, 7, ((4, 9),)), (2, 1, ())], [(3, 20, ()), (4, 1, ())]),
+    ):
+        loops = refined(source, target)
+        assert all(a[0] == b[0] for a, b in loops)
+        assert numbers([a for a, _ in loops]) == numbers(source)
+        assert numbers([b for _, b in loops]) == numbers(target)
+    assert refined([(3000, 10, ()), (7, 1, ())], [(7, 4000, ()), (3000, 1, ())]) is None  # thousands of pieces
 
 
 def test_few_long_runs_of_a_table_are_boxes():
@@ -98,7 +116,7 @@ def test_few_long_runs_of_a_table_are_boxes():
     assert checked(ArrayType(dim(3, func([0, 5, 1]))), ArrayType(3)).kind == "boxes"
     called = ArrayType(dim(400, func(lambda i: (i + 100) % 400)))  # no digits before it is called
     assert len(checked(called, ArrayType(400)).boxes) == 2
-    assert checked(ArrayType(dim(20_000, func(lambda i: i * 7 % 20_000))), ArrayType(20_000)).kind == "indexed"
+    assert checked(ArrayType(dim(20_000, func(lambda i: i * 7919 % 20_000))), ArrayType(20_000)).kind == "indexed"
     short = ArrayType(dim(300, func([k * 77 % 300 for k in range(300)])))
     assert checked(short, ArrayType(300)).kind == "indexed"
 
