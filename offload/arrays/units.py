@@ -40,8 +40,8 @@ class Tile(NamedTuple):
     """What the threads of a block turn round at once: ``along_src`` x ``along_dst`` squares.
 
     A square has ``word // width`` elements a side, so that whatever its elements, a thread moves words. The sides are
-    along the axis that is contiguous in the source, and the one in the destination. ``rates`` are what arrays that
-    are no narrower reach of a contiguous copy, where each row begins at a sector of memory, and where not.
+    along the axis that is contiguous in the source, and the one in the destination. ``rates`` are about what arrays
+    that it fits reach of a contiguous copy, where each row begins at a sector of memory, and where not.
     """
 
     word: int
@@ -55,14 +55,14 @@ TILES: dict[int, tuple[Tile, ...]] = {
         Tile(16, 32, 32, (0.97, 0.98)),
         Tile(16, 16, 16, (0.97, 0.97)),
         Tile(16, 256, 8, (0.95, 0.83)),
-        Tile(16, 8, 256, (0.94, 0.96)),
+        Tile(16, 8, 256, (0.80, 0.80)),
     ),
     8: (
         Tile(8, 32, 64, (0.96, 0.94)),
         Tile(8, 32, 32, (0.96, 0.87)),
         Tile(8, 16, 16, (0.77, 0.77)),
         Tile(8, 256, 8, (0.95, 0.57)),
-        Tile(8, 8, 256, (0.84, 0.91)),
+        Tile(8, 8, 256, (0.70, 0.75)),
     ),
     4: (
         Tile(4, 64, 64, (0.95, 0.83)),
@@ -70,14 +70,14 @@ TILES: dict[int, tuple[Tile, ...]] = {
         Tile(4, 32, 32, (0.94, 0.77)),
         Tile(4, 16, 16, (0.48, 0.50)),
         Tile(4, 256, 8, (0.92, 0.46)),
-        Tile(4, 8, 256, (0.85, 0.89)),
+        Tile(4, 8, 256, (0.70, 0.70)),
     ),
     2: (
         Tile(4, 64, 16, (0.94, 0.60)),
         Tile(4, 16, 64, (0.86, 0.81)),
         Tile(4, 16, 16, (0.72, 0.72)),
         Tile(4, 256, 4, (0.30, 0.30)),
-        Tile(4, 4, 256, (0.75, 0.77)),
+        Tile(4, 4, 256, (0.65, 0.65)),
         Tile(2, 64, 64, (0.91, 0.71)),
         Tile(2, 32, 32, (0.71, 0.72)),
         Tile(2, 256, 8, (0.37, 0.37)),
@@ -88,7 +88,7 @@ TILES: dict[int, tuple[Tile, ...]] = {
         Tile(4, 16, 64, (0.86, 0.83)),
         Tile(4, 16, 16, (0.90, 0.63)),
         Tile(4, 128, 4, (0.70, 0.70)),
-        Tile(4, 4, 128, (0.80, 0.80)),
+        Tile(4, 4, 128, (0.65, 0.65)),
         Tile(1, 64, 64, (0.67, 0.70)),
         Tile(1, 32, 32, (0.43, 0.46)),
         Tile(1, 256, 8, (0.32, 0.33)),
@@ -96,6 +96,13 @@ TILES: dict[int, tuple[Tile, ...]] = {
     ),
 }
 """By the width of an element (H100, `offload bench gpu --section parray` has the figures of what is chosen)."""
+
+_IDLE = 1 / 3
+"""What part of a tile is used counts with this power: threads without an element cost less than others."""
+
+_NARROW = 24
+_NARROW_RATES = {16: 0.91, 8: 0.91, 4: 0.85, 2: 0.47, 1: 0.24}
+"""What single elements reach, by their width, where rows of the destination have no more than so many."""
 
 MAX_UNITS = 1 << 31
 """Units of one launch: what division by multiplication allows."""
@@ -207,12 +214,10 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     dst, src = dst + box.dst_offset_nbytes, src + box.src_offset_nbytes
     width = width_of(row, dst, src, *itertools.chain.from_iterable([dim[1:] for dim in box.dims]))
     lanes, segment = _lanes(row, width), 0
-    sides = _sides(box, width)
-    turned = None
     axes = [_axis(*dim) for dim in reversed(box.dims)]
-    if sides is not None:
+    turned = _turned(box, width, dst, src)
+    if turned is not None:
         kernel, lanes, row = Kernel.TILES, TILE_LANES, 0
-        turned = _turned(box, width, sides, dst, src)
         for axis, side in zip(turned.axes, tile_sides(turned.tile, width), strict=True):
             count, to, at = box.dims[-1 - axis]
             axes[axis] = _axis(-(-count // side), side * to, side * at)
@@ -268,8 +273,11 @@ def _sides(box: Box, width: int) -> tuple[int, int] | None:
     return (found[0], found[1]) if found[0] != found[1] else None
 
 
-def _turned(box: Box, width: int, sides: tuple[int, int], dst: int, src: int) -> Turned:
-    """Return how a transposition is cut, from the axes of `_sides` and the addresses of the first element."""
+def _turned(box: Box, width: int, dst: int, src: int) -> Turned | None:
+    """Return how a transposition is cut, from the addresses of its beginnings; None if single elements do as well."""
+    sides = _sides(box, width)
+    if sides is None:
+        return None
     to, at = (box.dims[i] for i in sides)
     extents = to[0], at[0]
     strides = [stride for i, dim in enumerate(box.dims) if i not in sides for stride in dim[1:]]
@@ -280,7 +288,8 @@ def _turned(box: Box, width: int, sides: tuple[int, int], dst: int, src: int) ->
     def rate(tile: Tile) -> float:
         along_dst, along_src = tile_sides(tile, width)
         padded = -(-extents[0] // along_dst) * along_dst * (-(-extents[1] // along_src) * along_src)
-        return tile.rates[not is_even] * extents[0] * extents[1] / padded
+        used: float = (extents[0] * extents[1] / padded) ** _IDLE
+        return tile.rates[not is_even] * used
 
     possible = [
         tile
@@ -289,6 +298,8 @@ def _turned(box: Box, width: int, sides: tuple[int, int], dst: int, src: int) ->
         or (is_forward and alignment >= tile.word and not any(n % (tile.word // width) for n in extents))
     ]
     tile = max(possible, key=rate)
+    if extents[0] <= _NARROW and rate(tile) < _NARROW_RATES[width]:
+        return None
     last = len(box.dims) - 1
     return Turned(tile, extents, (last - sides[0], last - sides[1]))
 

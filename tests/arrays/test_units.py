@@ -164,14 +164,14 @@ def test_launches_bound_their_units():
 @pytest.mark.parametrize("width", units.WIDTHS)
 @pytest.mark.parametrize("side", [8, 9, 32, 33])
 def test_launches_of_many_small_tiles(width, side):
-    """A batch of small transpositions has many threads a byte, and is cut by these."""
+    """A batch of small transpositions has many threads a byte, and is cut by these; the smallest go one by one."""
     n = (3 << 29) // (side * side * width) + 1
     shape, strides = (n, side, side), (side * side * width, side * width, width)
     box = collapse(shape, strides, (strides[0], strides[2], strides[1]), width)
     parts = list(units.launches(box, 0, 0))
     assert sum(part.nbytes for part, _ in parts) == box.nbytes
     for _, work in parts:
-        assert work.kernel is Kernel.TILES
+        assert (work.kernel is Kernel.TILES) == (side >= 32)
         assert work.count * work.lanes <= units.MAX_UNITS
 
 
