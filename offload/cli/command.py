@@ -137,7 +137,7 @@ def _joined(argv: Sequence[str]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     from offload.cli import cache
-    from offload.cli.bench import acc, present, rect, tasks
+    from offload.cli.bench import acc, parray, present, rect, tasks
     from offload.cli.bench.gpu import command as gpu
     from offload.cli.bench.loops import command as loops
     from offload.cli.bench.mpi import command as mpi
@@ -184,6 +184,9 @@ def _parser() -> argparse.ArgumentParser:
     one = benches.add_parser("loops", help="what loop functions reach, beside Numba", allow_abbrev=False)
     loops.add_arguments(one)
     one.set_defaults(run=loops.run, parser=one)
+    one = benches.add_parser("parray", help="what typed copies reach and cost", allow_abbrev=False)
+    parray.add_arguments(one)
+    one.set_defaults(run=parray.run, parser=one)
     one = benches.add_parser("mpi", help="what requests of MPI cost as events, and hide", allow_abbrev=False)
     mpi.add_arguments(one)
     one.set_defaults(run=mpi.run, parser=one)
