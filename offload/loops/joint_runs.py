@@ -126,11 +126,7 @@ class HostJointRun:
             first.results |= {name: of_last.results[name] for name in nest.last if name in of_last.results}
 
     def failure(self) -> tuple[int, Exception] | None:
-        for number, run in sorted(self._runs.items()):
-            found = run.failure()
-            if found is not None:
-                return number, found
-        return None
+        return _first_failure(self._runs)
 
     @property
     def results(self) -> Mapping[str, Any]:
@@ -199,11 +195,7 @@ class CudaJointRun:
             self._runs[0].finish(device.kernels, stream)  # type: ignore[arg-type]  # it has been asked
 
     def failure(self) -> tuple[int, Exception] | None:
-        for number, run in sorted(self._runs.items()):
-            found = run.failure()
-            if found is not None:
-                return number, found
-        return None
+        return _first_failure(self._runs)
 
     @property
     def results(self) -> Mapping[str, Any]:
@@ -213,3 +205,9 @@ class CudaJointRun:
         if last and of_last is not None:
             found |= {name: value for name, value in of_last.results.items() if name in last}
         return found
+
+
+def _first_failure(runs: Mapping[int, NestRun | CudaRun]) -> tuple[int, Exception] | None:
+    """Return what is wrong on the first device that has found something, of runs by their devices' numbers."""
+    found = [(number, run.failure()) for number, run in sorted(runs.items())]  # of all, so that each starts anew
+    return next(((number, error) for number, error in found if error is not None), None)

@@ -20,12 +20,12 @@ Errors that a kernel finds are the task's, and name the device. What a failed la
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.data.boxes import Needs
 from offload.data.exchanges import before, make_current, receive
 from offload.data.replicas import locked
+from offload.devices.streams import using
 from offload.errors import ClauseError
 from offload.loops.divisions import MODES, Lie
 from offload.loops.launch import Launcher, outcome
@@ -36,7 +36,7 @@ from offload.runtime.current import here
 from offload.runtime.forks import Fork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from offload.constructs.clauses.binding import Binding
     from offload.data.boxes import State
@@ -278,7 +278,7 @@ class _Call:
         for number in run.way.devices:
             if number:
                 device, stream = self.places[number].device, lanes[number].stream
-                with _using(device, stream):
+                with using(device, stream):
                     run.enqueue(number, device, stream)
 
     def _exchange(self, asked: Iterable[Asked], lanes: Sequence[Lane]) -> None:
@@ -364,16 +364,6 @@ class _Call:
                 number, error = failure
                 error.add_note(f"found on device {self.places[number].device.number}")
                 raise error
-
-
-@contextmanager
-def _using(device: Any, stream: Any) -> Iterator[None]:
-    """Make a device the one that this thread's calls go to; a body has its own in use."""
-    outer = device.use(stream)
-    try:
-        yield
-    finally:
-        device.restore(outer)
 
 
 class _SetLooks(Looks):

@@ -63,6 +63,13 @@ def test_values_are_serial(n_devices, exchange):
                 assert facts["mode"] == expected, number
 
 
+def test_one_device_of_all():
+    """Where there is one device nothing is divided: values are CPython's, the mode is off."""
+    with checked("sim:1"):
+        for number, row in ROWS.items():
+            assert run(row, row.clauses, (1,), filter="always")["mode"] == "off", number
+
+
 def test_how_loops_are_divided():
     """On four devices `explain` tells the rows' dimensions and predicates."""
     with checked("sim:4"):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 import offload as omp
-from offload.cli.bench.loops.device import Case, made_case
+from offload.cli.bench.loops import programs
+from offload.cli.bench.loops.device import Case, axpby, made_case
 from offload.cli.bench.measuring import Section, Table, alternate, expect, pairwise, promise
 from offload.cli.demo.examples import load_benchmark
 from offload.errors import DeviceUnavailableError
@@ -37,25 +38,15 @@ SPLIT_OF: Final = {"saxpy": "cut", "five-point": "cut", "scatter": "tests", "his
 
 
 @omp.target_loop
-def axpby(a: Any, b: Any, x: Any, y: Any, z: Any) -> None:
-    """Combine two vectors."""
-    for i in range(z.size):
-        z[i] = a * x[i] + b * y[i]
-
-
-@omp.target_loop
 def scatter(p: Any, x: Any, y: Any) -> None:
     """Put elements where a permutation says."""
     for i in range(x.size):
         y[p[i]] = x[i]
 
 
-@omp.target_loop(collapse=2)  # type: ignore[untyped-decorator]  # with clauses it may be anything
-def five_point(a: Any, b: Any) -> None:
-    """Take the mean of four neighbours."""
-    for i in range(1, a.shape[0] - 1):
-        for j in range(1, a.shape[1] - 1):
-            b[i, j] = 0.25 * (a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1])
+five_point = omp.target_loop(collapse=2)(programs.five_point.python)
+csr = omp.target_loop(programs.csr.python)
+histogram = omp.target_loop(atomic=["counts"])(programs.histogram.python)
 
 
 @omp.target_loop
@@ -80,16 +71,6 @@ def all_pairs(x: Any, y: Any, z: Any, ax: Any, ay: Any, az: Any) -> None:
 
 
 @omp.target_loop
-def csr(pointers: Any, columns: Any, values: Any, x: Any, y: Any) -> None:
-    """Multiply a sparse matrix by a vector, row by row."""
-    for i in range(y.size):
-        s = 0.0
-        for k in range(pointers[i], pointers[i + 1]):
-            s += values[k] * x[columns[k]]
-        y[i] = s
-
-
-@omp.target_loop
 def along_rows(r: Any) -> None:
     """Carry values along rows, each of which is an iteration."""
     for i in range(r.shape[0]):
@@ -103,13 +84,6 @@ def along_columns(r: Any) -> None:
     for i in range(r.shape[1]):
         for j in range(1, r.shape[0]):
             r[j, i] -= 0.5 * r[j - 1, i]
-
-
-@omp.target_loop(atomic=["counts"])  # type: ignore[untyped-decorator]  # as above
-def histogram(values: Any, counts: Any) -> None:
-    """Count how often each value occurs."""
-    for i in range(values.size):
-        counts[values[i]] += 1
 
 
 @omp.target_loop
