@@ -22,7 +22,6 @@ from offload.loops.numbers import View
 from offload.loops.ordered_form import OrderedForm, OrderedRun
 from offload.loops.plan import layout_of
 from offload.loops.profiling import (
-    ACCESS_BITS,
     COUNT,
     GREATEST,
     HEAD,
@@ -85,7 +84,7 @@ def observe(
     trips = [axis.trips for axis in axes]
     made = profiled(typed, nest, modes, cells, observed, trips)
     given = {
-        made.cells: np.zeros(max(made.n_cells, 1) * WORDS, np.int64),
+        made.cells: np.zeros(max(made.n_cells, 1) * WORDS, made.dtype),
         made.records: np.zeros(max(3 * len(made.arrays), 1) * made.n_words, np.int64),
         made.exposed: np.zeros(max(len(made.arrays), 1), np.int64),
     }
@@ -193,7 +192,7 @@ def _found(made: Profiled, records: Sequence[int], trips: Sequence[int]) -> dict
             record = records[first : first + made.n_words]
             if not record[COUNT]:
                 continue
-            visits = [divmod(record[word], 1 << ACCESS_BITS) for word in (SOURCE, SINK)]
+            visits = [divmod(record[word], 1 << made.access_bits) for word in (SOURCE, SINK)]
             example = Example(
                 (_trips(visits[0][0] - 1, trips), _trips(visits[1][0] - 1, trips)),
                 (made.numbers[visits[0][1]], made.numbers[visits[1][1]]),

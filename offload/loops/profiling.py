@@ -4,11 +4,12 @@ Theory of operation
 -------------------
 For each cell (`cells`) three words say which access has written it last, which has read it last, and which had read it
 before in another iteration than that one. A word is the iteration, from 1, and the number of the access in its low
-bits, so that later ones are greater; 0 is nobody. From these follow, for each access, the events between iterations: a
-read whose last writer is another iteration (flow), a write of what another has read since its last write (anti, to the
-latest of them), a write whose last writer is another (output). The second reader is needed where an iteration reads,
-then writes, what one before it has read. "Since" is a matter of iterations: the one that wrote last may have read
-before or after.
+bits, so that later ones are greater; 0 is nobody. It has 32 bits where they hold it, which is half of the memory.
+
+From these follow, for each access, the events between iterations: a read whose last writer is another iteration (flow),
+a write of what another has read since its last write (anti, to the latest of them), a write whose last writer is
+another (output). The second reader is needed where an iteration reads, then writes, what one before it has read.
+"Since" is a matter of iterations: the one that wrote last may have read before or after.
 
 Of each array and kind a record counts the events, with the least and the greatest distance, and keeps the first. An
 array is *exposed* if an iteration reads an element that it has not written before.
@@ -16,15 +17,16 @@ array is *exposed* if an iteration reads an element that it has not written befo
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from offload.loops import ir
 from offload.loops.slices import INT
 from offload.loops.watching import Place, Watch, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from offload.loops import ir
     from offload.loops.cells import Cells
     from offload.loops.independence import DependenceKind
     from offload.loops.ir import Expression, Nest, Statement, Typed
@@ -36,10 +38,11 @@ WRITER, READER, OTHER, WORDS = 0, 1, 2, 4
 COUNT, LEAST, GREATEST, SOURCE, SINK, HEAD = 0, 1, 2, 3, 4, 5
 """The words of a record; behind them is the element of the first event, an index a dimension."""
 
-ACCESS_BITS: Final = 12
+_MOST_ACCESS_BITS: Final = 12
 """Of a word, for the access. Those beyond the last number share it."""
 
-_LAST: Final = (1 << ACCESS_BITS) - 1
+_WORD: Final[Mapping[bool, ir.Type]] = {True: ir.Type("uint32"), False: ir.Type("int64")}
+"""The type of a word, by whether it is narrow."""
 
 
 class Profiled(NamedTuple):
@@ -49,8 +52,8 @@ class Profiled(NamedTuple):
     ----------
     watched : Watched
     cells, records, exposed : str
-        Names of the arrays that it is given, of int64, zero at first: `WORDS` words for each cell; the records; a word
-        for each array.
+        Names of the arrays that it is given, zero at first: `WORDS` words for each cell; the records, of int64; a word
+        of int64 for each array.
     first_cells : mapping of str to int
         Where the cells of each storage begin.
     n_cells : int
@@ -60,6 +63,10 @@ class Profiled(NamedTuple):
         The accesses, by `at`, in the order of their numbers.
     n_words : int
         Of a record.
+    dtype : str
+        Of the words of cells.
+    access_bits : int
+        Low bits of a word that tell the access.
     """
 
     watched: Watched
@@ -71,6 +78,8 @@ class Profiled(NamedTuple):
     arrays: tuple[str, ...]
     numbers: tuple[int, ...]
     n_words: int
+    dtype: ir.Dtype
+    access_bits: int
 
 
 def profiled(
@@ -117,6 +126,8 @@ def profiled(
         tuple(profile.names),
         tuple(profile.numbers),
         profile.n_words,
+        profile.word.dtype,
+        profile.bits,
     )
 
 
@@ -132,7 +143,9 @@ class _Profile(Watch):
     ) -> None:
         super().__init__(typed, nest, modes, cells, watched)
         self.trips = trips
-        self.words = self.array("w_cells", "int64")
+        self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)
+        self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]
+        self.words = self.array("w_cells", self.word.dtype)
         self.records = self.array("w_records", "int64")
         self.exposed = self.array("w_exposed", "int64")
         self.names: dict[str, int] = {}
@@ -144,7 +157,7 @@ class _Profile(Watch):
     def head(self) -> list[Statement]:
         make = self.make
         serial = make.binary("+", self.iteration(self.trips), make.number(1))
-        return [make.let(self.me, make.binary("*", serial, make.number(1 << ACCESS_BITS)))]
+        return [make.let(self.me, make.binary("*", serial, make.number(1 << self.bits)))]
 
     def load(self, place: Place) -> list[Statement]:
         make, source, sink = self.make, self.fresh("w_s"), self._sink(place)
@@ -175,7 +188,7 @@ class _Profile(Watch):
         me = make.name(self.me)
 
         def iteration(word: Expression) -> Expression:
-            return make.binary(">>", word, make.number(ACCESS_BITS))
+            return make.binary(">>", word, make.number(self.bits))
 
         def note(cell: Expression) -> list[Statement]:
             base, before, reader = self.fresh("w_b"), self.fresh("w_w"), self.fresh("w_r")
@@ -207,7 +220,7 @@ class _Profile(Watch):
     def _sink(self, place: Place) -> Expression:
         """Return the word of this access in this iteration."""
         number = self.numbers.setdefault(place.node.at, len(self.numbers))
-        return self.make.plus(self.make.name(self.me), self.make.number(min(number, _LAST)))
+        return self.make.plus(self.make.name(self.me), self.make.number(min(number, (1 << self.bits) - 1)))
 
     def _base(self, place: Place, cell: Expression) -> Expression:
         storage = self.cells[place.node.array].storage
@@ -216,11 +229,12 @@ class _Profile(Watch):
         return self.make.binary("*", cell, self.make.number(WORDS))
 
     def _word(self, base: str, word: int) -> Expression:
-        return self.make.load(self.words, self.make.plus(self.make.name(base), self.make.number(word)), self.at(), INT)
+        place = self.make.plus(self.make.name(base), self.make.number(word))
+        return self.make.convert(self.make.load(self.words, place, self.at(), self.word), INT)
 
     def _put(self, base: str, word: int, value: Expression) -> Statement:
         place = self.make.plus(self.make.name(base), self.make.number(word))
-        return self.make.store(self.words, place, value, self.at())
+        return self.make.store(self.words, place, self.make.convert(value, self.word), self.at())
 
     def _is_later(self, word: str, than: str) -> Expression:
         """Return the test that a word is somebody's, and a later one's than was found in the cells before."""
@@ -250,7 +264,7 @@ class _Profile(Watch):
             test = make.compare(make.name(distance), "<" if is_least else ">", word(at))
             return make.when(test, put(at, make.name(distance)))
 
-        here, there = (make.binary(">>", make.name(one), make.number(ACCESS_BITS)) for one in (self.me, source))
+        here, there = (make.binary(">>", make.name(one), make.number(self.bits)) for one in (self.me, source))
         first = [
             put(LEAST, make.name(distance)),
             put(GREATEST, make.name(distance)),
