@@ -90,13 +90,23 @@ class LoopFunction(DirectiveFunction):
         """
         from offload.loops.launch import compile_for
 
-        compile_for(self._program, self._program.bound(args, kwargs), self._device_of(device))
+        values, spread = self._program.bound(args, kwargs), self._spread(device)
+        compile_for(self._program, values, self._device_of(device))
+        if spread is not None and len(spread[1]) > 1:
+            from offload.loops.set_kinds import compile_ways  # few loops are on several devices
+
+            compile_ways(self._program.specialise(values), values, *spread)
 
     def source(self, *args: Any, device: int | None = None, **kwargs: Any) -> str:
-        """Return the C, or CUDA, that the loop becomes for such arguments."""
+        """Return the C, or CUDA, that the loop becomes for such arguments; on several devices in the way that is next."""
         from offload.loops.launch import forms_for
 
-        forms = forms_for(self._program, self._program.bound(args, kwargs), self._device_of(device))
+        values, spread = self._program.bound(args, kwargs), self._spread(device)
+        if spread is not None and len(spread[1]) > 1:
+            from offload.loops.set_kinds import sources  # as above
+
+            return "\n".join(sources(self._program.specialise(values), values, *spread))
+        forms = forms_for(self._program, values, self._device_of(device))
         return "\n".join([form.source for form in forms])
 
     def explain(self, *args: Any, device: int | None = None, **kwargs: Any) -> LoopReport:

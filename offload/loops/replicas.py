@@ -250,8 +250,9 @@ class _Call:
         lanes = [self.lane] if fork is None else fork.lanes
         try:
             for number, lane in enumerate(lanes[1:], 1):
-                for run in runs:
-                    run.prepare(number, places[number].device, lane.stream)
+                with using(places[number].device, lane.stream):
+                    for run in runs:
+                        run.prepare(number, places[number].device, lane.stream)
             for number, (run, asks) in enumerate(zip(runs, asked, strict=True)):
                 if number and fork is not None:
                     fork.align()

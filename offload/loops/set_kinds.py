@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.devices.base import Device
+    from offload.loops.clauses import SetWords
     from offload.loops.divisions import Divided, Taken
     from offload.loops.joint_runs import JointRun
     from offload.loops.plan import Numbers
@@ -75,6 +76,9 @@ class SetsOnHost:
         fields = form.kernel.fields if form.is_compiled else ()
         return Blank(form, fields, piece.scalars, spec.free, numbers.views, piece.axes)
 
+    def compile(self, blank: Blank[Any], device: Device) -> None:
+        blank.form.compile()
+
     def run(self, call: Call, taken: Taken[Any]) -> JointRun:
         runtime: Any = call.task.construct.runtime
         n_threads = n_threads_of(call.spec.program)
@@ -95,6 +99,9 @@ class SetsOnCuda:
     def blank(self, spec: Specialisation, number: int, piece: Piece, numbers: Numbers) -> CudaBlank:
         of = shaped(spec, number, piece.plan, numbers)
         return CudaBlank(of, piece.scalars, spec.free, numbers.views, piece.axes)
+
+    def compile(self, blank: CudaBlank, device: Device) -> None:
+        device.kernels.load(blank.form)  # type: ignore[union-attr]  # it has been asked
 
     def run(self, call: Call, taken: Taken[Any]) -> JointRun:
         return CudaJointRun(taken.way, taken.blanks, _addresses(call, taken), call.values)
@@ -129,3 +136,19 @@ def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, 
         lambda number, piece, numbers: kind.blank(spec, number, piece, numbers),
         device.kind,
     )
+
+
+def compile_ways(spec: Specialisation, values: Mapping[str, Any], words: SetWords, devices: Sequence[Device]) -> None:
+    """Compile, for all devices, what calls with such arguments may run."""
+    divided = on_devices(spec, values, devices[0], len(devices))
+    for mode in divided.chooser(words.filter).candidates:
+        for nest in divided.nests(None):
+            for device, blank in zip(devices, nest.taken(mode).blanks, strict=True):
+                kind_of(device, spec).compile(blank, device)
+
+
+def sources(spec: Specialisation, values: Mapping[str, Any], words: SetWords, devices: Sequence[Device]) -> list[str]:
+    """Return the text of each nest, as the next call with such arguments would run it on the first device."""
+    divided = on_devices(spec, values, devices[0], len(devices))
+    mode = divided.chooser(words.filter).now
+    return [nest.taken(mode).blanks[0].form.source for nest in divided.nests(None)]

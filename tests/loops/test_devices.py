@@ -13,6 +13,7 @@ from offload import acc
 from offload.data.ledger import PutOffError
 from offload.loops import replicas as launching
 from offload.loops.modes import Chooser
+from offload.loops.runs import NestForm
 from offload.views.dot import to_dot
 from tests.conftest import checked
 from tests.loops.on_devices import cut_by, present, same, words_of
@@ -506,3 +507,22 @@ def test_calls_that_are_one_devices_go_the_short_way(monkeypatch):
         with present({"a": a, "b": b}):
             assert both(1) > 0
     same({"a": a, "b": b}, serial)
+
+
+def test_what_is_compiled_beforehand(monkeypatch):
+    """`compile` compiles what each way needs, and runs nothing; `source` is the text of the way that is next."""
+    x, y, p = np.ones(24), np.zeros(24), np.arange(24)
+
+    @omp.target_loop(devices="all", filter="always")
+    def scatter(p, x, y):
+        for i in range(x.size):
+            y[p[i]] = x[i]
+
+    with checked("sim:2"):
+        scatter.compile(p, x, y)
+        assert not y.any()
+        assert "lower_y" in scatter.source(p, x, y)
+        assert "lower_y" not in scatter.options(filter="never").source(p, x, y)
+        monkeypatch.setattr(NestForm, "compile", lambda self: None)
+        scatter(p, x, y)
+    assert y.all()
