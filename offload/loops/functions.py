@@ -98,7 +98,7 @@ class LoopFunction(DirectiveFunction):
             compile_ways(self._program.specialise(values), values, *spread)
 
     def source(self, *args: Any, device: int | None = None, **kwargs: Any) -> str:
-        """Return the C, or CUDA, that the loop becomes for such arguments; on several devices in the way that is next."""
+        """Return the C, or CUDA, that the loop becomes for such arguments; on several devices, in the next way."""
         from offload.loops.launch import forms_for
 
         values, spread = self._program.bound(args, kwargs), self._spread(device)
