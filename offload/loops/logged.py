@@ -278,7 +278,7 @@ def logged_loop(
     spec: Specialisation, numbers: Numbers, plan: NestPlan, *, is_inspector: bool = False
 ) -> LoggedLoop | None:
     """Return the logged loop of a call; None if it is too long, or has no address slice where that is asked for."""
-    key = is_inspector, key_of(spec, numbers), plan.variant
+    key = is_inspector, key_of(spec, numbers), plan.variant, plan.verdict.unknown
     with spec.lock:
         kept: LoggedLoop | None = spec.logged.pop(key, None)
         if kept is not None:

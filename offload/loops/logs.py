@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from offload.runtime.launch import DeviceTask
 
 _WORD: Final = np.dtype(np.uint32)
+_KEY: Final = "log"
+
+_MOST: Final = 4
+"""Words of one size that are kept beside a storage: of so many parts of it, or of loops that run at a time."""
 
 
 @dataclass(slots=True)
@@ -102,21 +106,27 @@ class Log:
         self.give_back()
 
     def give_back(self) -> None:
-        """Leave the words beside their storages, as they are; others that have been left there go."""
+        """Leave the words beside their storages, as they are, unless there are enough."""
         for storage, words in self._words.items():
             entry = self._entries[storage]
             if entry is not None:
-                if entry.beside is None:
-                    entry.beside = {}
-                entry.beside[_KEY, storage, self._of.n_cells[storage]] = words
+                with self._task.place.lock:
+                    if entry.beside is None:
+                        entry.beside = {}
+                    kept = entry.beside.setdefault((_KEY, self._of.n_cells[storage]), [])
+                    if len(kept) < _MOST:
+                        kept.append(words)
         self._words = {}
 
     def _take(self, storage: str, n_cells: int, array: Any) -> None:
         plan = self._task.plan
         entry = None if plan is None else entry_at(self._task, array, plan.counted)
         self._entries[storage] = entry
-        kept = None if entry is None or entry.beside is None else entry.beside.pop((_KEY, storage, n_cells), None)
-        words: Words = Words() if kept is None else kept
+        words = Words()
+        if entry is not None:
+            with self._task.place.lock:
+                if entry.beside and (kept := entry.beside.get((_KEY, n_cells))):
+                    words = kept.pop()
         self._words[storage] = words
         for field, is_wanted in (("writers", True), ("readers", storage in self._of.readers)):
             if is_wanted and getattr(words, field) is None:
@@ -134,6 +144,3 @@ class Log:
         stream: Any = self._task.lane.stream  # type: ignore[union-attr]  # as above
         nbytes = words.shape[0] * _WORD.itemsize
         device.fill(device.view(words, 0, (nbytes,), (1,), np.dtype(np.uint8)), 0, stream)
-
-
-_KEY: Final = "log"

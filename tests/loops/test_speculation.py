@@ -282,7 +282,7 @@ def test_an_inspector_finds_what_is_outside(sim):
 
 def words_of(place):
     """Return the words that are kept beside storage on a device."""
-    return [one for entry in place.table.entries() for one in (entry.beside or {}).values()]
+    return [one for entry in place.table.entries() for kept in (entry.beside or {}).values() for one in kept]
 
 
 # -- words ---------------------------------------------------------------------------------------------------
@@ -334,6 +334,25 @@ def test_words_stay_with_present_storage(sim):
     assert found == [None] * 6
     assert (y == expected).all()
     assert place.device.live_nbytes() == 0
+
+
+def test_parts_of_one_array_have_words_of_their_own(sim):
+    """Two rows of one present array are logged by two sets of words, whatever the loop calls them."""
+
+    def both(p, u, v):
+        for i in range(p.size):
+            u[p[i]] = v[p[i]] + 1.0
+            v[p[i]] = u[p[i]] * 2.0
+
+    loop, z = omp.target_loop(both, speculate="always"), np.zeros((2, N))
+    expected, place = z.copy(), omp.current_runtime().places[0]
+    with omp.target_data(map=[to(P), tofrom(z)]), noted() as found:
+        for k in range(4):
+            loop(P, z[k % 2], z[1 - k % 2])
+            both(P, expected[k % 2], expected[1 - k % 2])
+            assert len(words_of(place)) == 2
+    assert found == [None] * 4
+    assert (z == expected).all()
 
 
 def test_without_memory_for_a_log(monkeypatch):
