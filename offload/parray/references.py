@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -69,6 +69,9 @@ class Reference(ABC):
     has_function: bool = False
     """Whether an offset asks a function of the program's."""
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def as_reference(self) -> str:
         """Return how it is written behind ``#``."""
         return str(self)
@@ -87,7 +90,7 @@ class Reference(ABC):
         """Return the base and, for each digit, the digits that it becomes; None where digits do not decide."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Displacement(Reference):
     """Takes *i* to *i* + ``by``."""
 
@@ -111,7 +114,7 @@ class Displacement(Reference):
         return f"disp({self.by})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Wrap(Reference):
     """Takes *i* to *i* mod ``n``."""
 
@@ -135,12 +138,12 @@ class Wrap(Reference):
         return f"wrap({self.n})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Table(Reference):
     """Takes *i* to ``values[i]``."""
 
     values: tuple[int, ...]
-    _found: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _found: dict[str, Any] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def length(self) -> int:
@@ -177,7 +180,7 @@ class Table(Reference):
         return f"func([{shown}{', …' if len(self.values) > 3 else ''}])"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Function(Reference):
     """Takes *i* to ``call(i)``; what that returns is not known before it is called."""
 
@@ -305,11 +308,9 @@ def func(f: Callable[[Any], Any] | Iterable[int]) -> Table | Function:
     if callable(f):
         return Function(f)
     given: object = f
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise LayoutError(f"func({f!r}): {type(f).__name__} is neither a function nor a sequence of integers")
     listed: Any = given.tolist() if hasattr(given, "tolist") else given
-    if not isinstance(listed, Iterable):
-        raise LayoutError(f"func({f!r}): a table has one dimension; this has none")
+    if isinstance(listed, str) or not isinstance(listed, Sequence):
+        raise LayoutError(f"func({given!r}): {type(given).__name__} is neither a function nor a sequence of integers")
     values = tuple(listed)
     if set(map(type, values)) <= {int}:
         return Table(values)

@@ -39,6 +39,8 @@ WHEN_MADE = {
     "a pure reference that begins with a function": lambda: dim(None, func(abs), A),
     "func of a text": lambda: func("12"),
     "func of a number": lambda: func(3),
+    "func of a set": lambda: func({1, 2}),
+    "func of a generator": lambda: func(k for k in range(3)),
     "a table of floats": lambda: func([1, 2.0]),
     "a table of two dimensions": lambda: func(np.zeros((2, 2), int)),
     "a table without a dimension": lambda: func(np.array(3)),

@@ -463,6 +463,7 @@ def test_texts():
     """repr has the notation, and a long one without its middle."""
     assert repr(A) == "<ArrayType [[3][3]][2]>"
     assert str(A[0, 1]) == "([[3][3]][2])_0_1"
+    assert repr([disp(-1), wrap(3), func([1]), func(abs)]) == "[disp(-1), wrap(3), func([1]), func(abs)]"
     assert repr(dim(3, A[0])) == "<dimension 3#([[3][3]][2])_0>"
     assert str(ArrayType(dim(3, func([1, 2, 3, 4])))) == "3#func([1, 2, 3, …])"
     assert str(ArrayType(dim(2, func([1, 2])))) == "2#func([1, 2])"
