@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8")]  # others are a part of one
 SMALL = {"loops_bodies": ["48"], "loops_heat": ["24"], "loops_histogram": ["20000"]}
 """The sizes that loops are run with as Python."""
+OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
 
 
@@ -57,6 +59,26 @@ def test_example(path, tmp_path):
 def test_example_of_openacc(path, devices, tmp_path):
     """An example of OpenACC's does so on two devices, and on a real one."""
     check_run(path, devices, tmp_path)
+
+
+@pytest.mark.parametrize("devices", ["sim:3", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("path", OF_PARRAY, ids=lambda path: path.stem)
+def test_example_of_typed_copies(path, devices, tmp_path):
+    """An example of typed copies does so on several devices, and on a real one."""
+    check_run(path, devices, tmp_path)
+
+
+@pytest.mark.parametrize("path", OF_PARRAY, ids=lambda path: path.stem)
+def test_examples_of_typed_copies_are_short(path):
+    """Each is at most 50 lines of code, without its docstrings and comments."""
+    text = path.read_text(encoding="utf-8")
+    prose = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.FunctionDef)) and ast.get_docstring(node):
+            prose.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    lines = enumerate(text.splitlines(), 1)
+    code = [line for number, line in lines if number not in prose and line.strip() and line.strip()[0] != "#"]
+    assert len(code) <= 50
 
 
 # -- what the examples' functions do, with other sizes than their own --------------------------------
@@ -205,3 +227,30 @@ def test_sparse(runtime, n):
     np.testing.assert_allclose(y, dense @ x, rtol=1e-10, atol=1e-12)
     value = example.largest_eigenvalue((start, column, values), n, 60)
     np.testing.assert_allclose(value, abs(np.linalg.eigvals(dense)).max(), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_tiles", "n_buffers"), [((96, 5), 12, 3), ((7, 4), 3, 2), ((5, 3), 5, 5), ((8, 2), 1, 1)]
+)
+def test_tiles(runtime, shape, n_tiles, n_buffers):
+    """A field is scaled whole through fewer buffers than it has tiles, in place or into another array."""
+    example = load_example("parray_tiles")
+    field, result = np.random.default_rng(0).random(shape), np.zeros(shape)
+    before = field.copy()
+    example.process(field, example.scale, 2.0, n_tiles=n_tiles, n_buffers=n_buffers, result=result)
+    assert (field == before).all()
+    assert (result == 2 * before).all()
+    example.process(field, example.scale, 3.0, n_tiles=n_tiles, n_buffers=n_buffers)
+    assert (field == 3 * before).all()
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 5])
+def test_halo_of_types(runtime, n_blocks):
+    """Blocks with halos give the same bits as one plate."""
+    example = load_example("parray_halo")
+    plate = np.random.default_rng(0).random((n_blocks * 4 + 2, 9))
+    u, v = plate.copy(), plate.copy()
+    for _ in range(5):
+        example.relax(u, v)
+        u, v = v, u
+    assert (example.iterate(plate, n_blocks, 5) == u).all()
