@@ -222,6 +222,8 @@ class DeviceLoop(LoopFunction, TargetFunction):
         return self._depend
 
     def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
+        if self._program.words.speculate is not None:  # where the environment names devices
+            return None
         return places_of(runtime, self._sets.devices, device)
 
     def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -526,3 +527,39 @@ def test_what_is_compiled_beforehand(monkeypatch):
         monkeypatch.setattr(NestForm, "compile", lambda self: None)
         scatter(p, x, y)
     assert y.all()
+
+
+def read_and_write(a, b, n):
+    for i in range(n // 2):
+        a[i] = 2 * b[n - 1 - i] + i
+
+
+def write_both(a, b, n):
+    for i in range(n // 2):
+        a[n // 2 + i] = 2 * b[i] + 1
+
+
+SHARING = [
+    (write_both, lambda base: (base[:N], base[:N]), "split"),
+    (write_both, lambda base: (base[N // 2 :], base[: N + N // 2]), "split"),
+    (read_and_write, lambda base: (base[:N], base[N - 1 :: -1][:N]), "duplicate"),
+]
+BETWEEN = read_and_write, lambda base: (base[::2], base[1::2]), "split"  # not to be mapped in a call of its own
+
+
+@pytest.mark.parametrize(
+    ("function", "views", "mode", "is_mapped"),
+    [*[(*case, is_mapped) for case in SHARING for is_mapped in (True, False)], (*BETWEEN, True)],
+)
+def test_arguments_that_share_memory(function, views, mode, is_mapped):
+    """One view twice, or shifted, is one array; between another's elements nothing is shared; else all is computed."""
+    base = floats(2 * N)
+    expected = base.copy()
+    with checked("sim:3"), present({"base": base}) if is_mapped else nullcontext():
+        loop = omp.target_loop(devices="all")(function)
+        a, b = views(base)
+        assert loop.explain(a, b, N).to_dict()["filter"]["mode"] == mode
+        for _ in range(2):
+            loop(a, b, N)
+            function(*views(expected), N)
+    same({"base": base}, {"base": expected})

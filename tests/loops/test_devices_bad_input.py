@@ -7,6 +7,7 @@ import pytest
 
 import offload as omp
 from offload import acc
+from offload.loops.runs import NestForm
 from tests.conftest import checked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
@@ -150,3 +151,18 @@ def test_a_dependence_is_refused_as_on_one_device():
     with pytest.raises(omp.LoopError) as failed:
         shift(np.ones(6))
     assert failed.value.rule == "dependence"
+
+
+def test_a_lost_device_is_named(monkeypatch):
+    """A device that is lost in the middle of a launch takes the task with it, and the error names that device."""
+    right = NestForm.run
+
+    def run(self, grid, one):
+        if one.blank.axes[0].start >= 32:
+            raise RuntimeError("the hardware is gone")
+        right(self, grid, one)
+
+    monkeypatch.setattr(NestForm, "run", run)
+    x = np.ones(64)
+    with omp.Runtime("sim:2"), pytest.raises(omp.DeviceLostError, match="sim:1 is lost.*the hardware is gone"):
+        double.options(filter="always")(x)
