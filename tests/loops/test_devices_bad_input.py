@@ -164,5 +164,5 @@ def test_a_lost_device_is_named(monkeypatch):
 
     monkeypatch.setattr(NestForm, "run", run)
     x = np.ones(64)
-    with omp.Runtime("sim:2"), pytest.raises(omp.DeviceLostError, match="sim:1 is lost.*the hardware is gone"):
+    with omp.Runtime("sim:2"), pytest.raises(omp.DeviceLostError, match=r"sim:1 is lost.*the hardware is gone"):
         double.options(filter="always")(x)
