@@ -343,7 +343,8 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
     atomic : list of str
         Arrays whose every update is one step.
     schedule : str or tuple of (str, int)
-        On the host: ``"static"``, ``"dynamic"``, ``"guided"``; with the size of a chunk.
+        On the host: ``"static"``, chunks of equal length, ``"dynamic"``, more of them, ``"guided"``, ever shorter ones;
+        with the size of a chunk, or of the shortest.
     num_threads, num_teams, thread_limit, num_gangs, num_workers, vector_length : int
         How many threads run the loop on the host, and its shape on a device.
     gang, worker, vector, seq, independent, auto, tile

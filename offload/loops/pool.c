@@ -21,6 +21,7 @@ typedef struct {
     Kernel kernel;
     const void *arguments;
     int64_t trips, n_chunks;
+    const int64_t *bounds; /* of chunks: where each begins, and where the last ends; 0: they are equal */
 } Job;
 
 typedef struct {
@@ -56,6 +57,8 @@ static void relax(void)
 
 static int64_t boundary(const Job *of, int64_t chunk)
 {
+    if (of->bounds)
+        return of->bounds[chunk];
     return (int64_t)((__int128)of->trips * chunk / of->n_chunks);
 }
 
@@ -185,12 +188,13 @@ static int64_t share(int64_t n_chunks, int64_t n_threads)
     return n_own ? own_ns * n_chunks / n_own : (now_ns() - begin_ns) * n_threads;
 }
 
-/* Run chunk c over trips [trips * c / n_chunks, trips * (c + 1) / n_chunks) for each c, and return the nanoseconds that
- * they take one thread. Where another loop has the threads, the caller runs all chunks. `worker` is below n_threads. */
-int64_t offload_pool_run(Kernel kernel, const void *arguments, int64_t trips, int64_t n_chunks, int64_t n_threads)
+/* Run chunk c over trips [trips * c / n_chunks, trips * (c + 1) / n_chunks) for each c, or over [bounds[c],
+ * bounds[c + 1]), and return the nanoseconds that they take one thread. Where another loop has the threads, the caller runs all chunks. `worker` is below n_threads. */
+int64_t offload_pool_run(Kernel kernel, const void *arguments, int64_t trips, int64_t n_chunks, int64_t n_threads,
+                         const int64_t *bounds)
 {
     int64_t begin_ns = now_ns(), ns;
-    Job asked = {kernel, arguments, trips, n_chunks};
+    Job asked = {kernel, arguments, trips, n_chunks, bounds};
     if (n_threads > n_chunks)
         n_threads = n_chunks;
     if (n_threads > MOST_HELPERS + 1)

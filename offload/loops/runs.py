@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops import pool
+from offload.loops import pool, schedules
 from offload.loops.build import builder
 from offload.loops.emit_c import copied, emit
 from offload.loops.python_form import python_form
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from offload.loops.arguments import NestRun
     from offload.loops.clauses import LoopWords
     from offload.loops.emit_c import CKernel, CVariant
-
-_CHUNKS: Final = 64
-"""Chunks of a loop: enough that threads which are late or slow even out, few enough to combine in no time."""
-
-_MOST_CHUNKS: Final = 1 << 16
-"""Where ``schedule`` gives the size of a chunk: 512 KB of partial results for each item of a reduction."""
 
 _SHORT_NS: Final = 30_000
 """A shorter loop runs on one thread: to wake a helper that sleeps takes some 5 µs, and it has caches to fill."""
@@ -76,6 +70,7 @@ class NestForm:
         self._variant = variant
         self._words = words
         self._trip_ns = _TRIP_NS
+        self._guided: tuple[int, Any] = (-1, None)  # the bounds of chunks of so many trips
         operators = copied(nest) if self.is_compiled else {}
         self.copies = tuple((name, operators[name]) for name in variant.copies if name in operators)
 
@@ -111,11 +106,22 @@ class NestForm:
         """Return how many chunks a number of trips is cut into: one that is in order, many that are shuffled."""
         if self._variant.is_ordered:
             return min(trips, 1)
-        schedule = self._words.schedule
-        if schedule is not None and schedule[1] is not None:
-            return min(-(-trips // schedule[1]), _MOST_CHUNKS)
-        rows = -(-trips // self.nest.clauses.tile[0]) if self.nest.clauses.tile else trips
-        return min(rows, 16 * _CHUNKS if shuffles else _CHUNKS)
+        return schedules.n_chunks(trips, self._rows(trips), self._words.schedule, shuffles=shuffles)
+
+    def _rows(self, trips: int) -> int:
+        return -(-trips // self.nest.clauses.tile[0]) if self.nest.clauses.tile else trips
+
+    def _bounds(self, trips: int) -> Any:
+        """Return where chunks begin, and the last one ends; None where they are of equal length."""
+        kind, size = self._words.schedule or ("", None)
+        if kind != "guided" or self._variant.is_ordered or self._rows(trips) != trips:
+            return None
+        known, bounds = self._guided
+        if known != trips:
+            found = schedules.guided(trips, size or 1)
+            bounds = (ctypes.c_int64 * len(found))(*found)
+            self._guided = trips, bounds
+        return bounds
 
     def run(self, grid: tuple[int, ...], run: NestRun) -> None:
         """Run all chunks, and what follows them."""
@@ -125,7 +131,9 @@ class NestForm:
         elif n_chunks:
             size = run.blank.size
             n_threads = 1 if self._trip_ns * size < _SHORT_NS else run.n_threads
-            self._trip_ns = pool.run(self._entry, run.address, run.blank.trips, n_chunks, n_threads) / size
+            trips = run.blank.trips
+            took_ns = pool.run(self._entry, run.address, trips, n_chunks, n_threads, self._bounds(trips))
+            self._trip_ns = took_ns / size
         run.finish()
 
     def _run_in_order(self, n_chunks: int, run: NestRun) -> None:
@@ -133,8 +141,11 @@ class NestForm:
         trips = run.blank.trips
         entry = _ENTRY(self._entry) if self.is_compiled else None
         arguments, report = (None, None) if self.is_compiled else (run.arguments, run.report)
+        bounds = self._bounds(trips)
         for chunk in range(n_chunks) if run.order is None else run.order:
             begin, end = trips * chunk // n_chunks, trips * (chunk + 1) // n_chunks
+            if bounds is not None:
+                begin, end = bounds[chunk], bounds[chunk + 1]
             if entry is not None:
                 entry(run.address, begin, end, chunk, 0)
             else:

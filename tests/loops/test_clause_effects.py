@@ -10,7 +10,7 @@ import pytest
 
 import offload as omp
 from offload.devices.sim.device import SimDevice
-from offload.loops import build, pool
+from offload.loops import build, pool, schedules
 from offload.loops.clauses import DEVICE_CHECKS
 from tests.conftest import checked
 from tests.loops.cuda_device import HostCuda
@@ -163,6 +163,15 @@ def by_schedule():
     assert [order[first : first + 250] for first in range(0, N, 250)] == [
         list(range(first, first + 250)) for first in order[::250]
     ]
+    for schedule, size in (("guided", 1), (("guided", 100), 100)):  # two chunks may follow each other by chance
+        begins = set(schedules.guided(N, size)[:-1])
+        assert starts(order_of(schedule=schedule)) <= begins
+        assert not starts(order_of(schedule=("static", 250))) <= begins
+
+
+def starts(order):
+    """Return the iterations that do not follow the one before them: where chunks begin, when they are shuffled."""
+    return {i for i, before in zip(order, [None, *order], strict=False) if before is None or i != before + 1}
 
 
 def by_num_threads():
@@ -171,7 +180,7 @@ def by_num_threads():
     asked = []
     run = pool.run
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "run", lambda *args: asked.append(args[-1]) or run(*args))
+        patch.setattr(pool, "run", lambda *args: asked.append(args[4]) or run(*args))
         x = np.zeros(3_000_000)
         for clauses in ({}, {"num_threads": 1}):
             omp.parallel_loop(**clauses)(double)(x)

@@ -37,7 +37,7 @@ def test_a_loop_leaves_what_cpython_leaves(form, first):
     with checked("sim:1", seed=first if first % (2 * BLOCK) else None):
         for seed in range(first, first + BLOCK):
             made = program(seed)
-            schedule = ("dynamic", 1 + seed % 3) if seed % 4 == 0 else "static"
+            schedule = ("dynamic", 1 + seed % 3) if seed % 4 == 0 else ("static", "dynamic", "guided")[seed % 3]
             for construct in (omp.parallel_loop, omp.target_loop):
                 loop = construct(**clauses_of(made), schedule=schedule)(made.function())
                 try:
