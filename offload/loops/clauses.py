@@ -88,7 +88,8 @@ class LoopWords(NamedTuple):
     fastmath : str or None
         ``"contract"``, ``"fast"``.
     speculate : bool, str, DependenceProfile or None
-        ``True``, ``"always"``, a profile, or None: the loop is asserted to be parallel.
+        ``True``, ``"always"``, a profile. None: the loop is asserted to be parallel, has to be (``check``), or is not
+        (``seq``).
     several : bool
         There may be several nests, and reductions that no clause names are found, as ``kernels_loop`` has it.
     """
@@ -150,7 +151,7 @@ class LoopWords(NamedTuple):
             checks=clauses.get("check", False),
             bounds=clauses.get("bounds", True),
             fastmath=clauses.get("fastmath"),
-            speculate=clauses.get("speculate"),
+            speculate=None if order == "seq" or clauses.get("check") else clauses.get("speculate"),
         )
 
 

@@ -24,7 +24,7 @@ def speculation_of(
     memory: Memory = spec.speculation or Memory()
     mode, logged = "off", list[str]()
     verdicts = {plan.verdict.verdict for plan in plans}
-    if words.speculate is not None and not words.checks and verdicts != {"parallel"}:
+    if words.speculate is not None and verdicts != {"parallel"}:
         mode = "sequential"
         is_known = memory.is_sequential and words.speculate != "always"
         if len(plans) == 1 and "sequential" not in verdicts and not is_known and not is_on_host:

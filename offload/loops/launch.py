@@ -135,7 +135,7 @@ class Launcher:
             return _run_on_host(spec, values, 1 if self._is_alone else n_threads_of(self._program))
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
-        if self._program.words.speculate is not None and not self._program.words.checks:
+        if self._program.words.speculate is not None:
             is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
             found = on_own_arrays(spec, values, task) if is_own else decided(spec, values, task)
             if found != PLAIN:

@@ -283,7 +283,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     limits = bounds(found)
     verdict = independence(found)
     order = nest.clauses.order
-    speculates = words.speculate is not None and not words.checks and order != "seq"
+    speculates = words.speculate is not None and order != "seq"
     is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
     if order == "auto" and is_in_order:
         line = nest.place.line

@@ -76,8 +76,6 @@ class SpeculativeWork(TargetWork):
 def goes_to_host(spec: Specialisation, values: Mapping[str, Any]) -> bool:
     """Tell whether a call with host arrays that are not present runs on the host, as far as is known before it."""
     words = spec.program.words
-    if words.checks:
-        return False
     try:
         numbers = numbers_of(spec, values, mapped_view)
         plans = plans_of(spec, numbers)

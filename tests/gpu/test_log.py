@@ -136,6 +136,7 @@ def test_device_time(loop, order):
     x, y = cupy.ones(n), cupy.zeros(n)
     with checked("cuda:0"), alone():
         times, plain = _device_times(loop, p, x, y)
+        assert bool((y > 0.9).all())  # each iteration has been carried out
     ratio = statistics.median(times) / statistics.median(plain)
     print(f"{loop.__name__} {order}: {ratio:.2f} x, {min(times) / min(plain):.2f} to {max(times) / min(plain):.2f}")
     assert ratio <= 2.2
