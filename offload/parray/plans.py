@@ -30,7 +30,7 @@ from offload.parray.digits import Digit, part_of, split
 from offload.parray.dimensions import abridged
 from offload.parray.properties import BOTH
 from offload.parray.references import THREADS
-from offload.parray.rules import UNIT, halves
+from offload.parray.rules import UNIT, halves, listed
 from offload.parray.types import ArrayType
 
 if TYPE_CHECKING:
@@ -215,8 +215,11 @@ def _boxes(source: ArrayType, target: ArrayType) -> tuple[Box, ...] | None:
 
 def _form(side: ArrayType) -> Form | None:
     """Return the form of a side, found from its offsets if it has none."""
-    if side.form is not None or side.counts == BOTH:
+    if side.form is not None:
         return side.form
+    if side.counts == BOTH:
+        thread, memory = side.offsets()
+        return listed(memory, thread, UNIT)
     nest = side.nest
     return None if nest is None else (nest[0], tuple((count, step, ()) for count, step in nest[1]))
 

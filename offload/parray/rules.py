@@ -133,7 +133,9 @@ def form(
     """
     found = _composed(size, body, weight, references, chain, in_units=in_units)
     if found is None and references and size <= MOST_LISTED and not _is_hidden(body, references):
-        return _listed(size, body, weight, references, chain, in_units=in_units)
+        index = seams.namespace.arange(size)
+        memory, thread = (part + 0 * index for part in place(body, weight, references, chain, index))
+        return listed(memory, thread, UNIT if in_units else 1)
     return found
 
 
@@ -169,26 +171,31 @@ def _is_hidden(body: Body, references: tuple[Reference, ...]) -> bool:
     return any(each.has_function or each.is_wide for each in inside)
 
 
-def _listed(
-    size: int, body: Body, weight: int, references: tuple[Reference, ...], chain: int, *, in_units: bool
-) -> Form:
-    """Return the form of a dimension that is not large, from its offsets.
+def listed(memory: Any, thread: Any, unit: int) -> Form | None:
+    """Return a form from the offsets themselves.
 
-    It is a nest, or one digit that is cut wherever the offsets jump.
+    It is a nest, or one digit that is cut wherever the offsets jump; None for what is no nest and large.
+
+    Parameters
+    ----------
+    memory, thread : array of int64
+        One element or more.
+    unit : int
+        What a thread counts.
     """
-    index = seams.namespace.arange(size)
-    memory, thread = (part + 0 * index for part in place(body, weight, references, chain, index))
-    unit = UNIT if in_units else 1
-    offsets = [offset + unit * number for offset, number in zip(memory.tolist(), thread.tolist(), strict=True)]
     apart = 2 * int(memory.max() - memory.min()) + 1  # farther than any two offsets: the sum tells both parts
     nest = elements.nest_of(memory + apart * thread)
+    if nest is None and len(memory) > MOST_LISTED:
+        return None
+    strides = [prod(count for count, _ in nest[1][k + 1 :]) for k in range(len(nest[1]))] if nest is not None else []
+    at = slice(None) if nest is None else [0, *strides]
+    offsets = [offset + unit * number for offset, number in zip(memory[at].tolist(), thread[at].tolist(), strict=True)]
     if nest is not None:
-        strides = [prod(count for count, _ in nest[1][k + 1 :]) for k in range(len(nest[1]))]
-        loops = zip(nest[1], strides, strict=True)
-        return offsets[0], tuple((count, offsets[stride] - offsets[0], ()) for (count, _), stride in loops)
+        steps = [offset - offsets[0] for offset in offsets[1:]]
+        return offsets[0], tuple((count, step, ()) for (count, _), step in zip(nest[1], steps, strict=True))
     step = offsets[1] - offsets[0]
     jumps = [(at, after - before - step) for at, (before, after) in enumerate(itertools.pairwise(offsets), 1)]
-    return offsets[0], ((size, step, tuple((at, jump) for at, jump in jumps if jump)),)
+    return offsets[0], ((len(offsets), step, tuple((at, jump) for at, jump in jumps if jump)),)
 
 
 def _walk(size: int, body: Body, weight: int, items: list[tuple[bool, Digit]], *, in_units: bool) -> int | None:

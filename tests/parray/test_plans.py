@@ -138,7 +138,13 @@ def test_threads():
     assert {box[1:3] for box in broadcast.boxes} == {(0, 0), (1, 0), (2, 0)}
     periodic = checked(ArrayType((dim(3, disp(1), wrap(3), M), 4)), ArrayType((M, 4)))
     assert sorted(box[:2] for box in periodic.boxes) == [(0, 2), (1, 0), (2, 1)]
-    assert checked(ArrayType((dim(3, func(lambda i: (2 * i) % 3), M), 4)), ArrayType((M, 4))).kind == "indexed"
+    called = ArrayType((dim(3, func(lambda i: (2 * i) % 3), M), 4))  # no digits before it is called
+    assert [box[:2] for box in checked(called, ArrayType((M, 4))).boxes] == [(0, 0), (2, 1), (1, 2)]
+    called = ArrayType((dim(3, func(lambda i: 2 - i), M), 10**4))
+    assert len(checked(called, ArrayType((M, 10**4))).boxes) == 3
+    M2, size = threads(2), 20_000
+    scrambled = ArrayType((M2, dim(size, func(lambda i: i * 7919 % size))))
+    assert plan(scrambled, ArrayType((M2, size))).kind == "indexed"
 
 
 def test_digits_that_become_neighbours_are_merged():
