@@ -51,7 +51,20 @@ class Operation:
         Where the program has called; ``code`` is that frame, where it is known.
     """
 
-    __slots__ = ("_after", "_depend", "frame", "name", "place", "places", "queue", "runtime", "scope", "site", "task")
+    __slots__ = (
+        "_after",
+        "_depend",
+        "_is_default",
+        "frame",
+        "name",
+        "place",
+        "places",
+        "queue",
+        "runtime",
+        "scope",
+        "site",
+        "task",
+    )
 
     def __init__(
         self,
@@ -74,6 +87,7 @@ class Operation:
         self.runtime = runtime
         self.frame: Region = self.scope.frame(name)
         places = None
+        self._is_default = devices is None
         if devices is not _NONE and (devices is not None or runtime.settings.loop_devices is not None):
             device, devices = check_device(device), check_devices(devices)
             refuse_both(name, devices, device)
@@ -107,7 +121,7 @@ class Operation:
         """
         site, place, places = self.site, self.place, self.places
         if places is not None and len(places) > 1:
-            done: Work = spread(work, places, self.runtime.gate)
+            done: Work = spread(work, places, self.runtime.gate, is_default=self._is_default)
             orderings = presences(self.runtime.queues, [*items], places, changes=changes)
         else:
             done = work

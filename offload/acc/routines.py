@@ -187,7 +187,7 @@ def _move(
     clause = data_clause(word, (a,), names_of())
     items: list[MapItem] = map_items(_CONSTRUCTS[kind], (clause,))
     excuse_empty(items)
-    operation = Operation(name, async_=async_, device=device)
+    operation = Operation(name, async_=async_, device=device, devices=None)
     work = kind(items, finalizes=True) if finalizes else kind(items)
     task = operation.run(work, items, changes=kind is not UpdateWork)
     return task if operation.queue is not None else None

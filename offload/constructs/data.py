@@ -63,6 +63,7 @@ class _DataConstruct:
         self.frame: Region = self.scope.frame(name)
         self.items: list[MapItem] = map_items(construct, checked["map"])
         self.places, self.place = None, None
+        self.is_default = checked["devices"] is None
         device, devices, if_ = checked["device"], checked["devices"], checked["if_"]
         if devices is None and runtime.settings.loop_devices is None:
             self.place = runtime.place(self.frame, device, if_=if_)
@@ -79,7 +80,7 @@ class _DataConstruct:
         One that ``ends`` a region, which that task has begun, runs though a task before it has failed.
         """
         one = work(items)
-        done = one if self.places is None else spread(one, self.places, self.runtime.gate)
+        done = one if self.places is None else spread(one, self.places, self.runtime.gate, is_default=self.is_default)
         recipe = recipe_at(self.site, self.place, done)
         if ends is not None and isinstance(recipe, DeviceRecipe):
             recipe.survives, recipe.values = True, Values((), (ends,))

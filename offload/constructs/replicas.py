@@ -60,7 +60,8 @@ def places_of(
     devices : str or tuple of int or None
         As `check_devices` returns it.
     device : int or None
-        The other clause. Without both ``OFFLOAD_LOOP_DEVICES`` is the default of this one.
+        The other clause. Without both ``OFFLOAD_LOOP_DEVICES`` is the default of this one; where that is ``all``, the
+        default device is the primary.
 
     Returns
     -------
@@ -78,7 +79,10 @@ def places_of(
         devices = runtime.settings.loop_devices
         if devices is None or device is not None or not runtime.places:
             return None
-    numbers = range(len(runtime.places)) if isinstance(devices, str) else devices
+    numbers = devices if isinstance(devices, tuple) else tuple(range(len(runtime.places)))
+    if not is_said and devices == "all":
+        first = _default_device(runtime)
+        numbers = tuple(sorted(numbers, key=lambda number: number != first))
     found = []
     for number in numbers:
         if number in (runtime.initial_device, initial_device):
@@ -98,6 +102,13 @@ def places_of(
                 "which do not copy to each other; list the numbers of devices of one kind"
             )
     return tuple(found) or None
+
+
+def _default_device(runtime: Runtime) -> int:
+    """Return the number of the calling region's default device."""
+    scope = runtime.here()
+    known = scope.region if scope.region is not None else scope.task
+    return runtime.default_device if known is None else known.inherited.default_device
 
 
 def _given(devices: str | tuple[int, ...], *, is_said: bool) -> str:

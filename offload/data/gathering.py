@@ -65,7 +65,7 @@ def gather(
             failures.append(_is_gone(replicas, item, lost))
             continue
         inside = [slice(low - first, high - first) for (low, high), (first, _) in zip(part, box, strict=True)]
-        to = host[(*inside, ...)]
+        to = host if part == box else host[(*inside, ...)]
         place = places[device]
         try:
             place.copy(to, replicas.view(device, part), lanes[place], staged, item.label)

@@ -6,12 +6,15 @@ Of an item all devices have to say the same: nothing of it is present, so that i
 present in the entries of one set of just these devices, in any order. A loop's arrays may also be present on the
 primary alone, in an entry that is in no set: that one joins, and the others get a mirror of all of it. What else there
 is would have two states for one array, or a replica that nobody keeps current, and is refused before anything changes.
+
+Where nobody has named the devices (``OFFLOAD_LOOP_DEVICES``) such an item is the primary's alone, as without the
+variable: declared and associated storage, and what routines have mapped. Only a set of other devices is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.arrays.items import address_of
 from offload.data.items import MapItem
@@ -27,37 +30,65 @@ if TYPE_CHECKING:
     from offload.data.storage import Storage
 
 
-def adopted(places: Sequence[Storage], items: Sequence[MapItem], *, adopts: bool) -> list[Entry]:
-    """Return the entries of the primary that join sets, each once; under the locks of all places.
+class Sorted(NamedTuple):
+    """What the items of a construct are.
+
+    Attributes
+    ----------
+    joining : list of Entry
+        Entries of the primary that join sets, each once.
+    alone : set of int
+        The numbers of items that are the primary's alone.
+    """
+
+    joining: list[Entry]
+    alone: set[int]
+
+    def others(self, items: Sequence[MapItem]) -> list[MapItem]:
+        """Return the items that are for the other devices too."""
+        return [item for number, item in enumerate(items) if number not in self.alone] if self.alone else [*items]
+
+
+def sort_items(
+    places: Sequence[Storage],
+    items: Sequence[MapItem],
+    *,
+    adopts: bool = False,
+    is_default: bool = False,
+    directive: str = "map",
+) -> Sorted:
+    """Look at what is present of the items of a construct; under the locks of all places.
+
+    Parameters
+    ----------
+    adopts : bool
+        What is present on the primary alone joins a set.
+    is_default : bool
+        The construct does not name the devices itself.
+    directive : str
+        For messages.
 
     Raises
     ------
     MapError
         An item is in no set of these devices, and cannot be.
     """
-    found: list[Entry] = []
-    for item in items:
+    found = Sorted([], set())
+    for number, item in enumerate(items):
         if not item.section.run_nbytes:
             continue
         entries, others = _search(places, item)
-        if entries is None or set_of(places, entries) is not None:
+        if entries is None:
             continue
         first = entries[0]
-        is_alone = first is not None and first.replicas is None and not any(entries[1:]) and not any(others)
-        if not (adopts and is_alone):
-            raise MapError(_refusal(places, item, entries, others))
-        if first not in found:
-            found.append(first)  # type: ignore[arg-type]  # it is alone
+        if adopts and first is not None and first.replicas is None and not any(entries[1:]) and not any(others):
+            if first not in found.joining:
+                found.joining.append(first)
+        elif is_default and not any(entry.replicas for entry in (*entries, *others) if entry is not None):
+            found.alone.add(number)
+        else:
+            raise MapError(_refusal(places, item, entries, others, directive))
     return found
-
-
-def members(places: Sequence[Storage], items: Sequence[MapItem], directive: str) -> None:
-    """Raise `MapError` unless each item is absent on all devices, or in a set of them."""
-    for item in items:
-        if item.section.run_nbytes:
-            entries, others = _search(places, item)
-            if entries is not None and set_of(places, entries) is None:
-                raise MapError(_refusal(places, item, entries, others, directive))
 
 
 def set_of(places: Sequence[Storage], entries: Sequence[Entry | None]) -> ReplicaSet | None:
@@ -85,10 +116,15 @@ def without_copies(item: MapItem) -> MapItem:
 
 
 def _search(places: Sequence[Storage], item: MapItem) -> tuple[list[Entry | None] | None, list[Entry | None]]:
-    """Return what holds an item on each device, and what holds a part of it; None, first, where nothing does."""
+    """Return what holds an item on each device, and what holds a part of it; None, first, where all say the same.
+
+    What is present in part on all of them, in a set, is for the present tables to judge, as it is on one device.
+    """
     found = [place.table.search(item.section, item) for place in places]
     entries, others = [entry for entry, _ in found], [other for _, other in found]
-    return (entries if any(entries) or any(others) else None), others
+    if not any(entries) and (not any(others) or set_of(places, others) is not None):
+        return None, others
+    return None if set_of(places, entries) is not None else entries, others
 
 
 def _refusal(
@@ -96,7 +132,7 @@ def _refusal(
     item: MapItem,
     entries: Sequence[Entry | None],
     others: Sequence[Entry | None],
-    directive: str = "map",
+    directive: str,
 ) -> str:
     what, wanted = item.text(directive), f"devices=[{numbers_of(places)}]"
     for replicas in [entry.replicas for entry in (*entries, *others) if entry is not None and entry.replicas]:

@@ -118,12 +118,13 @@ class ReplicaSet:
             place.table.version += 1
 
     def leave(self) -> None:
-        """Let the entries be ordinary ones, each with what it holds; under the locks of all places."""
+        """Let the entries be ordinary ones, and go, whoever keeps the set; under the locks of all places."""
         for place, entry in zip(self.places, self.entries, strict=True):
             entry.replicas = None
             if self in place.sets:
                 place.sets.remove(self)
             place.table.version += 1
+        self.entries = ()
         self._views.clear()
 
     def number_of(self, place: Storage) -> int:

@@ -93,6 +93,11 @@ class SetLauncher(Launcher):
         self.places = places
         self._settled: tuple[Any, ...] | None = None
 
+    @property
+    def is_default(self) -> bool:
+        """Whether the loop does not name its devices itself."""
+        return self._words.devices is None
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
         values = self._program.bound(args, kwargs)

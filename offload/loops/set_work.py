@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.constructs.target_work import TargetWork, put
+from offload.errors import MapError
 from offload.loops.replicas import Replicated, SetLauncher
 from offload.runtime.leaving import leave_sets
 from offload.runtime.together import Together, enter, leave, settle, undo
@@ -75,7 +76,12 @@ class SetWork(TargetWork):
             if alone is not None:
                 self._begin_alone(launch, place, lane, alone)
                 return
-        self._begin(launch, lane, staged)
+        try:
+            self._begin(launch, lane, staged)
+        except MapError:
+            if not body.is_default:
+                raise
+            super().begin(launch, place, lane, staged)  # nobody has named the devices: as without them
 
     def _begin_alone(self, launch: Any, place: DevicePlace, lane: Lane, plan: CountedEnter) -> None:
         """Begin as a loop on the first device does: who has what is as it was, and stays so."""
@@ -94,6 +100,9 @@ class SetWork(TargetWork):
         launch.plan = plan
         args, kwargs = list(self.args), dict(self.kwargs)
         for slot, host, address, number in binding.arrays:
+            if plan.entries[number] is None and host.size:  # absent, and need not be present: the launch refuses it
+                put(args, kwargs, slot, host)
+                continue
             arrays = tuple(
                 self._view(of_place, at, lane, number, host, address)
                 for of_place, at in zip(plan.plans, self.places, strict=True)
@@ -105,7 +114,10 @@ class SetWork(TargetWork):
         """Do nothing: a loop returns no storage."""
 
     def settle(self, launch: Any, place: DevicePlace, lane: Lane) -> None:
-        launch.point = settle(launch, self.places, lane)
+        if launch.fork is None:
+            super().settle(launch, place, lane)
+        else:
+            launch.point = settle(launch, self.places, lane)
 
     def end(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         if not isinstance(launch.plan, Together):

@@ -25,7 +25,7 @@ from offload.data.environment import Released, raise_first
 from offload.data.exchanges import before
 from offload.data.gathering import gather
 from offload.data.ledger import PutOffError, is_open
-from offload.data.membership import members, set_of
+from offload.data.membership import set_of, sort_items
 from offload.data.replicas import locked, replicas_of
 from offload.data.shared import check_writeable
 from offload.errors import DeviceLostError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.arrays.sections import Section
+    from offload.data.entries import Entry
     from offload.data.items import MapItem
     from offload.data.ledger import Part
     from offload.data.plans import Plan
@@ -58,18 +59,22 @@ def leave_sets(
     ends_region: bool = False,
     finalizes: bool = False,
     may_be_put_off: bool = False,
+    is_default: bool = False,
 ) -> tuple[list[object], Point | None]:
     """Unmap the items of a construct on several places, and enqueue the copies to the host.
 
     Parameters, returns and errors as for `DataEnvironment.exit`, and a `MapError` for an item that is in a set of other
-    places, or in none. ``launch`` is that of a task of the first place, on ``lane``.
+    places, or in none; where ``is_default``, nobody having named the places, one in none is the first's alone.
+    ``launch`` is that of a task of the first place, on ``lane``.
     """
     with locked(places):
         if ends_region:
-            items = [item for item in items if _is_member(places, item)]
-        else:
-            members(places, items, "map")
-        plans = [place.table.exit(items, counter, ends_region=ends_region, finalizes=finalizes) for place in places]
+            items = [item for item in items if _is_left(places, item, is_default=is_default)]
+        others = sort_items(places, items, is_default=is_default).others(items)
+        plans = [
+            place.table.exit(its_items, counter, ends_region=ends_region, finalizes=finalizes)
+            for place, its_items in zip(places, [items, *[others] * (len(places) - 1)], strict=True)
+        ]
         leaving = _Leaving(places, plans, lane)
         if not ends_region:
             for item, _ in leaving.copies:
@@ -106,14 +111,16 @@ def update_sets(
     items: Sequence[MapItem],
     lane: Lane,
     staged: list[Any],
+    *,
+    is_default: bool = False,
 ) -> tuple[list[object], Point | None]:
     """Copy items to all devices of their sets, or to the host, as their map types say.
 
     Parameters, returns and errors as for `DataEnvironment.update`, and a `MapError` as for `leave_sets`.
     """
     with locked(places):
-        members(places, items, "target_update")
-        copies = [place.table.update(items) for place in places]
+        others = sort_items(places, items, is_default=is_default, directive="target_update").others(items)
+        copies = [places[0].table.update(items), *[place.table.update(others) for place in places[1:]]]
         first = copies[0]
         parts = []
         for place, its_copies in zip(places, copies, strict=True):
@@ -121,12 +128,16 @@ def update_sets(
             uses = [(entry, item.section) for item, entry in its_copies if not item.map_type.copies_in]
             lane.wait_for(before(place, uses, writes))
             parts.append((uses, writes, ()))
-        fork = Fork(gate, lane, places if first else places[:1])
+        fork = Fork(gate, lane, places if replicas_of([entry for _, entry in first]) else places[:1])
         failures: list[Exception] = []
         try:
+            lanes = dict(zip(places, fork.lanes, strict=False))
             for item, entry in first:
-                if not item.map_type.copies_in:
-                    lanes = dict(zip(places, fork.lanes, strict=True))
+                if item.map_type.copies_in:
+                    continue
+                if entry.replicas is None:
+                    places[0].copy(item.host, places[0].view(entry, item.host, item.address), lane, staged, item.label)
+                else:
                     gather(entry.replicas, item, lanes, staged, failures, may_be_put_off=True)
             for place, its_copies, its_lane in zip(places, copies, fork.lanes, strict=False):
                 for item, entry in its_copies:
@@ -153,8 +164,8 @@ class _Leaving:
 
     Attributes
     ----------
-    copies : list of (MapItem, ReplicaSet)
-        Copies to the host, each of the same bytes once.
+    copies : list of (MapItem, Entry)
+        Copies to the host, each of the same bytes once, and the entries of the primary.
     ending : list of ReplicaSet
         Those of which an entry goes.
     failures : list of Exception
@@ -172,13 +183,15 @@ class _Leaving:
         self._places = places
         self._plans = plans
         self._lane = lane
-        copies: dict[Any, tuple[MapItem, ReplicaSet]] = {}
+        copies: dict[Any, tuple[MapItem, Entry]] = {}
         for item, entry in zip(plans[0].items, plans[0].entries, strict=True):
-            if entry is not None and item.map_type.copies_out:
-                replicas: ReplicaSet = entry.replicas
-                if item.always or all(each in self.gone for each in replicas.entries):
-                    copies.setdefault(item.section, (item, replicas))
+            if entry is not None and item.map_type.copies_out and (item.always or self._goes(entry)):
+                copies.setdefault(item.section, (item, entry))
         self.copies = [*copies.values()]
+
+    def _goes(self, entry: Entry) -> bool:
+        """Tell whether an entry of the primary goes, and so do all others of its set."""
+        return all(each in self.gone for each in (entry.replicas.entries if entry.replicas else (entry,)))
 
     def refuse_open(self) -> None:
         """Raise `PutOffError` where an entry that is concerned is open."""
@@ -209,8 +222,11 @@ class _Leaving:
                     replicas.table.lose([n for n, place in enumerate(replicas.places) if place in self.lost])
             for replicas in self.ending:
                 dissolve(replicas, self.gone, lanes, may_be_put_off=may_be_put_off)
-            for item, replicas in self.copies:
-                gather(replicas, item, lanes, staged, self.failures, may_be_put_off=may_be_put_off)
+            for item, entry in self.copies:
+                if entry.replicas is None:
+                    self._copy_alone(item, entry, staged)
+                else:
+                    gather(entry.replicas, item, lanes, staged, self.failures, may_be_put_off=may_be_put_off)
         except PutOffError:
             staged.clear()
             fork.give_back()
@@ -221,21 +237,31 @@ class _Leaving:
 
     def parts(self) -> list[tuple[list[Part], list[Part], list[Section]]]:
         """Return for each place what is used of what stays, and the host's storage that is copied to of what goes."""
-        back = [item.section for item, replicas in self.copies if replicas in self.ending]
+        back = [item.section for item, entry in self.copies if entry in self.gone]
         return [([part for part in plan.parts() if part[0] not in self.gone], [], back) for plan in self._plans]
 
     def _sets(self) -> list[ReplicaSet]:
-        return [*dict.fromkeys([*self.ending, *[replicas for _, replicas in self.copies]])]
+        return [*dict.fromkeys([*self.ending, *replicas_of([entry for _, entry in self.copies])])]
+
+    def _copy_alone(self, item: MapItem, entry: Entry, staged: list[Any]) -> None:
+        """Enqueue the copy of an item that is the primary's alone."""
+        place, host = self._places[0], item.host
+        try:
+            check_writeable(item)
+            place.copy(host, place.view(entry, host, item.address), self._lane, staged, item.label)
+        except Exception as error:  # noqa: BLE001  # raised when all have been tried
+            self.failures.append(error)
 
     def _is_forked(self) -> bool:
         """Tell whether other devices have something to do than the primary."""
         first = self._plans[0].entries
         stays = [entry for replicas in self.ending for entry in replicas.entries if entry not in self.gone]
-        return bool(self.copies) or any(entry not in first for entry in stays)
+        return bool(replicas_of([entry for _, entry in self.copies])) or any(entry not in first for entry in stays)
 
     def _before(self) -> list[Any]:
         """Return the places that have to be followed."""
-        concerned = {*self.gone, *[entry for replicas in self._sets() for entry in replicas.entries]}
+        concerned = {*self.gone, *[entry for _, entry in self.copies]}
+        concerned.update(entry for replicas in self._sets() for entry in replicas.entries)
         found: list[Any] = []
         for place, plan in zip(self._places, self._plans, strict=True):
             if place not in self.lost:
@@ -243,9 +269,11 @@ class _Leaving:
         return found
 
 
-def _is_member(places: Sequence[DevicePlace], item: MapItem) -> bool:
-    """Tell whether an item is still in a set of these places."""
-    return set_of(places, [place.table.search(item.section, item)[0] for place in places]) is not None
+def _is_left(places: Sequence[DevicePlace], item: MapItem, *, is_default: bool) -> bool:
+    """Tell whether an item of a region is still in a set of these places, or still the primary's alone."""
+    entries = [place.table.search(item.section, item)[0] for place in places]
+    first = entries[0]
+    return set_of(places, entries) is not None or (is_default and first is not None and first.replicas is None)
 
 
 def _is_lost(place: DevicePlace) -> bool:

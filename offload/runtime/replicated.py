@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 class SpreadWork(Work):
-    """A work on several places."""
+    """A work on several places, which the construct does not name itself where that ``is_default``."""
 
-    __slots__ = ("_gate", "places")
+    __slots__ = ("_gate", "_is_default", "places")
 
-    def __init__(self, places: tuple[DevicePlace, ...], gate: Marks) -> None:
+    def __init__(self, places: tuple[DevicePlace, ...], gate: Marks, *, is_default: bool) -> None:
         self.places: tuple[DevicePlace, ...] = places
         self._gate = gate
+        self._is_default = is_default
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         launch.point = settle(launch, self.places, lane)
@@ -36,13 +37,15 @@ class EnterSetsWork(SpreadWork):
 
     __slots__ = ("_one",)
 
-    def __init__(self, one: EnterDataWork, places: tuple[DevicePlace, ...], gate: Marks) -> None:
-        super().__init__(places, gate)
+    def __init__(self, one: EnterDataWork, places: tuple[DevicePlace, ...], gate: Marks, *, is_default: bool) -> None:
+        super().__init__(places, gate, is_default=is_default)
         self._one = one
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         one = self._one
-        together = launch.plan = enter(launch, self._gate, self.places, one.items, lane, staged, one.counter)
+        together = launch.plan = enter(
+            launch, self._gate, self.places, one.items, lane, staged, one.counter, is_default=self._is_default
+        )
         launch.point = together.point
         if isinstance(one, EnterRegionWork):
             launch.entered = present_items(together)
@@ -57,8 +60,8 @@ class ExitSetsWork(SpreadWork):
 
     __slots__ = ("_one", "ends_region")
 
-    def __init__(self, one: ExitDataWork, places: tuple[DevicePlace, ...], gate: Marks) -> None:
-        super().__init__(places, gate)
+    def __init__(self, one: ExitDataWork, places: tuple[DevicePlace, ...], gate: Marks, *, is_default: bool) -> None:
+        super().__init__(places, gate, is_default=is_default)
         self._one = one
         self.ends_region = one.ends_region
 
@@ -75,6 +78,7 @@ class ExitSetsWork(SpreadWork):
             ends_region=one.ends_region,
             finalizes=one.finalizes,
             may_be_put_off=True,
+            is_default=self._is_default,
         )
         launch.received = None
 
@@ -84,20 +88,28 @@ class UpdateSetsWork(SpreadWork):
 
     __slots__ = ("_one",)
 
-    def __init__(self, one: UpdateWork, places: tuple[DevicePlace, ...], gate: Marks) -> None:
-        super().__init__(places, gate)
+    def __init__(self, one: UpdateWork, places: tuple[DevicePlace, ...], gate: Marks, *, is_default: bool) -> None:
+        super().__init__(places, gate, is_default=is_default)
         self._one = one
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        launch.held, launch.point = update_sets(launch, self._gate, self.places, self._one.items, lane, staged)
+        launch.held, launch.point = update_sets(
+            launch, self._gate, self.places, self._one.items, lane, staged, is_default=self._is_default
+        )
 
 
-def spread(work: EnterDataWork | ExitDataWork | UpdateWork, places: tuple[DevicePlace, ...], gate: Marks) -> Work:
+def spread(
+    work: EnterDataWork | ExitDataWork | UpdateWork,
+    places: tuple[DevicePlace, ...],
+    gate: Marks,
+    *,
+    is_default: bool,
+) -> Work:
     """Return the work of a construct on several places; on one that is the work itself."""
     if len(places) == 1:
         return work
     if isinstance(work, EnterDataWork):
-        return EnterSetsWork(work, places, gate)
+        return EnterSetsWork(work, places, gate, is_default=is_default)
     if isinstance(work, ExitDataWork):
-        return ExitSetsWork(work, places, gate)
-    return UpdateSetsWork(work, places, gate)
+        return ExitSetsWork(work, places, gate, is_default=is_default)
+    return UpdateSetsWork(work, places, gate, is_default=is_default)

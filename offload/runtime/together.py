@@ -24,7 +24,7 @@ from offload.data.environment import Released
 from offload.data.exchanges import before, receive
 from offload.data.ledger import PutOffError
 from offload.data.maptypes import MapType
-from offload.data.membership import adopted, mirror_of, without_copies
+from offload.data.membership import mirror_of, sort_items, without_copies
 from offload.data.plans import CountedEnter
 from offload.data.replicas import ReplicaSet, locked, numbers_of, replicas_of
 from offload.data.steps import entry_steps
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from offload.data.entries import Entry
     from offload.data.items import MapItem
     from offload.data.ledger import Part
+    from offload.data.membership import Sorted
     from offload.data.plans import Entered, Plan
     from offload.data.steps import Steps
     from offload.devices.streams import Lane, Point
@@ -61,7 +62,7 @@ class Together:
     sets : list of ReplicaSet or None
         Of each item; None for one without elements, or that is absent and need not be present.
     plans : list of Entered
-        Of each place.
+        Of each place; the items' entries come first.
     point : Point or None
         Where the copies end; None where there are none, or they are staged.
     only_counts : bool
@@ -94,6 +95,7 @@ def enter(
     counter: Counter = Counter.DYNAMIC,
     *,
     adopts: bool = False,
+    is_default: bool = False,
 ) -> Together:
     """Map the items of a construct on several places, and enqueue their copies to all of them.
 
@@ -103,6 +105,8 @@ def enter(
         Of a task of the first place, on ``lane``; staged copies go to ``staged``, and are over at `settle`.
     adopts : bool
         What is present on the primary alone gets replicas, which end with this construct's exit.
+    is_default : bool
+        Nobody has named these devices: what cannot be in a set is the primary's alone.
 
     Raises
     ------
@@ -114,8 +118,8 @@ def enter(
         if counted is not None:
             launch.spread(places[1:])
             return counted
-        joining = adopted(places, items, adopts=adopts)
-        plans = _plans(places, items, joining, counter)
+        found = sort_items(places, items, adopts=adopts, is_default=is_default)
+        plans = _plans(places, items, found, counter)
         steps = [_steps_of(place, plan) for place, plan in zip(places, plans, strict=True)]
         is_forked = any(step.created or step.copies_in for step in steps[1:])
         fork = Fork(gate, lane, places if is_forked else places[:1])
@@ -131,7 +135,7 @@ def enter(
             place.table.commit(plan, its_buffers)
             for entry, _ in step.writes:
                 entry.change(its_lane)
-        _make_sets(places, items, plans[0], joining)
+        _make_sets(places, items, plans, found.joining)
         together = Together(gate, places, items, plans)
         try:
             for place, step, its_lane in zip(places, steps, lanes, strict=True):
@@ -266,17 +270,17 @@ def _count(
     return together
 
 
-def _plans(
-    places: Sequence[DevicePlace], items: Sequence[MapItem], joining: Sequence[Entry], counter: Counter
-) -> list[Plan]:
+def _plans(places: Sequence[DevicePlace], items: Sequence[MapItem], found: Sorted, counter: Counter) -> list[Plan]:
     """Plan the entry on each place; what joins on the primary is mirrored on the others."""
     first, *rest = places
     plan = first.table.enter(items, counter)
-    mirrors = [mirror_of(entry) for entry in joining]
+    mirrors = [mirror_of(entry) for entry in found.joining]
     others = [
-        without_copies(item) if entry in joining else item for item, entry in zip(items, plan.entries, strict=True)
+        without_copies(item) if entry in found.joining else item
+        for number, (item, entry) in enumerate(zip(items, plan.entries, strict=True))
+        if number not in found.alone
     ]
-    return [plan, *[place.table.enter([*mirrors, *others], counter) for place in rest]]
+    return [plan, *[place.table.enter([*others, *mirrors], counter) for place in rest]]
 
 
 def _steps_of(place: DevicePlace, plan: Plan) -> Steps:
@@ -308,11 +312,15 @@ def _allocated(places: Sequence[DevicePlace], steps: Sequence[Steps], lanes: Seq
     return buffers
 
 
-def _make_sets(places: Sequence[DevicePlace], items: Sequence[MapItem], plan: Plan, joining: Sequence[Entry]) -> None:
-    """Make sets of new entries, and of those that join."""
+def _make_sets(
+    places: Sequence[DevicePlace], items: Sequence[MapItem], plans: Sequence[Plan], joining: Sequence[Entry]
+) -> None:
+    """Make sets of entries that are new on all places, and of those that join."""
     made = {item.section: item for item in reversed(items)}
-    for entry in plan.created:
-        _set_at(places, made[entry.section]).join()
+    everywhere = {entry.section for entry in plans[-1].created}
+    for entry in plans[0].created:
+        if entry.section in everywhere:
+            _set_at(places, made[entry.section]).join()
     for entry in joining:
         replicas = _set_at(places, mirror_of(entry))
         replicas.table.mark_written(replicas.table.space, 0)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,9 +183,39 @@ def test_the_variable_is_the_default():
                 assert not omp.target_is_present(b, device=0)
         with acc.data(copy=[a]):
             assert counts(runtime) == [[(0, 1)], [], [(0, 1)]]
+    with checked("sim:3", env={"OFFLOAD_LOOP_DEVICES": "all"}) as runtime:
+        omp.set_default_device(1)  # it is the primary then
+        with omp.target_data([omp.tofrom(a)]):
+            assert [replicas.places[0] for replicas in runtime.places[0].sets] == [runtime.places[1]]
     host = checked("none", env={"OFFLOAD_LOOP_DEVICES": "0,1"})
     with host, pytest.warns(omp.HostFallbackWarning), omp.target_data([omp.tofrom(a)]):
         pass
+
+
+def test_what_others_have_mapped_is_the_default_devices_alone():
+    """With the variable what routines have mapped, declared or associated goes on as without it, beside sets."""
+    a, b, c, d = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
+    omp.declare_target(b)
+    with checked("sim:3", env={"OFFLOAD_LOOP_DEVICES": "all"}) as runtime:
+        omp.target_enter_data([omp.to(c)], device=0)
+        other = omp.target_alloc(4, float)
+        omp.target_associate_ptr(d, other)
+        omp.target_update(to=[d])
+        a[:], b[:], c[:], d[:] = 1, 2, 3, 4
+        for _ in range(2):
+            with omp.target_data([omp.tofrom(a), omp.tofrom(b), omp.tofrom(c)]), acc.data(copy=[c], copyin=[a]):
+                assert len(runtime.places[1].sets) == 1
+                omp.target_update(to=[a, b, c, d])
+                omp.target(add_all)(a, b, c, d)
+                omp.target_loop(add_all_in_loop)(a, b, c, d)
+                omp.target_update(from_=[a, b, c, d])
+        assert counts(runtime) == [counts(runtime)[0], [(np.inf, 0)], [(np.inf, 0)]]
+        omp.target_exit_data([omp.from_(c)])
+        omp.target_disassociate_ptr(d)
+        omp.target_free(other)
+        del other
+        omp.target_update(from_=[b])
+        assert [array.tolist() for array in (a, b, c, d)] == [[5] * 4, [6] * 4, [7] * 4, [8] * 4]
 
 
 def test_if_false_maps_nothing(three):
@@ -190,6 +225,21 @@ def test_if_false_maps_nothing(three):
         assert counts(three) == [[], [], []]
     with pytest.raises(omp.ClauseError, match="3 is the host"):
         omp.target_enter_data([omp.to(a)], devices=[0, 3], if_=False)
+
+
+def add_all(a, b, c, d):
+    a += 1
+    b += 1
+    c += 1
+    d += 1
+
+
+def add_all_in_loop(a, b, c, d):
+    for i in range(a.size):
+        a[i] += 1
+        b[i] += 1
+        c[i] += 1
+        d[i] += 1
 
 
 def test_items_without_elements_and_absent_ones(three):
@@ -563,3 +613,24 @@ def test_what_writes_on_any_device_changes_what_is_known(case, primary):
             loop(p, x, y)
         omp.target_exit_data([omp.delete(p), omp.delete(x)], devices=devices)  # one case has entered once more
         assert counts(runtime) == [[], [], []]
+
+
+# -- the standards' cases ------------------------------------------------------------------------------
+
+CASES = ["test_data.py", "test_update.py", "test_use_device.py", "openacc/test_data.py", "openacc/test_update.py"]
+
+
+def test_cases_with_every_construct_on_all_devices():
+    """The cases of the suites pass where ``OFFLOAD_LOOP_DEVICES`` has every data construct make and use replicas."""
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "sim", *[here / name for name in CASES]],
+        env={**os.environ, "OFFLOAD_LOOP_DEVICES": "all"},
+        cwd=here.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 150
