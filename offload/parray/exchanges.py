@@ -11,6 +11,7 @@ A source that is written by the same call is packed whole, with what the rank ke
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from offload.errors import ClauseError
 from offload.mpi.calls import CallRecipe
 from offload.mpi.operations import Operation
 from offload.mpi.staging import Staging, Transfer
-from offload.parray import indexed
+from offload.parray import indexed, messages
 from offload.parray.dimensions import abridged
 from offload.parray.messages import End, Piece, pack_on_device, pack_on_host
 from offload.parray.storage import COPY, Storage, check, common_dtype
@@ -130,8 +131,8 @@ def _parts(
         received += [into for _, into in kept]
         kept = []
     ends = (
-        End(storages[0], sent, dtype, n_ranks, must_pack=clashes),
-        End(storages[1], received, dtype, n_ranks, must_pack=False),
+        End(storages[0], sent, dtype, n_ranks, least_run=inf if clashes else messages.LEAST_SENT_NBYTES),
+        End(storages[1], received, dtype, n_ranks, least_run=messages.LEAST_RECEIVED_NBYTES),
     )
     return ends, kept
 

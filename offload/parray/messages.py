@@ -2,8 +2,8 @@
 
 Both ends of a message have the elements in the order of the plan's loops, as bytes, so that each end chooses for
 itself. A datatype is loops of hvectors over runs of bytes: MPI reads and writes the array where it is. Short runs are
-packed by our copies, which are faster; so is what has no such loops, and memory of a device, of which MPI libraries
-copy each run by itself.
+packed by our copies, which are faster, at the sender nearly always; so is what has no such loops, and memory of a
+device, of which MPI libraries copy each run by itself.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from offload.parray.storage import Storage
     from offload.runtime.place import DevicePlace
 
-LEAST_RUN_NBYTES = 64
-"""Bytes that lie together from which a datatype is as fast as packing; `benchmarks/parray_mpi.py` measures it."""
+LEAST_SENT_NBYTES, LEAST_RECEIVED_NBYTES = 1 << 16, 256
+"""Bytes that lie together from which a datatype is as fast as packing (``benchmarks/parray_mpi.py --runs``, MPICH)."""
 
 
 class Piece(NamedTuple):
@@ -107,14 +107,14 @@ class End:
     dtype : numpy.dtype
         What elements are moved as.
     n_ranks : int
-    must_pack : bool
-        Whether no datatypes are to be used.
+    least_run : int
+        Bytes that have to lie together for a datatype to be used; infinite where none is to be.
     """
 
     __slots__ = ("_arguments", "_types", "dtype", "is_packed", "n_ranks", "pieces", "place")
 
     def __init__(
-        self, storage: Storage | None, pieces: Sequence[Piece], dtype: np.dtype[Any], n_ranks: int, *, must_pack: bool
+        self, storage: Storage | None, pieces: Sequence[Piece], dtype: np.dtype[Any], n_ranks: int, *, least_run: float
     ) -> None:
         self.place = None if storage is None else storage.place
         self.dtype = dtype
@@ -123,9 +123,8 @@ class End:
         self._types: list[Datatype] = []
         self._arguments: list[Any] = [np.empty(0, np.uint8), [0] * n_ranks, [0] * n_ranks, [MPI.BYTE] * n_ranks]
         self.is_packed = bool(pieces) and (
-            must_pack
-            or self.place is not None
-            or any(piece.offsets is not None or run_nbytes(piece.view) < LEAST_RUN_NBYTES for piece in pieces)
+            self.place is not None
+            or any(piece.offsets is not None or run_nbytes(piece.view) < least_run for piece in pieces)
         )
         if self.is_packed:
             self._lay_out()

@@ -228,7 +228,7 @@ def small(monkeypatch):
     monkeypatch.setattr(parray, "_SIDE", 256)
     monkeypatch.setattr(parray, "_CUBE", 8)
     monkeypatch.setattr(parray, "_CALLS", 3)
-    monkeypatch.setattr(parray, "_TABLE_NBYTES", 1 << 14)
+    monkeypatch.setattr(parray, "_TABLE", 1 << 10)
     monkeypatch.setattr(rect, "_UNDER_WAY_S", 1.3e-3)
     monkeypatch.setattr(rect, "_PAGEABLE_NBYTES", 1 << 17)
     monkeypatch.setattr(rect, "_DEVICE_ROWS", (64, 4096))

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 _SIDE = 8192
 _CUBE = 512
-_TABLE_NBYTES = 256 << 20
+_TABLE = 1 << 24
+"""Elements of a table."""
 _LEAST_UNDER_WAY = 4
+_TABLES_UNDER_WAY = 16
 _CALLS = 300
 _SMALL = (16, 16)
 
@@ -268,14 +270,14 @@ def _promises(found: Mapping[str, tuple[Case, Rates]]) -> list[Target]:
 def _indexed(section: Section, peer: ModuleType, repeat: int) -> None:
     table = section.tables["indexed"] = Table("Copies by tables inside of the device, GB/s")
     over: dict[str, list[float]] = {}
-    for dtype in ("f4", "f8", "c16"):
-        n = _TABLE_NBYTES // np.dtype(dtype).itemsize
-        orders = {
-            "random": np.random.default_rng(1).permutation(n),
-            "transposed": np.arange(n).reshape(1 << (n.bit_length() // 2), -1).T.reshape(-1).copy(),
-        }
-        for kind, order in orders.items():
-            T, F = ArrayType((dim(n, func(order)),)), ArrayType(n)  # noqa: N806
+    n = _TABLE
+    orders = {
+        "random": np.random.default_rng(1).permutation(n),
+        "transposed": np.arange(n).reshape(1 << (n.bit_length() // 2), -1).T.reshape(-1).copy(),
+    }
+    for kind, order in orders.items():
+        T, F = ArrayType((dim(n, func(order)),)), ArrayType(n)  # noqa: N806
+        for dtype in ("f4", "f8", "c16"):
             s, t = filled(peer, n, dtype), omp.target_alloc(n, dtype)
             numbers = peer.table(order, t)
             pairs = {GATHER: (T, F), SCATTER: (F, T)}
@@ -287,9 +289,9 @@ def _indexed(section: Section, peer: ModuleType, repeat: int) -> None:
             calls: dict[str, Callable[[], float]] = {
                 who: partial(_pair_bytes_per_s, pair, s, t) for who, pair in pairs.items()
             }
-            calls[TAKE] = partial(peer.timed, partial(peer.gathered, numbers), t, s, stream, _LEAST_UNDER_WAY)
-            calls[PUT] = partial(peer.timed, partial(peer.scattered, numbers), t, s, stream, _LEAST_UNDER_WAY)
-            calls[CONTIGUOUS] = partial(peer.timed, peer.contiguous, t, s, stream, _LEAST_UNDER_WAY)
+            calls[TAKE] = partial(peer.timed, partial(peer.gathered, numbers), t, s, stream, _TABLES_UNDER_WAY)
+            calls[PUT] = partial(peer.timed, partial(peer.scattered, numbers), t, s, stream, _TABLES_UNDER_WAY)
+            calls[CONTIGUOUS] = partial(peer.timed, peer.contiguous, t, s, stream, _TABLES_UNDER_WAY)
             rates = alternate(calls, repeat)
             name = f"{dtype}, {kind}"
             table.rows[name] = {who: [rate / 1e9 for rate in one] for who, one in rates.items()}
@@ -302,10 +304,10 @@ def _indexed(section: Section, peer: ModuleType, repeat: int) -> None:
 
 def _pair_bytes_per_s(pair: tuple[ArrayType, ArrayType], s: Any, t: Any) -> float:
     began_s = time.perf_counter()
-    for _ in range(_LEAST_UNDER_WAY):
+    for _ in range(_TABLES_UNDER_WAY):
         copy(pair[0], s, to=(pair[1], t), nowait=True, depend=[inout(t)])
     omp.taskwait()
-    return float(_LEAST_UNDER_WAY * s.nbytes) / (time.perf_counter() - began_s)
+    return float(_TABLES_UNDER_WAY * s.nbytes) / (time.perf_counter() - began_s)
 
 
 def _over_link(section: Section, peer: ModuleType, repeat: int) -> None:
