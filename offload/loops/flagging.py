@@ -11,14 +11,19 @@ from offload.loops import ir
 from offload.loops.slices import INT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from offload.loops.ir import Expression, Statement
     from offload.loops.making import Maker
 
-FLAG_WORDS: Final = 6
-"""Whether something was found; what; in which storage; in which cell; by whom, as ids less the base, from 1."""
+FLAG_WORDS: Final = 3
+"""What was found, with the storage above `WHAT_BITS`; the cell; both ids, the finder's in the high half."""
+
+WHAT_BITS: Final = 8
+ID_BITS: Final = 32
 
 TWO_WRITERS, WRITER_AND_READER, OUTSIDE, FUEL = 1, 2, 3, 4
-"""What can be found. A reader beyond all iterations stands for several."""
+"""What can be found. A reader beyond all iterations stands for several; the last two have no cell and no ids."""
 
 
 class Writer(Protocol):
@@ -31,8 +36,10 @@ class Writer(Protocol):
     def fresh(self, name: str, of: ir.Type = INT) -> str: ...
 
 
-def flagged(writer: Writer, words: list[Expression]) -> Statement:
-    """Return what takes the flag, if it is free, and says what was found."""
+def flagged(
+    writer: Writer, what: int, storage: int = 0, cell: Expression | None = None, ids: Sequence[Expression] = ()
+) -> Statement:
+    """Return what takes the flag, if it is free, and says what was found; ``ids`` are two."""
     make, flag = writer.make, writer.flag
     seen = make.load(flag, make.number(0), writer.at(), INT)
     before = writer.fresh("w_n")
@@ -41,14 +48,16 @@ def flagged(writer: Writer, words: list[Expression]) -> Statement:
         array=flag,
         indices=(make.number(0),),
         operator="cas",
-        value=make.number(1),
+        value=make.number(what | storage << WHAT_BITS),
         at=writer.at(),
         expected=make.number(0),
         result=before,
     )
-    says = [make.store(flag, make.number(k), word, writer.at()) for k, word in enumerate(words, 1)]
-    return make.when(
-        make.compare(seen, "==", make.number(0)),
-        claim,
-        make.when(make.compare(make.name(before), "==", make.number(0)), *says),
-    )
+    is_free = make.compare(seen, "==", make.number(0))
+    if cell is None:
+        return make.when(is_free, claim)
+    mine, others = (make.convert(one, INT) for one in ids)
+    both = make.binary("|", make.binary("<<", mine, make.number(ID_BITS)), others)
+    says = [make.store(flag, make.number(k), word, writer.at()) for k, word in enumerate((cell, both), 1)]
+    is_mine = make.compare(make.name(before), "==", make.number(0))
+    return make.when(is_free, claim, make.when(is_mine, *says))

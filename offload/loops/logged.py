@@ -17,7 +17,7 @@ import numpy as np
 from offload.loops.arguments import NestRun
 from offload.loops.cells import cells_of
 from offload.loops.cuda_runs import ON_CUDA, CudaRun
-from offload.loops.flagging import FLAG_WORDS
+from offload.loops.flagging import FLAG_WORDS, ID_BITS, WHAT_BITS
 from offload.loops.independence import Verdict
 from offload.loops.inspecting import can_be_inspected, inspector
 from offload.loops.logs import Log
@@ -147,9 +147,11 @@ class LoggedLoop:
         numbers = Numbers((scalars,), ((Trips(0, 1, n_cells),),), views)
         return _specialised(spec, watched, names, (log.base,)), numbers, _made(self._plan, watched, views, ((0, 1),))
 
-    def violation(self, words: list[int]) -> Violation:
-        """Return what a flag says."""
-        _, what, number, cell, *ids = words
+    def violation(self, words: list[int], base: int) -> Violation:
+        """Return what a flag says, in a run of this base."""
+        found, cell, both = words
+        number, what = divmod(found, 1 << WHAT_BITS)
+        ids = [(both >> ID_BITS) % (1 << ID_BITS) - base, both % (1 << ID_BITS) - base]
         storage = self.logged.storages[number] if number < len(self.logged.storages) else ""
         of = self.cells.get(storage)
         known = [one - 1 if 0 < one <= self.n_iterations else None for one in ids]
@@ -236,7 +238,7 @@ class LoggedRun:
     def found(self) -> Violation | Exception | None:
         """Return what was found when the stream has passed `ask`: an error of the run may be one of garbage."""
         if self._seen[0]:
-            return self.loop.violation(self._seen.tolist())
+            return self.loop.violation(self._seen.tolist(), self._log.base)
         for run in self._runs:
             failure: Exception | None = run.failure()
             if failure is not None:

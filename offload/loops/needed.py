@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from offload.loops import ir
 from offload.loops.cells import groups_of
 from offload.loops.meetings import element_of, number_of
-from offload.loops.nodes import children
+from offload.loops.nodes import children, walk
 from offload.loops.reach import accesses
 from offload.loops.storages import storages
 from offload.loops.uses import numbered_apart
@@ -240,3 +240,54 @@ def _parts(node: Expression) -> Iterator[tuple[Expression, bool]]:
             for part in children(node):
                 assert isinstance(part, ir.Expression)
                 yield part, True
+
+
+def stored_before(of: Needed, storages: Mapping[str, str]) -> frozenset[int]:
+    """Return the accesses that may come to an element which the iteration has stored to, as far as that is likely.
+
+    Those are the loads behind a store of the same storage, or in one loop with it, and the stores behind a loop that
+    stores there.
+
+    Parameters
+    ----------
+    storages : mapping of str to str
+        By array.
+    """
+    seeing = _Seeing(of, storages)
+    seeing.block(of.nest.body, frozenset(), frozenset())
+    return frozenset(seeing.found)
+
+
+class _Seeing:
+    def __init__(self, of: Needed, storages: Mapping[str, str]) -> None:
+        self._of, self._storages = of, storages
+        self.found: set[int] = set()
+
+    def block(
+        self, statements: tuple[Statement, ...], stored: frozenset[str], looped: frozenset[str]
+    ) -> frozenset[str]:
+        """Go through statements, given the storages that stores, and loops, before them store to."""
+        for node in statements:
+            expressions = [part for part in children(node) if isinstance(part, ir.Expression)]
+            for load in walk(*expressions):
+                if isinstance(load, ir.Load) and load.at in self._of.loads and self._storages[load.array] in stored:
+                    self.found.add(load.at)
+            match node:
+                case ir.Store() | ir.Atomic() if node.at in self._of.stores:
+                    storage = self._storages[node.array]
+                    if storage in looped:
+                        self.found.add(node.at)
+                    stored |= {storage}
+                case ir.If():
+                    stored = self.block(node.then, stored, looped) | self.block(node.otherwise, stored, looped)
+                case ir.For() | ir.While():
+                    inside = self._stored_in(node)
+                    self.block(node.body, stored | inside, looped)
+                    stored, looped = stored | inside, looped | inside
+                case _:
+                    pass
+        return stored
+
+    def _stored_in(self, loop: ir.For | ir.While) -> frozenset[str]:
+        nodes = [node for node in walk(*loop.body) if isinstance(node, ir.Store | ir.Atomic)]
+        return frozenset([self._storages[node.array] for node in nodes if node.at in self._of.stores])

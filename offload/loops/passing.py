@@ -30,23 +30,16 @@ def final_pass(typed: Typed, log: Logged, storage: str) -> Watched:
     passing.arrays[log.flag] = ir.ArrayType("int64", 1)
     passing.scalars = {"w_e": INT, log.base: ID, "w_w": ID, "w_r": ID, "w_n": INT}
     passing.flag = log.flag
+    number = log.storages.index(storage)
     cell, base = make.name("w_e"), make.name(log.base, ID)
     written, read = make.name("w_w", ID), make.name("w_r", ID)
     meets = make.both(
         make.compare(written, ">", base), make.compare(read, ">", base), make.compare(read, "!=", written)
     )
-    less = make.convert(base, INT)
-    words = [
-        make.number(WRITER_AND_READER),
-        make.number(log.storages.index(storage)),
-        cell,
-        make.binary("-", make.convert(written, INT), less),
-        make.binary("-", make.convert(read, INT), less),
-    ]
     body: tuple[Statement, ...] = (
         make.let("w_w", make.load(writers, cell, passing.at(), ID)),
         make.let("w_r", make.load(readers, cell, passing.at(), ID)),
-        make.when(meets, flagged(passing, words)),
+        make.when(meets, flagged(passing, WRITER_AND_READER, number, cell, (written, read))),
     )
     axis = ir.Axis(variable="w_e", start=make.number(0), stop=make.name("w_n"), step=make.number(1), place=place)
     nest = ir.Nest(axes=(axis,), body=body, clauses=ir.LoopClauses(), place=place)

@@ -15,6 +15,9 @@ readers leave ``many``; a writer and one other reader are found by the pass. Ste
 needed, the first look at ``rd`` may be of any age, and the answer does not depend on the schedule
 (`tests/loops/test_log_rules.py` exhausts the orders). The flag is claimed by a compare-and-swap and keeps who was met.
 
+*What an iteration has stored* has its id in ``wr``: where it may come by again, in another trip of a loop, a plain look
+tells, and nothing is logged; whoever else has stored there meets the store.
+
 *Harm.* While iterations meet, values may be garbage. Indices that follow from logged values are always checked. A loop
 whose trips may follow from them has fuel, and looks at the flag now and then. What goes wrong is a violation.
 
@@ -30,7 +33,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from offload.loops import ir
 from offload.loops.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged
 from offload.loops.making import Maker
-from offload.loops.slices import INT, TRUTH
+from offload.loops.needed import stored_before
+from offload.loops.slices import TRUTH
 from offload.loops.tainted import tainted_loops
 from offload.loops.uses import numbered
 from offload.loops.watching import Place, Watch, Watched
@@ -140,6 +144,7 @@ class _Log(Watch):
         self.once: list[str] = []
         self.in_loops = 0
         logged = {cells[node.array].storage for at, node in numbered(of.nest).items() if at in of.stores}
+        self.again = stored_before(of, {name: one.storage for name, one in cells.items()})
         self.dangerous = tainted_loops(of.nest, {name for name, one in cells.items() if one.storage in logged})
 
     def logged(self) -> Logged:
@@ -184,7 +189,7 @@ class _Log(Watch):
         look = make.step("+", self.flag, make.number(0), make.number(0), self.at(), seen)
         return [
             make.let(self.fuel, make.binary("-", fuel, make.number(1))),
-            make.when(make.compare(fuel, "<", make.number(0)), *self._found(FUEL, 0, make.number(0)), leave),
+            make.when(make.compare(fuel, "<", make.number(0)), flagged(self, FUEL), leave),
             make.when(
                 make.compare(is_time, "==", make.number(0)),
                 look,
@@ -199,12 +204,12 @@ class _Log(Watch):
         words = self._words(self.writers, "w_wr", place)
 
         def note(cell: Expression) -> list[Statement]:
-            old = self.fresh("w_a", ID)
-            met = self._found(TWO_WRITERS, number, cell, old)
-            return [
-                make.step("exchange", words, cell, make.name(self.id, ID), self.at(), old),
-                make.when(self._is_another(old), *met),
+            old, own = self.fresh("w_a", ID), make.name(self.id, ID)
+            notes: list[Statement] = [
+                make.step("exchange", words, cell, own, self.at(), old),
+                make.when(self._is_another(old), flagged(self, TWO_WRITERS, number, cell, (own, make.name(old, ID)))),
             ]
+            return [make.when(self._is_new(words, cell), *notes)] if place.node.at in self.again else notes
 
         return self._perhaps_once(place, self.each_cell(place, note))
 
@@ -213,16 +218,18 @@ class _Log(Watch):
             return []
         make = self.make
         self._storage(place)
-        self._words(self.writers, "w_wr", place)
+        writers = self._words(self.writers, "w_wr", place)
         words = self._words(self.readers, "w_rd", place)
         many = make.name(self.many, ID)
 
         def note(cell: Expression) -> list[Statement]:
             old = self.fresh("w_a", ID)
-            seen = make.load(words, cell, self.at(), ID)
+            test: Expression = make.compare(make.load(words, cell, self.at(), ID), "!=", many)
+            if place.node.at in self.again:
+                test = make.both(self._is_new(writers, cell), test)
             return [
                 make.when(
-                    make.compare(seen, "!=", many),
+                    test,
                     make.step("max", words, cell, make.name(self.id, ID), self.at(), old),
                     make.when(self._is_another(old), make.step("max", words, cell, many, self.at(), None)),
                 )
@@ -233,8 +240,7 @@ class _Log(Watch):
     def outside(self, place: Place) -> list[Statement]:
         if not self.checks:
             return []
-        number = self._storage(place) if place.node.at in self.logged_at else 0
-        return self._found(OUTSIDE, number, self.make.number(0))
+        return [flagged(self, OUTSIDE)]
 
     # -- parts of them -----------------------------------------------------------------------------------
 
@@ -256,6 +262,11 @@ class _Log(Watch):
         is_new = make.without(make.name(name, TRUTH))
         return [make.when(is_new, make.let(name, make.number(1, TRUTH)), *notes)]
 
+    def _is_new(self, writers: str, cell: Expression) -> Expression:
+        """Return the test that the iteration has not stored to a cell."""
+        make = self.make
+        return make.compare(make.load(writers, cell, self.at(), ID), "!=", make.name(self.id, ID))
+
     def _is_another(self, old: str) -> Expression:
         """Return the test that a word was of this loop, and of another iteration."""
         make = self.make
@@ -263,14 +274,3 @@ class _Log(Watch):
         return make.both(
             make.compare(was, ">", make.name(self.base, ID)), make.compare(was, "!=", make.name(self.id, ID))
         )
-
-    def _found(self, what: int, storage: int, cell: Expression, other: str | None = None) -> list[Statement]:
-        """Return what takes the flag, if it is free."""
-        make = self.make
-        base = make.convert(make.name(self.base, ID), INT)
-        mine = make.binary("-", make.convert(make.name(self.id, ID), INT), base)
-        others: Expression = make.number(0)
-        if other is not None:
-            others = make.binary("-", make.convert(make.name(other, ID), INT), base)
-        words = [make.number(what), make.number(storage), cell, mine, others]
-        return [flagged(self, words)]
