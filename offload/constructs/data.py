@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import array_section, is_device_array
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, inout
 from offload.constructs.clauses.mapping import map_items
-from offload.constructs.clauses.maps import as_tuple, check_clauses, check_device, check_map, symbolic
+from offload.constructs.clauses.maps import check_clauses, check_device, check_map, symbolic
 from offload.constructs.doubts import warn_of_no_copy
 from offload.constructs.groups import GroupRegion
-from offload.constructs.pointers import corresponding
+from offload.constructs.pointers import corresponding, used_items
 from offload.constructs.replicas import check_devices, choose
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UsageError
@@ -131,20 +130,6 @@ class _DataConstruct:
 def _clauses(map: Any, depend: Any, *, nowait: bool, device: int | None, devices: Any, if_: bool) -> dict[str, Any]:
     """Return the clauses that all data constructs have, by name."""
     return {"map": map, "depend": depend, "nowait": nowait, "device": device, "devices": devices, "if_": if_}
-
-
-def _used(clause: str, value: Any) -> tuple[Any, ...]:
-    """Return the list items of a ``use_device_*`` clause: arrays, of which a device array stands for itself."""
-    items = as_tuple(value)
-    for item in items:
-        if isinstance(item, str):
-            raise ClauseError(f"{clause}: list items written as strings belong to decorators; name the array itself")
-        if not (isinstance(item, np.ndarray) or is_device_array(item)):
-            raise ClauseError(
-                f"{clause}: {type(item).__name__} {item!r:.60} is not an array; name arrays, views or section(…)"
-            )
-        array_section(item)  # refuses Python objects
-    return items
 
 
 @for_finalizers
@@ -306,7 +291,7 @@ class TargetData(ContextDecorator):
         if self._construct is not None:
             raise UsageError("target data is entered once; call target_data() for each block")
         pointers, addresses = self._given
-        self._used = (*_used("use_device_ptr", pointers), *_used("use_device_addr", addresses))
+        self._used = (*used_items("use_device_ptr", pointers), *used_items("use_device_addr", addresses))
         self._construct = _DataConstruct(Construct.TARGET_DATA, self._clauses)
         return self._construct
 

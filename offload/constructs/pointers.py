@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.arrays.items import Label
+import numpy as np
+
+from offload.arrays.items import Label, array_section, is_device_array
 from offload.constructs.clauses.mapping import map_item
+from offload.constructs.clauses.maps import as_tuple
 from offload.data.maptypes import MapType
+from offload.errors import ClauseError
 from offload.runtime.generate import run
 from offload.runtime.launch import DeviceTask
 from offload.runtime.sites import call_site
@@ -31,3 +35,17 @@ def corresponding(scope: Scope, place: DevicePlace, host: Any) -> Any:
             frame = scope.frame("get_mapped_ptr")
             run(scope, frame, DeviceTask.of(site, frame, place, ExposeWork(item)), ())
     return place.corresponding(host)
+
+
+def used_items(clause: str, value: Any) -> tuple[Any, ...]:
+    """Return the list items of a ``use_device_*`` clause: arrays, of which a device array stands for itself."""
+    items = as_tuple(value)
+    for item in items:
+        if isinstance(item, str):
+            raise ClauseError(f"{clause}: list items written as strings belong to decorators; name the array itself")
+        if not (isinstance(item, np.ndarray) or is_device_array(item)):
+            raise ClauseError(
+                f"{clause}: {type(item).__name__} {item!r:.60} is not an array; name arrays, views or section(…)"
+            )
+        array_section(item)  # refuses Python objects
+    return items

@@ -62,7 +62,7 @@ WRONG = [
     {"map": ["x"]},
     {"nowait": True},
     {"priority": 1},
-    {"devices": "all"},
+    {"devices": [0, 0]},
     {"no_such_clause": 1},
 ]
 
