@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from offload.loops.contest import History
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -36,6 +38,8 @@ class Memory:
         Where the latest call has run.
     races : dict
         By the numbers of calls, what races took (`offload.loops.contest.History`).
+    stays : dict
+        Calls that have run on the program's own arrays: what tells them, and their numbers.
     """
 
     profile: DependenceProfile | None = None
@@ -43,6 +47,7 @@ class Memory:
     verdicts: dict[Any, bool] = field(default_factory=dict)
     last: Winner | None = None
     races: dict[Any, Any] = field(default_factory=dict)
+    stays: dict[Any, Any] = field(default_factory=dict)
     calls: dict[Any, Any] = field(default_factory=dict)
 
     def known(self, key: Any) -> bool | None:
@@ -51,6 +56,14 @@ class Memory:
         if verdict is not None:
             self.verdicts[key] = verdict
         return verdict
+
+    def time(self, key: Any, *, device_s: float | None = None, host_s: float | None = None) -> History:
+        """Note what one side takes for such a call, and return what is known of both."""
+        history: History = self.races.pop(key, None) or History()
+        if len(self.races) >= _MOST:
+            del self.races[next(iter(self.races))]
+        self.races[key] = history = history.measured(device_s=device_s, host_s=host_s)
+        return history
 
     def keep(self, key: Any, *, verdict: bool) -> None:
         """Remember what was found; in place of what was not used for longest, if there is much."""

@@ -211,6 +211,25 @@ class History:
             winner if raced else self.winner,
         )
 
+    def measured(self, *, device_s: float | None = None, host_s: float | None = None) -> History:
+        """Return what is known after a side was timed by itself; once both are known, the quicker one has won.
+
+        The first time of a device counts for nothing: it has compiled.
+        """
+        if device_s is not None and not self.n_calls:
+            device_s = None
+            self = replace(self, n_calls=1)  # noqa: PLW0642  # as if it were a later one
+        made = replace(
+            self,
+            n_calls=self.n_calls + (device_s is not None),
+            device_s=self.device_s if device_s is None else device_s,
+            host_s=self.host_s if host_s is None else host_s,
+        )
+        if made.device_s is None or made.host_s is None:
+            return made
+        winner: Literal["device", "host"] = "host" if made.host_s < made.device_s else "device"
+        return replace(made, winner=winner, n_races=max(made.n_races, _TOGETHER))
+
 
 def start_of(history: History, *, can_compete: bool = True, always: bool = False) -> Start:
     """Return who begins a race.

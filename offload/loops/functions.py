@@ -28,6 +28,7 @@ from offload.runtime.current import current_scope, here
 from offload.runtime.generate import defer, run
 from offload.runtime.launch import DeviceTask
 from offload.tasks.stack import owned
+from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -182,7 +183,32 @@ class DeviceLoop(LoopFunction, TargetFunction):
                         del task  # as `run` asks for
                 defer(scope, frame, task, self._dependences_of(args))
                 return task
+            own = None if kwargs or self._program.words.speculate is None else self._on_own(scope, frame, args)
+            if own is not None:
+                try:
+                    return run(scope, frame, own, ())
+                finally:
+                    del own  # as `run` asks for
         return super().__call__(*args, **kwargs)
+
+    def _on_own(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> Task | None:
+        """Return the task of a speculative call that stays on the program's arrays; None where that is to be asked."""
+        if (
+            not self._clauses.keys() <= {"name", "priority"}
+            or frame.recorder is not None
+            or not frame.inherited.is_plain
+            or collector.thread
+            or owned
+            or is_at_work()
+        ):
+            return None
+        place = scope.runtime.default_place(frame)
+        if place is None:
+            return None
+        from offload.loops.staying import staying  # few loops speculate
+
+        body = staying(self._program, args, place)
+        return None if body is None else Task(self._site_in(scope.runtime), body, args, None, frame)
 
     def _on_set(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> DeviceTask | None:
         """Return the task of a call on several devices by a short way; None of one for which more is to be asked."""

@@ -161,6 +161,10 @@ class LoopProgram:
                     found = seen.specialised[key] = self._specialisation(seen.outside, values, kinds)
         return found
 
+    def specialisations(self) -> list[Specialisation]:
+        """Return what has been made of it."""
+        return [spec for found in self._specialised.values() for spec in found.values()]
+
     def _look(self) -> Seen:
         """Return what the names outside stand for now, and what has been specialised for that."""
         while True:

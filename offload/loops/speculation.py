@@ -19,6 +19,7 @@ of the task: it waits for its stream. Only what a verdict has let through is ord
 from __future__ import annotations
 
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from offload.errors import DeviceMemoryError, SpeculationWarning
@@ -33,7 +34,7 @@ from offload.loops.ordered import run_in_order
 from offload.loops.plan import check, key_of, numbers_of, ranged
 from offload.loops.prepared import Apart, told, view_at
 from offload.loops.profiles import check_types, observed, profile_of
-from offload.loops.race import race
+from offload.loops.race import race, race_key
 from offload.loops.reports import iteration
 from offload.loops.where import ON_HOST, kernels_of
 
@@ -98,7 +99,7 @@ def _at_once(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) 
     memory: Memory | None = spec.speculation
     if memory is None:
         return None
-    numbers = _numbers_in(spec, values)
+    numbers = numbers_in(spec, values)
     known: _Known | None = memory.calls.get(numbers)
     if known is None:
         return None
@@ -120,7 +121,7 @@ def _at_once(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) 
     return PLAIN
 
 
-def _numbers_in(spec: Specialisation, values: Mapping[str, Any]) -> Any:
+def numbers_in(spec: Specialisation, values: Mapping[str, Any]) -> Any:
     """Return what tells the numbers of calls apart: layouts, and scalars that decisions follow from."""
     layouts = tuple([(values[name].shape, values[name].strides) for name in spec.given])
     return layouts, tuple(told(spec, values))
@@ -218,6 +219,10 @@ class _Call:
         if found is None:
             with self.spec.lock:
                 self.memory.keep(self.key, verdict=True)
+            plan = self.task.plan
+            if plan is not None and plan.created and not self.task.predecessors:
+                key = race_key(self.spec, self.numbers)
+                self.task.leave(partial(_timed, self.spec, self.memory, key, self.task.start_s))
             return self._plain("its iterations are independent, as its addresses say")
         self._met(found)
         return self._in_order("its iterations depend on each other, as its addresses say")
@@ -250,7 +255,7 @@ class _Call:
         known = _Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
         if any(spec.uses[name].is_changed for name in names) and not is_parallel:
             return None
-        numbers = _numbers_in(spec, self.values)
+        numbers = numbers_in(spec, self.values)
         if known.apart.holds(self.addresses):
             with spec.lock:
                 if len(self.memory.calls) >= _MOST_CALLS:
@@ -315,6 +320,13 @@ class _Call:
         return found
 
 
+def _timed(spec: Specialisation, memory: Memory, key: Any, start_s: float, value: Any) -> Any:
+    """Note what a call has taken on the device, with its copies, when all of it has passed; return the task's value."""
+    with spec.lock:
+        memory.time(key, device_s=perf_counter() - start_s)
+    return value
+
+
 def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
     """Take note of where a call runs, and why; tell whoever looks on."""
     memory.last = where
@@ -358,3 +370,10 @@ def memory_of(spec: Specialisation) -> Memory:
                 spec.speculation = memory
             memory = spec.speculation
     return memory
+
+
+def forget(loop: Any) -> None:
+    """Have a loop function remember nothing of its calls, as one that is new but compiled: for measurements."""
+    for spec in loop._program.specialisations():  # noqa: SLF001  # what a loop function is made of
+        with spec.lock:
+            spec.speculation = None

@@ -13,31 +13,41 @@ The first call of a loop, which is profiled, runs so as well.
 
 from __future__ import annotations
 
+import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from offload.constructs.target_work import TargetWork
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
-from offload.loops.contest import start_of
+from offload.loops.contest import History, start_of
 from offload.loops.hostside import reach
-from offload.loops.ordered import run_in_order
+from offload.loops.observe import copies_of
+from offload.loops.ordered import ordered_runs, run_in_order
 from offload.loops.plan import numbers_of, plans_of
 from offload.loops.prepared import mapped_view
 from offload.loops.race import race_key
-from offload.loops.speculation import FIRST, memory_of, profiled, tell
+from offload.loops.speculation import FIRST, memory_of, numbers_in, profiled, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.devices.streams import Lane
+    from offload.loops.attempts import Memory
     from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
+
+
+_SAMPLE_S: Final = 1e-3
+"""How long the host is tried, of a loop of which nothing is known."""
+
+_MOST: Final = 64
+"""Calls that are known to stay on the host."""
 
 
 class SpeculativeWork(TargetWork):
@@ -89,11 +99,31 @@ def goes_to_host(spec: Specialisation, values: Mapping[str, Any]) -> bool:
     if words.speculate == "always":
         return False
     memory = memory_of(spec)
+    key = race_key(spec, numbers)
     with spec.lock:
         if memory.is_sequential or memory.profile is None:
             return True
-        history = memory.races.get(race_key(spec, numbers))
-    return history is not None and not start_of(history).device
+        history: History = memory.races.get(key, History())
+    if history.host_s is None and not history.n_races:
+        sampled_s = _sampled_s(spec, values, numbers, plans[0])
+        with spec.lock:
+            history = memory.time(key, host_s=sampled_s)
+    return history.winner == "host" and not start_of(history).device
+
+
+def _sampled_s(spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plan: NestPlan) -> float:
+    """Return what the loop takes in order on the host, as a millisecond of it tells, on copies of what it writes."""
+    arrays = copies_of(plan.nest, {name: values[name] for name in spec.given}, numbers.views)
+    (run,) = ordered_runs(spec, {**values, **arrays})
+    if not run.form.is_compiled:
+        return math.inf
+    run.run(0, 0)  # what is compiled once
+    begun_s, done, size = time.perf_counter(), 0, 1
+    while done < run.trips and not run.has_failed and time.perf_counter() - begun_s < _SAMPLE_S:
+        end = min(done + size, run.trips)
+        run.run(done, end)
+        done, size = end, 4 * size
+    return (time.perf_counter() - begun_s) * run.trips / max(done, 1)
 
 
 def on_own_arrays(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Any]:
@@ -113,24 +143,25 @@ def on_own_arrays(spec: Specialisation, values: Mapping[str, Any], task: DeviceT
     if is_unknown and memory.profile is None and spec.program.words.speculate != "always":
         tell(task, memory, "host", f"in order, profiled: {FIRST}")
         return profiled(spec, numbers, plans[0], {name: values[name] for name in spec.given}, memory)
-    keeps_winning = is_unknown and not memory.is_sequential
-    why = "the host keeps winning" if keeps_winning else "its iterations depend on each other"
+    race = race_key(spec, numbers) if is_unknown and not memory.is_sequential else None
+    why = "its iterations depend on each other" if race is None else "the host keeps winning"
     tell(task, memory, "host", f"in order, on the program's own arrays: {why}")
-    return _timed(spec, values, numbers, plans)
+    with spec.lock:
+        if len(memory.stays) >= _MOST:
+            memory.stays.clear()
+        memory.stays[numbers_in(spec, values)] = race_key(spec, numbers)
+    return stayed(spec, values, memory, race)
 
 
-def _timed(
-    spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plans: tuple[NestPlan, ...]
-) -> dict[str, Any]:
-    """Run in order; count the call among those that the host had alone."""
-    memory = memory_of(spec)
+def stayed(spec: Specialisation, values: Mapping[str, Any], memory: Memory, race: Any) -> dict[str, Any]:
+    """Run in order on the program's own arrays; count the call among those that the host had alone. Raises as above."""
+    memory.last = "host"
     begun_s = time.perf_counter()
     found = run_in_order(spec, values)
     host_s = time.perf_counter() - begun_s
-    if len(plans) == 1 and not memory.is_sequential:
-        key = race_key(spec, numbers)
+    if race is not None:
         with spec.lock:
-            history = memory.races.get(key)
+            history = memory.races.get(race)
             if history is not None:
-                memory.races[key] = history.with_race(winner="host", raced=False, device_s=None, host_s=host_s)
+                memory.races[race] = history.with_race(winner="host", raced=False, device_s=None, host_s=host_s)
     return found

@@ -145,3 +145,15 @@ def test_while_the_host_keeps_winning_the_device_is_tried_every_fiftieth_call():
         history = raced(history, winner="host", raced=start.device)
     assert tried == [50, 100, 150]
     assert start_of(raced(history, winner="device", device_s=1.0)).device
+
+
+def test_sides_that_were_timed_by_themselves_decide_like_races():
+    """Once both times are known the quicker side has won, and is asked again every fiftieth call."""
+    history = History().measured(host_s=1e-3)
+    assert history.winner is None
+    assert start_of(history).device
+    history = history.measured(device_s=9.0)  # it has compiled
+    assert history.winner is None
+    assert history.measured(device_s=2e-3).winner == "host"
+    assert not start_of(history.measured(device_s=2e-3)).device
+    assert history.measured(device_s=5e-4).winner == "device"

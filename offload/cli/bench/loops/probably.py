@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     Array = np.ndarray[Any, Any]
     Arrays = Mapping[str, Array]
@@ -119,6 +119,17 @@ def update(p: Any, x: Any, y: Any) -> None:
     """Update elements by a permutation, or by what is none."""
     for i in range(p.size):
         y[p[i]] = 0.5 * y[p[i]] + x[i]
+
+
+_SIZED: Final = {"add": 2, "renew": 2, "work": 1, "scale": 1}
+"""Which argument has as many elements as a loop has iterations, where it is not the first."""
+
+
+def n_iterations(name: str, arguments: Sequence[Any]) -> int:
+    """Return how many iterations a call of a loop has, by its name."""
+    if name == "flux":
+        return int(arguments[5] - arguments[4])
+    return len(arguments[_SIZED.get(name, 0)])
 
 
 # -- programs --------------------------------------------------------------------------------------------

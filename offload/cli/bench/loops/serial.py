@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 import offload
+from offload.cli.bench.loops.probably import n_iterations
 from offload.errors import InternalError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 _SOURCE: Final = Path(offload.__file__).parents[1] / "benchmarks" / "loops_serial.c"
 _OPTIONS: Final = ("-O3", "-march=native", "-fPIC", "-shared", "-lm")
-
-_SIZED: Final = {"add": 2, "renew": 2, "work": 1, "scale": 1}
-"""Which argument has as many elements as the loop has iterations, where it is not the first."""
 
 
 class SerialLoops:
@@ -50,11 +48,9 @@ class SerialLoops:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = getattr(self._library, name)
         function.restype = ctypes.c_double if name == "dot" else None
-        sized = _SIZED.get(name, 0)
 
         def call(*arguments: Any) -> Any:
-            n = len(arguments[sized]) if name != "dot" else arguments[0].size
-            return function(*map(_passed, arguments), ctypes.c_int64(n))
+            return function(*map(_passed, arguments), ctypes.c_int64(n_iterations(name, arguments)))
 
         return call
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from functools import partial
 from statistics import mean, median
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -14,8 +16,10 @@ import offload as omp
 from offload.cli.bench.loops import probably
 from offload.cli.bench.loops.serial import SerialLoops
 from offload.cli.bench.measuring import Section, Table, alternate, expect, pairwise, promise
+from offload.cli.demo.examples import load_benchmark
 from offload.errors import DeviceUnavailableError
 from offload.loops.race import alone
+from offload.loops.speculation import forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     Samples = list[float]
 
 PLAIN, LOGGED, REMEMBERED, SERIAL = "plain, asserted", "logs in every launch", "remembered verdicts", "serial C"
+BY_HAND = "RawKernel"
 FIRST, PROFILE, OURS = "first call, inspector", "profile", "speculate=True"
 
 _LOG_SHARE, _WORST_SHARE, _WORST_LOG = 0.28, 0.60, 2.2
@@ -57,10 +62,11 @@ def measure(repeat: int, size: float = 1.0) -> Section:
         runtime, is_real = omp.Runtime("sim:1"), False
     with runtime:
         serial = SerialLoops()
+        peers = load_benchmark("loops_cupy") if is_real else None
         whole = Table("Six programs with all copies, ms")
         calls = Table("One call, arrays present, ms")
         for make in probably.programs(size):
-            _program(make(), serial, repeat, whole, calls)
+            _program(make(), serial, peers, repeat, whole, calls)
         never = _never_slower(max(3, repeat // 2), size * _NEVER_SIZE)
     if not is_real:
         whole.note = calls.note = never.note = _SIMULATED
@@ -72,7 +78,7 @@ def measure(repeat: int, size: float = 1.0) -> Section:
 # -- programs --------------------------------------------------------------------------------------------
 
 
-def _program(program: Program, serial: Loops, repeat: int, whole: Table, calls: Table) -> None:
+def _program(program: Program, serial: Loops, peers: Any, repeat: int, whole: Table, calls: Table) -> None:
     """Measure one of the six programs, when all of its forms give one result."""
     profiles = {loop: _profile(program, loop) for loop in program.speculative}
     forms: dict[str, Loops] = {
@@ -98,16 +104,19 @@ def _program(program: Program, serial: Loops, repeat: int, whole: Table, calls: 
     for name, samples in alternate({name: partial(timed, name) for name in forms}, repeat).items():
         whole.rows.setdefault(name, {})[program.name] = samples
     _reset(program, before)
-    _calls(program, forms, profiles, repeat, calls)
+    _calls(program, forms, profiles, peers, repeat, calls)
 
 
 def _calls(
-    program: Program, forms: Mapping[str, Loops], profiles: Mapping[Any, Any], repeat: int, table: Table
+    program: Program, forms: Mapping[str, Loops], profiles: Mapping[Any, Any], peers: Any, repeat: int, table: Table
 ) -> None:
     """Measure single calls of the loop that may be parallel."""
+    fresh = _loops(program, profiles)
 
     def first() -> float:
-        return _once_s(program, _loops(program, profiles)) * 1e3  # loops that remember nothing
+        for loop in program.speculative:
+            forget(getattr(fresh, loop.__name__))
+        return _once_s(program, fresh) * 1e3
 
     def profiled() -> float:
         began_s = time.perf_counter()
@@ -115,15 +124,31 @@ def _calls(
         return (time.perf_counter() - began_s) * 1e3
 
     with _mapped(program):
+        by_hand = {} if peers is None else {BY_HAND: _by_hand(program, peers)}
         measured: dict[str, Callable[[], float]] = {
             name: partial(_call_ms, program, name, forms[name]) for name in (PLAIN, LOGGED, REMEMBERED)
         }
-        found = alternate({**measured, FIRST: first}, repeat)
+        found = alternate({**by_hand, **measured, FIRST: first}, repeat)
     found |= alternate(
         {SERIAL: partial(_call_ms, program, SERIAL, forms[SERIAL]), PROFILE: profiled}, max(1, repeat // 3)
     )
     for name, samples in found.items():
         table.rows.setdefault(name, {})[program.name] = samples
+
+
+def _by_hand(program: Program, peers: Any) -> Callable[[], float]:
+    """Return what times the kernel by hand, on arrays of its own."""
+    name, host = program.speculative[0].__name__, _given(program)
+    given = [peers.cupy.asarray(one) if isinstance(one, np.ndarray) else one for one in host]
+    call = peers.probably(name, probably.n_iterations(name, host))
+
+    def timed_ms() -> float:
+        began_s = time.perf_counter()
+        call(*given)
+        peers.synchronize()
+        return (time.perf_counter() - began_s) * 1e3
+
+    return timed_ms
 
 
 def _loops(program: Program, profiles: Mapping[Any, Any] | None = None, **clauses: Any) -> Any:
@@ -201,6 +226,7 @@ def _never_slower(repeat: int, size: float) -> Table:
     for make in probably.programs(size):
         program = make()
         cases.append((program.name, program.speculative[0], partial(_same, _given(program)), True))
+    names = [name for name, *_ in cases]  # whose arrays are mapped around the calls; those of the others by each call
     n = max(256, int((1 << 24) * size))
     rng = np.random.default_rng(7)
     places, x = rng.permutation(n + 1), rng.random(n)
@@ -213,13 +239,19 @@ def _never_slower(repeat: int, size: float) -> Table:
     bad[n // 2] = bad[0]
     cases.append(("collides on call 10", probably.update, lambda call: (bad if call == 10 else good, x, y), False))
     for name, loop, arguments, is_legal in cases:
-        forms: dict[str, dict[str, Any]] = {
-            OURS: {"speculate": True},
-            "in order on the host": {"seq": True, "if_": False},
-        }
+        forms: dict[str, Any] = {OURS: {"speculate": True}, "in order on the host": {"seq": True, "if_": False}}
         if is_legal:
             forms["on the device"] = {}
-        measured = {form: partial(_hundred_ms, loop, clauses, arguments) for form, clauses in forms.items()}
+        is_present = name in names
+        measured = {
+            form: partial(
+                _hundred_ms,
+                omp.target_loop(**clauses)(loop),
+                arguments,
+                is_present=is_present and "if_" not in clauses,
+            )
+            for form, clauses in forms.items()
+        }
         for form, samples in alternate(measured, repeat).items():
             table.rows.setdefault(form, {})[name] = samples
     return table
@@ -229,18 +261,18 @@ def _same(given: Sequence[Any], _call: int) -> Sequence[Any]:
     return given
 
 
-def _hundred_ms(function: Any, clauses: Mapping[str, Any], arguments: Callable[[int], Sequence[Any]]) -> float:
-    """Return what a hundred calls take of a loop that remembers nothing, with its arrays mapped around them."""
-    loop = omp.target_loop(**clauses)(function)
-    first = arguments(0)
-    loop(*[np.copy(one) if isinstance(one, np.ndarray) else one for one in first])  # what is compiled once
-    loop = omp.target_loop(**clauses)(function)
-    arrays = [one for one in first if isinstance(one, np.ndarray)]
-    began_s = time.perf_counter()
-    with omp.target_data(map=[omp.tofrom(one) for one in arrays]):
-        for call in range(_CALLS):
-            loop(*arguments(call))
-    return (time.perf_counter() - began_s) * 1e3
+def _hundred_ms(loop: Any, arguments: Callable[[int], Sequence[Any]], *, is_present: bool) -> float:
+    """Return what a hundred calls take of a loop that is compiled and remembers nothing."""
+    forget(loop)
+    arrays = [one for one in arguments(0) if isinstance(one, np.ndarray)]
+    around = omp.target_data(map=[omp.tofrom(one) for one in arrays]) if is_present else nullcontext()
+    with catch_warnings():
+        simplefilter("ignore", omp.SpeculationWarning)
+        began_s = time.perf_counter()
+        with around:
+            for call in range(_CALLS):
+                loop(*arguments(call))
+        return (time.perf_counter() - began_s) * 1e3
 
 
 # -- promises --------------------------------------------------------------------------------------------
