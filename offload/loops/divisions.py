@@ -221,10 +221,6 @@ class Divided(Generic[BlankT]):
     apart : Apart
         Whether arrays share no memory.
     numbers : Numbers
-    latest : str or None
-        The mode of the latest call: that of the nest that was divided most.
-    sent_nbytes : int or None
-        What it had to have copied from device to device; None before a call.
     """
 
     __slots__ = (
@@ -235,9 +231,7 @@ class Divided(Generic[BlankT]):
         "_spec",
         "_weights",
         "apart",
-        "latest",
         "numbers",
-        "sent_nbytes",
     )
 
     def __init__(
@@ -248,13 +242,11 @@ class Divided(Generic[BlankT]):
         blanks: Callable[[int, Piece, Numbers], BlankT],
     ) -> None:
         self.numbers = numbers
-        self.latest: FilterMode | None = None
-        self.sent_nbytes: int | None = None
         self.apart = Apart(spec, numbers, is_any=True)
         self._spec, self._weights, self._blanks = spec, tuple(weights), blanks
         self._plans = plans_of(spec, numbers)
         self._nests: dict[Any, tuple[Nest[BlankT], ...]] = {}
-        self._choosers: dict[str, Chooser] = {}
+        self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}
 
     def plans(self, looks: Looks | None) -> tuple[NestPlan, ...]:
         """Return the plans of one device; look at elements where that is worth it."""
@@ -276,9 +268,17 @@ class Divided(Generic[BlankT]):
         ways = ways_of(plan, number, self.numbers, self._weights)
         return Nest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
 
-    def chooser(self, words: str) -> Chooser:
-        """Return who chooses among the ways, under a ``filter`` clause."""
-        found = self._choosers.get(words)
+    def chooser(self, words: str, spaces: tuple[object, ...]) -> Chooser:
+        """Return who chooses among the ways, for all calls with arrays of such shapes.
+
+        Parameters
+        ----------
+        words : str
+            The ``filter`` clause.
+        spaces : tuple
+            The address spaces of the devices, which tell sets apart.
+        """
+        found = self._choosers.get((words, spaces))
         if found is None:
             nests = self.nests(None)
             modes = [mode for mode in MODES if any(mode in nest.ways.by_mode for nest in nests)]
@@ -286,7 +286,13 @@ class Divided(Generic[BlankT]):
                 modes = modes[:1]
             elif words == "never" and len(modes) > 1:
                 modes = [mode for mode in modes if mode != "split"]
-            found = self._choosers.setdefault(words, Chooser({mode: _expected_s(nests, mode) for mode in modes}))
+            shapes = [view.extents for view in self.numbers.views.values()]
+            key = (_CHOSEN, words, spaces, *modes, *shapes)
+            found = self._spec.prepared.get(key)
+            if found is None:
+                found = Chooser({mode: _expected_s(nests, mode) for mode in modes})
+                keep(self._spec, key, found)
+            self._choosers[words, spaces] = found
         return found
 
 
@@ -376,4 +382,5 @@ def divided_for(
 
 
 _ON_SETS: Final = "on sets"
-"""The first word of the keys under which they are kept."""
+_CHOSEN: Final = "chosen"
+"""The first words of the keys under which they, and choosers, are kept."""

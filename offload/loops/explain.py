@@ -129,14 +129,14 @@ def _filter(
     words, first = spread[0], spread[1][0]
     divided = on_devices(spec, values, first, len(devices))
     nests = divided.nests(None)
-    chooser = divided.chooser(words.filter)
+    chooser = divided.chooser(words.filter, tuple([one.space for one in spread[1]]))
     reports = [nest.ways.filtering.report(devices) for nest in nests]
-    mode = divided.latest or next((nest.mode_of(chooser.now) for nest in nests), "single")
+    mode = chooser.latest or next((nest.mode_of(chooser.now) for nest in nests), "single")
     return {
         "mode": mode,
         "why": "; ".join(dict.fromkeys([*(nest.ways.why for nest in nests), *filter(None, [chooser.why])])),
         "devices": devices,
-        "sent_nbytes": divided.sent_nbytes,
+        "sent_nbytes": chooser.sent_nbytes,
         "arrays": {name: array for one in reports for name, array in one["arrays"].items()},
         "predicates": [predicate for one in reports for predicate in one["predicates"]],
     }

@@ -76,9 +76,13 @@ class Chooser:
         In seconds, of those that have been timed.
     chosen : str or None
         The one that is taken now that all have been timed, or there is one.
+    latest : str or None
+        The mode of the latest call: that of the nest that was divided most. The caller notes it.
+    sent_nbytes : int or None
+        What it had to have copied from device to device; likewise.
     """
 
-    __slots__ = ("_n_given", "candidates", "chosen", "expected", "times")
+    __slots__ = ("_n_given", "candidates", "chosen", "expected", "latest", "sent_nbytes", "times")
 
     def __init__(self, expected: Mapping[FilterMode, float]) -> None:
         best = min(expected.values())
@@ -89,6 +93,8 @@ class Chooser:
         self.times: dict[FilterMode, float] = {}
         self.chosen: FilterMode | None = self.candidates[0] if len(self.candidates) == 1 else None
         self._n_given = 0
+        self.latest: FilterMode | None = None
+        self.sent_nbytes: int | None = None
 
     def next(self) -> tuple[FilterMode, bool]:
         """Return the way that a call is to take, and whether it is to be timed."""

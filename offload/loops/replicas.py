@@ -185,7 +185,7 @@ class _Call:
         divided = on_devices(spec, self.values, device, len(self.places))
         looks = _SetLooks(kind.looks(spec, self.values, task), self)
         nests = divided.nests(looks)
-        chooser = divided.chooser(self.words.filter)
+        chooser = divided.chooser(self.words.filter, tuple([place.device.space for place in self.places]))
         with spec.lock:
             mode, is_timed = chooser.next()
         taken = [self._taken(nest, mode) for nest in nests]
@@ -195,12 +195,12 @@ class _Call:
             self._refuse(nests)
         runs = [kind.run(self, one) for one, _ in taken]
         ways = [one.way for one, _ in taken]
-        divided.latest = min((way.mode for way in ways), key=MODES.index, default="single")
+        chooser.latest = min((way.mode for way in ways), key=MODES.index, default="single")
         numbers = sorted({0}.union(*[way.devices for way in ways]))
         task.device_nums = tuple([self.places[number].device.number for number in numbers])
         before_nbytes = self._sent_nbytes()
         times = self._enqueue(runs, [asked for _, asked in taken], is_timed=is_timed)
-        divided.sent_nbytes = self._sent_nbytes() - before_nbytes
+        chooser.sent_nbytes = self._sent_nbytes() - before_nbytes
         returns = spec.typed.function.returns
         if times is not None:
             task.leave(lambda value: self._note_time(chooser, mode, times, value))

@@ -141,7 +141,7 @@ def on_devices(spec: Specialisation, values: Mapping[str, Any], device: Device, 
 def compile_ways(spec: Specialisation, values: Mapping[str, Any], words: SetWords, devices: Sequence[Device]) -> None:
     """Compile, for all devices, what calls with such arguments may run."""
     divided = on_devices(spec, values, devices[0], len(devices))
-    for mode in divided.chooser(words.filter).candidates:
+    for mode in divided.chooser(words.filter, tuple([device.space for device in devices])).candidates:
         for nest in divided.nests(None):
             for device, blank in zip(devices, nest.taken(mode).blanks, strict=True):
                 kind_of(device, spec).compile(blank, device)
@@ -150,5 +150,5 @@ def compile_ways(spec: Specialisation, values: Mapping[str, Any], words: SetWord
 def sources(spec: Specialisation, values: Mapping[str, Any], words: SetWords, devices: Sequence[Device]) -> list[str]:
     """Return the text of each nest, as the next call with such arguments would run it on the first device."""
     divided = on_devices(spec, values, devices[0], len(devices))
-    mode = divided.chooser(words.filter).now
+    mode = divided.chooser(words.filter, tuple([device.space for device in devices])).now
     return [nest.taken(mode).blanks[0].form.source for nest in divided.nests(None)]

@@ -563,3 +563,22 @@ def test_arguments_that_share_memory(function, views, mode, is_mapped):
             loop(a, b, N)
             function(*views(expected), N)
     same({"base": base}, {"base": expected})
+
+
+def test_ways_are_measured_for_shapes(monkeypatch):
+    """Calls that differ by numbers only share what has been measured: a way is not tried for each of them."""
+
+    @omp.target_loop(devices="all")
+    def add(x, k):
+        for i in range(k, x.size):
+            x[i] += k
+
+    monkeypatch.setattr(Chooser, "note", lambda self, *_: setattr(self, "chosen", "single"))
+    x = np.zeros(64)
+    with checked("sim:2"), present({"x": x}):
+        modes = []
+        for k in range(6):
+            add(x, k)
+            modes.append(add.explain(x, k).to_dict()["filter"]["mode"])
+    assert modes == ["split", "split", *["single"] * 4]
+    assert x[-1] == 15
