@@ -60,11 +60,13 @@ class _Slice:
         self.words, self.own = words, own
         self.names: set[str] = set()
         self.arrays: set[str] = set()
+        self._reads: dict[int, tuple[set[str], set[str]]] = {}  # of statements of the nest, which outlive this
 
     def block(self, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
         return tuple([made for one in statements if (made := self.statement(one)) is not None])
 
     def statement(self, node: Statement) -> Statement | None:
+        original = node
         match node:
             case ir.Assign(name=name):
                 kept = name in self.names
@@ -84,11 +86,16 @@ class _Slice:
                 kept = True
         if not kept:
             return None
-        self.need(node)
+        names, arrays = self.reads(original)
+        self.names |= names
+        self.arrays |= arrays
         return node
 
-    def need(self, node: Statement) -> None:
-        """Take note of what a statement that is kept reads."""
-        parts = [part for part in children(node) if isinstance(part, ir.Expression)]
-        self.names |= names_in(*parts)
-        self.arrays |= {one.array for one in walk(*parts) if isinstance(one, ir.Load) and one.array in self.own}
+    def reads(self, node: Statement) -> tuple[set[str], set[str]]:
+        """Return the scalars, and the arrays of the iteration's own, that a statement reads."""
+        found = self._reads.get(id(node))
+        if found is None:
+            parts = [part for part in children(node) if isinstance(part, ir.Expression)]
+            loads = {one.array for one in walk(*parts) if isinstance(one, ir.Load)}
+            found = self._reads[id(node)] = names_in(*parts), loads & set(self.own)
+        return found

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, Kernels
     from offload.loops.cells import Cells
+    from offload.loops.needed import Needed
     from offload.loops.watching import Watched
     from offload.runtime.launch import DeviceTask
 
@@ -74,6 +75,8 @@ class LoggedLoop:
         Of a call on a device.
     plan : NestPlan
         Of its one nest, of which something is unknown.
+    of : Needed
+        What is to be logged of it.
     is_inspector : bool
         The address slice alone.
 
@@ -89,11 +92,12 @@ class LoggedLoop:
         Of the nest, and of one trip of its outermost loop.
     """
 
-    def __init__(self, spec: Specialisation, numbers: Numbers, plan: NestPlan, *, is_inspector: bool = False) -> None:
+    def __init__(
+        self, spec: Specialisation, numbers: Numbers, plan: NestPlan, of: Needed, *, is_inspector: bool = False
+    ) -> None:
         axes, self.numbers, self._plan = numbers.axes[0], numbers, plan
-        launch = Launch(axes, plain(numbers.scalars[0]), numbers.views)
         trips = [axis.trips for axis in axes]
-        self.needs = of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
+        self.needs = of
         self.cells = cells = cells_of(numbers.views, of.written, of.left_out)
         modes = {at: "check" if mode == "wrap" and _is_unsafe(spec) else mode for at, mode in plan.variant.modes}
         self.logged = logged(spec.typed, modes, cells, of, trips, checks=is_inspector)
@@ -288,12 +292,11 @@ def logged_loop(
             return kept
     if math.prod(axis.trips for axis in numbers.axes[0]) >= MOST_ITERATIONS:
         return None
-    if is_inspector:
-        launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
-        of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
-        if not can_be_inspected(plan.nest, of.written):
-            return None
-    made = LoggedLoop(spec, numbers, plan, is_inspector=is_inspector)
+    launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
+    if is_inspector and not can_be_inspected(plan.nest, of.written):
+        return None
+    made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector)
     with spec.lock:
         if len(spec.logged) >= _MOST:
             del spec.logged[next(iter(spec.logged))]

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from offload.loops.clauses import LoopWords
+    from offload.loops.python_form import Trips
     from offload.loops.source import Outlook
 
 Kind: TypeAlias = ir.Type | ir.ArrayType | None
 """What of an argument is in the key: the type of a scalar or an array; None is None."""
+
+Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[Trips, ...] | None], ...]"
 
 _DTYPES: Final = frozenset(get_args(ir.Dtype))
 _WEAK: Final[Mapping[type, ir.Type]] = {
@@ -229,8 +232,6 @@ class Specialisation:
     typed : Typed
     uses : mapping of str to Access
         What the nests do with each array.
-    parts : tuple of callable
-        What the host carries out, as `host_parts` returns it.
     deciding : tuple of str
         The scalars that decisions about a nest may follow from.
     forms : dict
@@ -264,6 +265,7 @@ class Specialisation:
     """
 
     __slots__ = (
+        "_parts",
         "changed",
         "deciding",
         "forms",
@@ -275,7 +277,6 @@ class Specialisation:
         "n_looks",
         "observed",
         "own",
-        "parts",
         "plans",
         "prepared",
         "program",
@@ -300,7 +301,7 @@ class Specialisation:
         self.speculation: Any = None
         self.observed: dict[Any, None] = {}
         self.shapes: dict[int, Any] = {}
-        self.parts = host_parts(typed)
+        self._parts: Parts | None = None
         self.deciding = deciding_names(typed)
         self.prepared: dict[Any, Any] = {}
         parameters = program.parameters
@@ -312,6 +313,13 @@ class Specialisation:
         self.tells_floats = any(is_float for _, is_float in self.told)
         self.free = tuple(name for name in scalars if name not in self.deciding)
         self.lock = threading.Lock()
+
+    @property
+    def parts(self) -> Parts:
+        """What the host carries out, as `host_parts` returns it."""
+        if self._parts is None:
+            self._parts = host_parts(self.typed)
+        return self._parts
 
 
 def program_of(function: Callable[..., Any], words: LoopWords, directive: str, shared: dict[str, Any]) -> LoopProgram:

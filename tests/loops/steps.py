@@ -9,7 +9,7 @@ import numpy as np
 import offload as omp
 from offload.loops import ir
 from offload.loops.flagging import FLAG_WORDS
-from offload.loops.logged import LoggedLoop
+from offload.loops.logged import logged_loop
 from offload.loops.nodes import walk
 from offload.loops.passing import final_pass
 from offload.loops.plan import numbers_of, plans_of
@@ -57,7 +57,9 @@ def loop_of(function, arguments):
     spec = program.specialise(values)
     numbers = numbers_of(spec, values, partial(view_at, None))
     (plan,) = plans_of(spec, numbers)
-    return LoggedLoop(spec, numbers, plan), values
+    loop = logged_loop(spec, numbers, plan)
+    assert loop is not None
+    return loop, values
 
 
 class Words:
