@@ -233,7 +233,7 @@ def look(a, found):
 class Sequence:
     """One sequence, by its seed."""
 
-    def __init__(self, seed, n_devices, **words):
+    def __init__(self, seed, n_devices, steps=None, **words):
         self.random = random.Random(seed)
         values = np.random.default_rng(seed)
         self.serial = {
@@ -244,8 +244,10 @@ class Sequence:
         self.mine = {name: array.copy() for name, array in self.serial.items()}
         self.holders = Holders(self.serial, n_devices)
         self.n_devices = n_devices
-        self.is_lazy = words.get("exchange") != "eager"
-        self.loops = [omp.target_loop(devices="all", filter="always", **(one.clauses or {}), **words) for one in LOOPS]
+        self.n_steps = steps or self.random.randint(2, 12)
+        words = {"filter": "always", **words}
+        self.is_counted = words["filter"] == "always" and words.get("exchange") != "eager"
+        self.loops = [omp.target_loop(devices="all", **(one.clauses or {}), **words) for one in LOOPS]
         self.loops = [make(one.function) for make, one in zip(self.loops, LOOPS, strict=True)]
         self.text = []
 
@@ -254,10 +256,10 @@ class Sequence:
         maps = [omp.tofrom(array) for array in self.mine.values()]
         try:
             with counted() as moved, omp.target_data(map=maps, devices="all"):
-                for _ in range(self.random.randint(2, 12)):
+                for _ in range(self.n_steps):
                     step = self.random.choice([self.loop] * 5 + [self.plain, self.to, self.from_, self.sum])
                     step()
-                    if self.is_lazy:
+                    if self.is_counted:
                         assert moved[0] == self.holders.nbytes, "bytes of copies between devices"
             for name, array in self.serial.items():
                 np.testing.assert_array_equal(self.mine[name], array, err_msg=name)

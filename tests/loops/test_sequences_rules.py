@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offload.loops.modes import Chooser
 from tests.conftest import checked
 from tests.loops.sequences import Sequence
 
@@ -23,6 +24,27 @@ def run(first, count):
 def test_values_and_bytes(first):
     """What the program sees is NumPy's; copies between devices have the bytes that uses need and their devices lack."""
     run(first, 20)
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+    """Ways are chosen without a measurement: one device."""
+    right = Chooser.__init__
+
+    def init(self, expected):
+        right(self, expected)
+        self.chosen = "single"
+
+    monkeypatch.setattr(Chooser, "__init__", init)
+
+
+@pytest.mark.usefixtures("one_device")
+def test_values_of_calls_that_are_one_devices():
+    """Loops that one device makes alone, by the short way where nothing has changed, have the same values."""
+    for seed in range(IN_CI, IN_CI + 16):
+        n_devices = (2, 3, 4, 7)[seed % 4]
+        with checked(f"sim:{n_devices}", env={}):
+            Sequence(seed, n_devices, filter="auto", steps=40).run()
 
 
 @pytest.mark.soak
