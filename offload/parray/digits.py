@@ -9,9 +9,7 @@ around a cycle is one digit with one cut, whatever its length.
 
 *References* act on all indices at once. A displacement changes the base. `wrapped` drops multiples of the period,
 splits a digit where the period lies between its own boundaries, and cuts at most one digit, where the period is
-passed. `composed` takes digits through a type: each moves on the *levels* (the digits) of the type, by as much as the
-levels of its first step say; as long as no level is left nothing is carried, and the composition is a sum again. A
-digit that spans several levels is split at their boundaries. Where this does not decide, the answer is None, and
+passed. `offload.parray.composition` takes digits through a type. Where this does not decide, the answer is None, and
 offsets are looked at one by one.
 
 *Extremes* are attained, since digits are independent of each other: so "an index leaves" is exact.
@@ -41,7 +39,7 @@ Groups: TypeAlias = list[tuple[Digit, ...]]
 Form: TypeAlias = tuple[int, tuple[Digit, ...]]
 """``(base, digits)``, the digits canonical."""
 
-MOST_CUTS: Final = 16
+MOST_CUTS: Final = 256
 """Cuts of one digit; more are looked at one by one."""
 
 
@@ -177,7 +175,7 @@ def _cut(digit: Digit, rest: tuple[int, int], n: int) -> tuple[int, Digit] | Non
             return None
         quotients.append((start, quotient))
         last = ((end - 1) * step + jump + high) // n
-        if last - quotient > MOST_CUTS:
+        if len(quotients) + last - quotient > MOST_CUTS:
             return None
         for multiple in range(quotient + 1, last + 1):
             place = -((low + jump - multiple * n) // step)
@@ -187,128 +185,9 @@ def _cut(digit: Digit, rest: tuple[int, int], n: int) -> tuple[int, Digit] | Non
     jumps = dict(cuts)
     for (_, before), (start, after) in pairwise(quotients):
         jumps[start] = jumps.get(start, 0) - (after - before) * n
-    if len(jumps) > MOST_CUTS:
-        return None
     return quotients[0][1], (count, step, tuple(sorted(jumps.items())))
-
-
-def composed(base: int, levels: tuple[Digit, ...], given_base: int, given: Digits) -> tuple[int, Groups] | None:
-    """Take digits, none of whose indices leaves the type, through a type's form."""
-    if not levels:
-        return base, [((count, 0, ()),) for count, *_ in given]
-    if len(levels) == 1 and not levels[0][2]:
-        step = levels[0][1]
-        if step == 1:
-            return base + given_base, [(digit,) for digit in given]
-        return base + step * given_base, [((count, step * by, scaled(cuts, step)),) for count, by, cuts in given]
-    if not given_base and len(given) == 1 and given[0][1] == 1 and not given[0][2]:
-        count = 1
-        for level in levels:
-            count *= level[0]
-        if count == given[0][0]:
-            return base, [levels]
-    return _Levels(base, levels, given_base).compose(given)
 
 
 def scaled(cuts: Cuts, factor: int) -> Cuts:
     """Return cuts whose jumps are so many times as wide."""
     return tuple((start, jump * factor) for start, jump in cuts) if cuts else cuts
-
-
-class _Levels:
-    """The levels of a type, how far digits move on each, and from where.
-
-    Attributes
-    ----------
-    at, low, high : list of int
-        For each level where the base stands, and the least and greatest place that the digits so far take it to.
-    moved : list of int
-        For each level how many digits move on it; one whose digit has cuts takes one digit at most.
-    """
-
-    def __init__(self, base: int, levels: tuple[Digit, ...], given_base: int) -> None:
-        self.levels = levels
-        self.sizes: list[int] = []  # of one step of each level, in elements
-        size = 1
-        for count, *_ in reversed(levels):
-            self.sizes.insert(0, size)
-            size *= count
-        self.at = self.places(given_base)
-        self.low, self.high = list(self.at), list(self.at)
-        self.moved = [0] * len(levels)
-        self.base = base + sum(map(part_of, levels, self.at))
-
-    def places(self, index: int) -> list[int]:
-        """Return where each level stands at an index."""
-        return [index // size % count for (count, *_), size in zip(self.levels, self.sizes, strict=True)]
-
-    def compose(self, given: Digits) -> tuple[int, Groups] | None:
-        """Take digits through; None where a level would be left."""
-        start = sum(place * size for place, size in zip(self.at, self.sizes, strict=True))
-        groups: Groups = []
-        for digit in given:
-            found = self.cut_digit(digit) if digit[2] else self.digit(digit, start)
-            if found is None:
-                return None
-            groups.append(found)
-        for (count, _, cuts), low, high, moved in zip(self.levels, self.low, self.high, self.moved, strict=True):
-            if low < 0 or high >= count or (cuts and moved > 1):
-                return None
-        return self.base, groups
-
-    def digit(self, digit: Digit, start: int) -> tuple[Digit, ...] | None:
-        """Take a digit without cuts through, split where levels end."""
-        count, step, _ = digit
-        if not step or count == 1:
-            return ((count, 0, ()),)
-        moves = [there - here for there, here in zip(self.places(start + step), self.at, strict=True)]
-        if all(
-            0 <= at + move * (count - 1) < level[0] for at, move, level in zip(self.at, moves, self.levels, strict=True)
-        ):
-            return self.move(count, moves)
-        for (*_,), size in zip(reversed(self.levels), reversed(self.sizes), strict=True):
-            if size > abs(step) and size % step == 0:
-                halves = split(digit, size // abs(step))
-                if halves is None or halves[0][0] == 1:
-                    return None
-                inner = self.digit(halves[1], start)
-                outer = None if inner is None else self.digit(halves[0], start)
-                return None if inner is None or outer is None else outer + inner
-        return None
-
-    def move(self, count: int, moves: list[int]) -> tuple[Digit, ...] | None:
-        """Return the digit that moves so far on each level at each of its steps."""
-        step = 0
-        cuts: dict[int, int] = {}
-        for k, move in enumerate(moves):
-            if not move:
-                continue
-            _, level_step, level_cuts = self.levels[k]
-            self.moved[k] += 1
-            if move > 0:
-                self.high[k] += move * (count - 1)
-            else:
-                self.low[k] += move * (count - 1)
-            step += move * level_step
-            if level_cuts and move < 0:
-                return None
-            for start, jump in level_cuts:
-                place = -((self.at[k] - start) // move)
-                if 0 < place < count:
-                    cuts[place] = cuts.get(place, 0) + jump
-        return ((count, step, tuple(sorted(cuts.items()))),)
-
-    def cut_digit(self, digit: Digit) -> tuple[Digit, ...] | None:
-        """Take a digit with cuts through, which has to stay on one level."""
-        count, step, cuts = digit
-        for k, ((_, level_step, level_cuts), size) in enumerate(zip(self.levels, self.sizes, strict=True)):
-            if step % size or any(jump % size for _, jump in cuts):
-                continue
-            if level_cuts:
-                return None
-            low, high = extremes(0, [digit])
-            self.low[k] += low // size
-            self.high[k] += high // size
-            factor = level_step
-            return ((count, step // size * factor, tuple((start, jump // size * factor) for start, jump in cuts)),)
-        return None  # pragma: no cover - the innermost level has size 1

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from offload.errors import LayoutError
 from offload.parray import elements, injective, rules
-from offload.parray.digits import Digits, Form, Groups, composed, extremes
+from offload.parray.composition import composed
+from offload.parray.digits import Digits, Form, Groups, extremes
 from offload.parray.dimensions import Body, Dimension, abridged
 from offload.parray.references import MEMORY, THREADS, Index, Leaves, Reference, check_extremes, check_range
 

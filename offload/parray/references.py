@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from offload.errors import LayoutError
 from offload.parray import digits, elements, seams
+from offload.parray.composition import composed
 from offload.parray.digits import Digits, Groups, extremes
 
 MEMORY: Final = 1
@@ -173,7 +174,7 @@ class Table(Reference):
         nest = self._found["nest"]
         if nest is None:
             return None
-        return digits.composed(nest[0], tuple((count, step, ()) for count, step in nest[1]), base, given)
+        return composed(nest[0], tuple((count, step, ()) for count, step in nest[1]), base, given)
 
     def __str__(self) -> str:
         shown = ", ".join(map(str, self.values[:3]))

@@ -18,7 +18,6 @@ which no offset in memory reaches, so that steps are added, merged and compared 
 from __future__ import annotations
 
 import itertools
-from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.parray import elements, seams
@@ -187,15 +186,20 @@ def listed(memory: Any, thread: Any, unit: int) -> Form | None:
     nest = elements.nest_of(memory + apart * thread)
     if nest is None and len(memory) > MOST_LISTED:
         return None
-    strides = [prod(count for count, _ in nest[1][k + 1 :]) for k in range(len(nest[1]))] if nest is not None else []
-    at = slice(None) if nest is None else [0, *strides]
-    offsets = [offset + unit * number for offset, number in zip(memory[at].tolist(), thread[at].tolist(), strict=True)]
     if nest is not None:
-        steps = [offset - offsets[0] for offset in offsets[1:]]
-        return offsets[0], tuple((count, step, ()) for (count, _), step in zip(nest[1], steps, strict=True))
+        base, loops, stride = _number(memory, thread, 0, unit), [], 1
+        for count, _ in reversed(nest[1]):
+            loops.append((count, _number(memory, thread, stride, unit) - base, ()))
+            stride *= count
+        return base, tuple(reversed(loops))
+    offsets = [offset + unit * number for offset, number in zip(memory.tolist(), thread.tolist(), strict=True)]
     step = offsets[1] - offsets[0]
     jumps = [(at, after - before - step) for at, (before, after) in enumerate(itertools.pairwise(offsets), 1)]
     return offsets[0], ((len(offsets), step, tuple((at, jump) for at, jump in jumps if jump)),)
+
+
+def _number(memory: Any, thread: Any, at: int, unit: int) -> int:
+    return int(memory[at]) + unit * int(thread[at])
 
 
 def _walk(size: int, body: Body, weight: int, items: list[tuple[bool, Digit]], *, in_units: bool) -> int | None:

@@ -7,7 +7,8 @@ import itertools
 import random
 
 from offload.parray import ArrayType, dim, disp, wrap
-from offload.parray.digits import composed, extremes, merged, part_of, split, wrapped
+from offload.parray.composition import composed
+from offload.parray.digits import extremes, merged, part_of, split, wrapped
 from offload.parray.injective import MOST_BOXES, is_injective
 
 
@@ -99,6 +100,7 @@ def test_many_cuts():
     assert many.offsets().tolist() == [(k + 1) % 7 for k in range(200)]
     assert many.nest is None
     assert not many.is_injective
+    assert composed(0, ((300, 1, ()), (2, 1000, ())), 1, [(599, 1, ())]) is None  # carries 299 times
     twice = ArrayType(dim(100, disp(1), wrap(9), wrap(2)))
     assert twice.offsets().tolist() == [(k + 1) % 9 % 2 for k in range(100)]
     backwards = ArrayType(dim(40, disp(1), wrap(40), disp(3), wrap(7)))

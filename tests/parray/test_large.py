@@ -9,6 +9,7 @@ from math import prod
 import pytest
 
 from offload.parray import ArrayType, dim, disp, func, plan, threads, wrap
+from offload.parray.digits import part_of
 from tests.parray.test_plans_rules import permuted
 
 N = 10**6
@@ -136,6 +137,71 @@ def test_rows_by_a_table():
     made = plan(middle, ArrayType((70, N)))
     assert made.kind == "boxes"
     assert len(made.boxes) == 8
+
+
+def test_a_window_that_begins_inside_of_a_block():
+    """A window of rows kept block by block, which begins and ends inside of blocks: a piece for each, at any size."""
+    blocks = ArrayType(((10**4, 100), N))
+    turned = ArrayType(((blocks[0, 1], blocks[0, 0]), blocks[1]))
+    window = ArrayType((dim(N - 10**4, disp(3000), turned[0]), turned[1]))
+    assert window.nest is None
+    assert window.is_injective
+    made = plan(window, ArrayType((N - 10**4, N)))
+    assert made.kind == "boxes"
+    assert len(made.boxes) == 100
+    assert sum(box.size for box in made.boxes) == window.size
+
+
+def number_at(form, k):
+    """What digits say of element k."""
+    base, digits = form
+    for digit in reversed(digits):
+        base += part_of(digit, k % digit[0])
+        k //= digit[0]
+    return base
+
+
+def large_type(draw, depth=3):
+    """A random type of many elements: permutations, windows, shifts, repetitions of dimensions of another one."""
+    if not depth:
+        return ArrayType([draw.choice([2, 3, 64, 1000, 12345]) for _ in range(draw.randint(2, 4))])
+    inner = large_type(draw, depth - 1)
+    dims = list(inner.dims)
+    draw.shuffle(dims)
+    tree = []
+    for sub in dims:
+        n, way = sub.size, draw.randrange(6)
+        if way == 0 and n > 2:
+            start = draw.randrange(1, n)
+            tree.append(dim(n - start, disp(start), sub))
+        elif way == 1:
+            tree.append(dim(n, disp(draw.randint(-n, 2 * n)), wrap(n), sub))
+        elif way == 2:
+            tree.append(dim((2, n), wrap(n), sub))
+        elif way == 3 and n % 2 == 0:
+            tree.append((ArrayType(dim((2, n // 2), sub))[0], ArrayType(dim((2, n // 2), sub))[1]))
+        elif way == 4:
+            tree.append(dim(n, func([5, 3]) if n <= 2 else disp(0), ArrayType(n + 6)))
+        else:
+            tree.append(sub)
+    return ArrayType(tree)
+
+
+def test_digits_say_what_the_rules_say():
+    """For random types of up to 4 * 10**13 elements digits and rules give the same offsets, wherever one looks."""
+    largest, n_cut = 0, 0
+    for seed in range(200):
+        draw = random.Random(seed)
+        made = large_type(draw)
+        assert made.form is not None
+        largest = max(largest, made.size)
+        n_cut += any(cuts for *_, cuts in made.form[1])
+        for k in [0, made.size - 1, *(draw.randrange(made.size) for _ in range(50))]:
+            assert made(k) == number_at(made.form, k)
+        assert made.span > max(made(draw.randrange(made.size)) for _ in range(20))
+        assert isinstance(made.is_injective, bool)
+    assert largest > 10**13
+    assert n_cut > 50
 
 
 def test_random_types_are_what_small_ones_are():

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from offload.parray import digits, dimensions, injective, plans, properties, references, rules, types
+from offload.parray import composition, digits, dimensions, injective, plans, properties, references, rules, types
 from tests.parray import test_digits, test_plans, test_plans_rules, test_refusals, test_types_rules
 
 N_TYPES = 400
@@ -93,7 +93,7 @@ RULES = {
 }
 DIGITS = {
     "cuts are not seen by extremes": (digits, "extremes", "if cuts:", "if False:"),
-    "levels carry": (digits._Levels, "compose", "low < 0 or high >= count", "False"),
+    "levels carry": (composition._Levels, "compose", "low < 0 or high >= count", "False"),
     "digits are merged whatever their steps": (digits, "merged", "outer_step == count * step", "outer_step"),
     "cuts are made at the first place": (
         digits,
@@ -133,7 +133,7 @@ def mutate(patch, where, name, old, new):
     made = {}
     exec(compile("from __future__ import annotations\n" + text.replace(old, new), f"<{name}>", "exec"), namespace, made)
     patch.setattr(where, name, made[name])
-    for module in (rules, references, digits, dimensions, injective, plans, properties, types):
+    for module in (rules, references, digits, composition, dimensions, injective, plans, properties, types):
         if not isinstance(where, type) and vars(module).get(name) is function:
             patch.setattr(module, name, made[name])
 
