@@ -29,13 +29,17 @@ from offload.loops.looks import entry_at
 from offload.loops.prepared import view_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from offload.data.items import MapItem
+    from offload.data.plans import Entered
     from offload.devices.base import Device
     from offload.loops.numbers import View
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
+
+_PIECE_NBYTES: Final = 32 << 20
+"""Of a copy: between two pieces a race looks at the device."""
 
 PAUSE_S: Final = 50e-6
 """Between two looks at what the device or a thread does."""
@@ -54,6 +58,7 @@ class HostSide:
     """
 
     def __init__(self, task: DeviceTask, spec: Specialisation, values: Mapping[str, Any]) -> None:
+        self._task = task
         self._device = task.place.device
         self._lane: Any = task.lane
         self._place = task.place
@@ -80,6 +85,13 @@ class HostSide:
     def private(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the arrays for a run on the host. Those that it changes are nobody else's."""
         given: dict[str, np.ndarray[Any, Any]] = {}
+        for _ in self.filling(given):
+            pass
+        return given
+
+    def filling(self, given: dict[str, np.ndarray[Any, Any]]) -> Generator[None, None, None]:
+        """Do the same piece by piece, of some milliseconds each; what is returned is entered in ``given``."""
+        copied: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         fetched: list[tuple[np.ndarray[Any, Any], Any]] = []
         for names in groups_of(self._views):
             if self._changed.isdisjoint(names):
@@ -90,12 +102,11 @@ class HostSide:
             for name in sorted(names, key=self._changed.__contains__):  # those last that say what may be damaged
                 given[name] = memory[name]
                 source = self._source(name)
-                if isinstance(source, np.ndarray):
-                    given[name][...] = source
-                else:
-                    fetched.append((given[name], source))
-        self._fetch(fetched)
-        return given
+                (copied if isinstance(source, np.ndarray) else fetched).append((given[name], source))
+        for to, of in _pieces(copied):
+            to[...] = of
+            yield
+        yield from self._fetch(fetched)
 
     def _shared(self, name: str, fetched: list[tuple[np.ndarray[Any, Any], Any]]) -> np.ndarray[Any, Any]:
         """Return an array that the loop only reads."""
@@ -129,8 +140,8 @@ class HostSide:
 
     # -- copies ------------------------------------------------------------------------------------------
 
-    def _fetch(self, copies: list[tuple[np.ndarray[Any, Any], Any]]) -> None:
-        """Copy device arrays to the host, by a lane of their own, and wait for it."""
+    def _fetch(self, copies: list[tuple[np.ndarray[Any, Any], Any]]) -> Iterator[None]:
+        """Copy device arrays to the host, by a lane of their own, piece by piece, and wait for each."""
         if not copies:
             return
         lane = self._place.pool.acquire(())
@@ -138,9 +149,10 @@ class HostSide:
         try:
             if self._event is not None:
                 self._device.wait_event(stream, self._event)
-            for to, array in copies:
+            for to, array in _pieces(copies):
                 self._copy(to, array, stream)
-            self._reach(stream)
+                self._reach(stream)
+                yield
         finally:
             if lane is not None:
                 lane.release()
@@ -157,8 +169,31 @@ class HostSide:
 
     # -- what comes of it --------------------------------------------------------------------------------
 
+    def commit(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Have what a run on the host has changed be the result of the call; nothing may be at work on the arrays.
+
+        Where the call alone has all that is copied back, its mappings end here, and nothing goes to the device.
+        """
+        task, plan = self._task, self._task.plan
+        if plan is None or not self._is_own(plan):
+            self.send(arrays)
+            return
+        for name in self._changed:
+            if self._mapped[name][1].map_type.copies_out:
+                self._mapped[name][0][...] = arrays[name]
+        task.held, task.plan = self._place.undo(plan, self._lane), None
+
+    def _is_own(self, plan: Entered) -> bool:
+        """Tell whether what the call copies back, and what the loop changes, is in storage of the call alone."""
+        with self._place.lock:
+            alone = {id(entry) for entry in plan.created if entry.count == 1}
+        items = zip(plan.items, plan.entries, strict=True)
+        returned = [(item, entry) for item, entry in items if entry is not None and item.map_type.copies_out]
+        are_own = all(id(entry) in alone and not item.always for item, entry in returned)
+        return are_own and self._changed <= self._mapped.keys()
+
     def send(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Copy what a run on the host has changed to the device's arrays; nothing may be at work on them."""
+        """Copy what a run on the host has changed to the device's arrays."""
         for name in self._changed:
             self._copy(self._values[name], arrays[name], self._lane.stream)
         self._reach(self._lane.stream)  # the host's arrays may go
@@ -181,6 +216,17 @@ class HostSide:
     def close(self) -> None:
         """Let the copies go."""
         self._saved.clear()
+
+
+def _pieces(copies: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Yield copies in pieces of some megabytes."""
+    for to, of in copies:
+        n = len(to) if to.ndim else 1
+        rows = max(1, n * _PIECE_NBYTES // max(to.nbytes, 1))
+        if rows >= n:
+            yield to, of
+        else:
+            yield from ((to[begin : begin + rows], of[begin : begin + rows]) for begin in range(0, n, rows))
 
 
 def reach(device: Device, stream: Any) -> None:

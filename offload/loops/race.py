@@ -40,7 +40,7 @@ from offload.runtime.current import here
 from offload.tasks.task import LeaveRegion, discarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from offload.loops.attempts import Attempt
     from offload.loops.chunks import Logged
@@ -179,7 +179,7 @@ class _Race:
                 case Instruction.STOP_HOST if self._host is not None:
                     self._host.stop()
                 case Instruction.COMMIT_HOST if self._host is not None:
-                    self._side.send(self._host.arrays)
+                    self._side.commit(self._host.arrays)
                 case Instruction.RAISE if self._host is not None:
                     self._side.leave(self._host.arrays)
                 case Instruction.RESTORE if self._chunks is not None:
@@ -205,11 +205,7 @@ class _Race:
         self._chunks.start()
 
     def _start_host(self) -> None:
-        attempt = self._attempt
-        arrays = self._side.private()
-        (run,) = ordered_runs(attempt.spec, {**attempt.values, **arrays})
-        self._host = _Host(run, arrays)
-        self._host.start(beside=self._chunks is not None)
+        self._host = _Host(self._attempt, self._side, is_beside=self._chunks is not None)
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -225,7 +221,7 @@ class _Race:
             return Outcome("device", None, self._logged.results())
         assert host is not None
         violation = None if chunks is None else chunks.violation
-        return Outcome("host", violation, host.results, host.run.failure(), raced=chunks is not None)
+        return Outcome("host", violation, host.results, host.failure(), raced=chunks is not None)
 
     def _remember(self, winner: Literal["device", "host"]) -> None:
         """Remember what it took; the sides that lost tell as far as they came."""
@@ -267,34 +263,57 @@ def race_key(spec: Specialisation, numbers: Numbers) -> Any:
 class _Host:
     """The host's side of a race: a run in order, on a thread of its own or, if there is none, on this one.
 
+    First its arrays are filled, piece by piece, since the device may have won before that is done.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    side : HostSide
+    is_beside : bool
+        Whether a device takes part; else no thread is needed.
+
     Attributes
     ----------
-    arrays : mapping
+    arrays : dict
         Those that it works on.
     results : mapping
         The scalars that come out, once it is done.
     """
 
-    def __init__(self, run: OrderedRun, arrays: Mapping[str, Any]) -> None:
-        self.run, self.arrays = run, arrays
+    def __init__(self, attempt: Attempt, side: HostSide, *, is_beside: bool) -> None:
+        self._attempt, self._is_beside = attempt, is_beside
+        self.arrays: dict[str, Any] = {}
         self.results: Mapping[str, Any] = {}
         self.whole_s: float | None = None
+        self._filling: Generator[None, None, None] | None = side.filling(self.arrays)
+        self._run: OrderedRun | None = None
         self._competitor: Competitor | None = None
         self._is_wanted = True
         self._has_ended = False
 
-    def start(self, *, beside: bool) -> None:
-        """Begin; where nothing runs beside it, no thread is needed."""
-        if beside and self.run.form.is_compiled:
-            competitor = Competitor(self.run)
+    def _start(self) -> OrderedRun:
+        """Begin, now that the arrays are there."""
+        (run,) = ordered_runs(self._attempt.spec, {**self._attempt.values, **self.arrays})
+        if self._is_beside and run.form.is_compiled:
+            competitor = Competitor(run)
             self._competitor = competitor if competitor.start() else None
+        self._run = run
+        return run
 
     def poll(self, is_given_up: Callable[[], bool]) -> Event | None:
         """Return how it has ended, if it has; without a thread, run it now."""
+        if self._filling is not None:
+            if self._is_wanted and next(self._filling, True) is None:
+                return None
+            self._filling.close()
+            self._filling = None
+            if not self._is_wanted:
+                return Event.HOST_STOPPED
+        run = self._run or self._start()
         competitor = self._competitor
         if competitor is None:
             begun_s = perf_counter()
-            is_complete = self.run.run_all(lambda: self._is_wanted and not is_given_up())
+            is_complete = run.run_all(lambda: self._is_wanted and not is_given_up())
             if is_complete:
                 self.whole_s = perf_counter() - begun_s
         elif not competitor.has_ended:
@@ -306,8 +325,12 @@ class _Host:
         self._has_ended = True
         if not is_complete:
             return Event.HOST_STOPPED if not self._is_wanted else Event.GIVE_UP
-        self.results = self.run.finish()
-        return Event.HOST_RAISED if self.run.has_failed else Event.HOST_DONE
+        self.results = run.finish()
+        return Event.HOST_RAISED if run.has_failed else Event.HOST_DONE
+
+    def failure(self) -> Exception | None:
+        """Return what the serial program raises."""
+        return None if self._run is None else self._run.failure()
 
     def stop(self) -> None:
         """Have it end soon."""
@@ -317,6 +340,8 @@ class _Host:
 
     def join(self) -> None:
         """Wait until its thread is gone."""
+        if self._filling is not None:
+            self._filling.close()
         if self._competitor is not None:
             self._competitor.join()
 

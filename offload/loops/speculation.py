@@ -316,7 +316,7 @@ class _Call:
         except (ArithmeticError, AssertionError, IndexError, ValueError):
             side.leave(arrays)
             raise
-        side.send(arrays)
+        side.commit(arrays)
         return found
 
 

@@ -242,7 +242,7 @@ def test_a_commit_that_fails_leaves_the_arrays_as_they_were(quiet, monkeypatch, 
     """What goes wrong while the host's result is sent is the task's error, and no array is changed in part."""
     arrays = inputs(collides=True)
     before = [one.copy() for one in arrays]
-    monkeypatch.setattr(racing.HostSide, "send", _fails)
+    monkeypatch.setattr(racing.HostSide, "commit", _fails)
     with checked("sim:1"):
         around = omp.target_data(map=[tofrom(one) for one in arrays]) if is_present else contextlib.nullcontext()
         with around, pytest.raises(RuntimeError, match="no copy"):

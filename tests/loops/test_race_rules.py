@@ -57,7 +57,7 @@ def fault(kind):
         if kind == "thread":
             stack.enter_context(mock.patch.object(racing.Competitor, "start", return_value=False))
         if kind == "commit":
-            stack.enter_context(mock.patch.object(racing.HostSide, "send", no_copy))
+            stack.enter_context(mock.patch.object(racing.HostSide, "commit", no_copy))
         if kind == "slow device":
             patch("Chunks", Slow)
             patch("Competitor", lambda run: opens(gate, run))
