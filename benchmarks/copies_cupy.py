@@ -11,13 +11,13 @@ from cupy.cuda import runtime
 from cupyx import empty_pinned
 
 __all__ = [
+    "both_ways",
     "contiguous",
     "elementwise",
     "empty_pinned",
     "enable_access",
     "fill",
     "gathered",
-    "on_host",
     "packed",
     "rows",
     "scattered",
@@ -112,5 +112,12 @@ def fill(array):
         cupy.cuda.Device().synchronize()
 
 
-def on_host(array):
-    return array.get() if isinstance(array, cupy.ndarray) else array
+def both_ways(near, result, far, back):
+    """Copy pinned arrays to a device and from it at a time, and return the seconds until both are through."""
+    streams = [stream_on(far), stream_on(back)]
+    began_s = time.perf_counter()
+    contiguous(far, near, streams[0])
+    contiguous(result, back, streams[1])
+    for stream in streams:
+        stream.synchronize()
+    return time.perf_counter() - began_s

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import offload as omp
 from offload.cli.bench import sections
 from offload.cli.bench.gpu import acc, graph, parray, peers, pipeline, rect, small, tasks
-from offload.cli.demo.examples import load_benchmark
+from offload.cli.demo.examples import load_benchmark, load_example
 from offload.errors import ClauseError, DeviceUnavailableError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _rect(repeat: int) -> Section:
 
 
 def _parray(repeat: int) -> Section:
-    return parray.measure(load_benchmark("copies_cupy"), repeat)
+    return parray.measure(load_benchmark("copies_cupy"), load_example("parray_tiles"), repeat)
 
 
 def _pipeline(repeat: int) -> Section:

@@ -50,6 +50,8 @@ _OF_ROWS, _OF_TURNED, _OF_NARROW, _OF_SHORT = 0.95, 0.85, 0.55, 0.60
 _OF_LINK_ROWS, _OF_LINK = 0.97, 0.90
 _LEAST_WIDTH = 4
 _ADDED_US = 20.0
+_OVER_LONGER = 1.25
+_PASSES = 20
 
 
 class Case(NamedTuple):
@@ -185,13 +187,15 @@ def over_link() -> Iterator[Case]:
     yield squares(_OF_LINK)
 
 
-def measure(peer: ModuleType, repeat: int) -> Section:
+def measure(peer: ModuleType, tiles: ModuleType, repeat: int) -> Section:
     """Measure copies inside of the device, by tables, over the link, and what a call adds.
 
     Parameters
     ----------
     peer : module
         ``benchmarks/copies_cupy.py``.
+    tiles : module
+        ``examples/parray_tiles.py``.
     repeat : int
         Turns.
     """
@@ -199,6 +203,7 @@ def measure(peer: ModuleType, repeat: int) -> Section:
     _inside(section, peer, repeat)
     _indexed(section, peer, repeat)
     _over_link(section, peer, repeat)
+    _tiles(section, peer, tiles, repeat)
     _calls(section, repeat)
     return section
 
@@ -313,25 +318,27 @@ def _pair_bytes_per_s(pair: tuple[ArrayType, ArrayType], s: Any, t: Any) -> floa
 def _over_link(section: Section, peer: ModuleType, repeat: int) -> None:
     table = section.tables["link"] = Table("Typed copies to and from pinned memory, GB/s")
     over: dict[float, dict[str, list[float]]] = {}
-    for case in over_link():
+    cases = list(over_link())
+    most = max(max(case.source.span, case.target.span) * np.dtype(case.dtype).itemsize for case in cases)
+    pinned = peer.empty_pinned((most,), np.uint8)
+    pinned.reshape(-1)[:] = 1
+    for case in cases:
         nbytes = case.source.size * np.dtype(case.dtype).itemsize
         for way in ("to the device", "to the host"):
-            near = peer.empty_pinned((case.source.span,), case.dtype)
-            near.view("u1")[:] = np.resize(
-                np.random.default_rng(1).integers(120, size=1 << 20, dtype="u1"), near.nbytes
-            )
-            if way == "to the device":
-                s, t = near, omp.target_alloc(case.target.span, case.dtype)
-            else:
-                s, t = filled(peer, case.source.span, case.dtype), peer.empty_pinned((case.target.span,), case.dtype)
+            is_in = way == "to the device"
+            near_side, far_side = (case.source, case.target) if is_in else (case.target, case.source)
+            near = pinned[: near_side.span * np.dtype(case.dtype).itemsize].view(case.dtype)
+            far, noise = filled(peer, far_side.span, case.dtype), filled(peer, near_side.span, case.dtype)
+            omp.target_memcpy(near, noise)
+            s, t = (near, far) if is_in else (far, near)
             copy(case.source, s, to=(case.target, t))
-            there, here = peer.on_host(case.to(t)), peer.on_host(case.at(s))
-            expect(bool((there == here).all()), f"{case.name}, {way}")
-            device = t if way == "to the device" else s
-            host = s if way == "to the device" else t
-            count = min(device.size, host.size)
-            plain = (device[:count], host[:count]) if way == "to the device" else (host[:count], device[:count])
-            stream = peer.stream_on(device)
+            if not is_in:
+                omp.target_memcpy(noise, near)
+            there, here = (far, noise) if is_in else (noise, far)
+            expect(bool((case.to(there) == case.at(here)).all()), f"{case.name}, {way}")
+            count = min(far.size, near.size)
+            plain = (far[:count], near[:count]) if is_in else (near[:count], far[:count])
+            stream = peer.stream_on(far)
             calls: dict[str, Callable[[], float]] = {
                 OURS: partial(typed_bytes_per_s, case, s, t, nbytes, _LEAST_UNDER_WAY),
                 ONE_CALL: partial(_one_call_bytes_per_s, case, s, t, nbytes),
@@ -341,10 +348,56 @@ def _over_link(section: Section, peer: ModuleType, repeat: int) -> None:
             name = f"{case.name}, {way}"
             table.rows[name] = {who: [rate / 1e9 for rate in one] for who, one in rates.items()}
             over.setdefault(case.goal, {})[name] = pairwise(rates[OURS], rates[CONTIGUOUS])
-            omp.target_free(device)
+            omp.target_free(far)
+            omp.target_free(noise)
     for goal, ratios in over.items():
         name = "pinned, rows" if goal == _OF_LINK_ROWS else "pinned, turned, paired and in squares"
         section.targets.append(promise(f"{name}: of the link", ratios, goal, at_least=True))
+
+
+def _tiles(section: Section, peer: ModuleType, tiles: ModuleType, repeat: int) -> None:
+    """Time the example of tiles beside the link in both ways and the work, each alone."""
+    n = _SIDE
+    field, result = peer.empty_pinned((2 * n, n), "f4"), peer.empty_pinned((2 * n, n), "f4")
+    field[...] = 1
+    whole, back = (omp.target_alloc(field.size, "f4") for _ in range(2))
+
+    def work(buffer: Any) -> None:
+        for _ in range(_PASSES):
+            buffer *= 2.0
+
+    def seconds(call: Callable[[], object]) -> float:
+        began_s = time.perf_counter()
+        call()
+        return time.perf_counter() - began_s
+
+    rows: dict[str, dict[str, list[float]]] = {}
+    for n_tiles, n_buffers in ((12, 3), (24, 6)):
+        through = partial(tiles.process, field, work, n_tiles=n_tiles, n_buffers=n_buffers, result=result)
+        result[...] = 0
+        through()
+        expect((result == 2.0**_PASSES).all(), f"{n_tiles} tiles")
+        calls: dict[str, Callable[[], float]] = {
+            "tiles": partial(seconds, through),
+            "link, both ways": partial(peer.both_ways, field, result, whole, back),
+            "work": partial(seconds, _worked(work, whole)),
+        }
+        times = alternate(calls, repeat)
+        rows[f"{n_tiles} tiles, {n_buffers} buffers"] = {who: [1e3 * s for s in one] for who, one in times.items()}
+    note = f"A field of {field.nbytes >> 20} MB through buffers of a quarter of it."
+    section.tables["tiles"] = Table("Copy in, work, copy out by tiles, ms", rows, note)
+    over = {
+        name: [ours / max(link, work) for ours, link, work in zip(*row.values(), strict=True)]
+        for name, row in rows.items()
+    }
+    section.targets.append(promise("tiles: over the longer of link and work", over, _OVER_LONGER))
+    omp.target_free(whole)
+    omp.target_free(back)
+
+
+def _worked(work: Callable[[Any], None], array: Any) -> Callable[[], object]:
+    """Return what does the work on all of a device array, and waits."""
+    return lambda: omp.target()(work)(array)
 
 
 def _one_call_bytes_per_s(case: Case, s: Any, t: Any, nbytes: int) -> float:
