@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from offload.constructs.groups import taskgroup
+from offload.constructs.copying import second_place
 from offload.devices.retired import refuse_retired
-from offload.parray.moves import Move, make_all, scratch
+from offload.parray.moves import Move, make_all, one_failure, scratch
 from offload.parray.types import Place
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
@@ -170,8 +170,14 @@ def recipe_of(site: Site, moves: Sequence[IndexedMove], *, shares: bool) -> Reci
     """Return the recipe of the task that makes some moves; ``shares``: some sources may share memory with targets.
 
     Tables are brought to the devices here, at the call: it blocks for that, the first time.
+
+    Raises
+    ------
+    UnsupportedError
+        Arrays are on devices of two kinds.
     """
     for move in moves:
+        second_place(site.directive, move.place, move.other)
         _tables_on(move.other, move, ("at",))
         _tables_on(move.place, move, ("to",))
     if len(moves) == 1 and not shares and moves[0].place is moves[0].other and moves[0].place is not None:
@@ -206,7 +212,7 @@ def _make(site: Site, moves: Sequence[IndexedMove], packed: Sequence[Any], *, is
     """Gather into packed arrays, or scatter from them, and wait."""
     scope = here()
     plain = []
-    with taskgroup():
+    with one_failure():
         for move, spare in zip(moves, packed, strict=True):
             place, table = (move.other, move.at) if is_gather else (move.place, move.to)
             dst, src = (spare, move.src) if is_gather else (move.dst, spare)

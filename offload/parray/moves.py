@@ -15,6 +15,7 @@ Rejected: a task for each move with dependences between them (a copy is one node
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from offload.arrays.sections import overlaps
 from offload.constructs.copying import plain_recipe, second_place, section_at
 from offload.constructs.groups import taskgroup
 from offload.devices.retired import refuse_retired
+from offload.errors import ClauseError
+from offload.parray.storage import COPY
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.recipe import DeviceRecipe
@@ -32,7 +35,7 @@ from offload.runtime.works import Work
 from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from offload.devices.streams import Lane
     from offload.parray.storage import Storage
@@ -51,7 +54,13 @@ class Move(NamedTuple):
 
 
 def clashing(targets: Iterable[Storage], sources: Iterable[Storage]) -> set[int]:
-    """Return the identities of arrays whose memory is both a target and a source: those of their pieces may overlap."""
+    """Return the identities of arrays whose memory is both a target and a source: those of their pieces may overlap.
+
+    Raises
+    ------
+    ClauseError
+        Two targets share memory.
+    """
     spans = []
     for is_target, side in ((True, targets), (False, sources)):
         for storage in side:
@@ -64,6 +73,10 @@ def clashing(targets: Iterable[Storage], sources: Iterable[Storage]) -> set[int]
         for other_space, other_low, _, other_is_target, other_key in spans[i + 1 :]:
             if other_space != space or other_low >= high:
                 break
+            if is_target and other_is_target:
+                raise ClauseError(
+                    f"{COPY}: the arrays of two threads of the target share memory; each needs elements of its own"
+                )
             if is_target != other_is_target:
                 found |= {key, other_key}
     return found
@@ -142,7 +155,7 @@ def copy_in_groups(site: Site, moves: Sequence[Move], first: frozenset[int]) -> 
 def make_all(site: Site, moves: Sequence[Move]) -> None:
     """Make moves that do not touch each other, and wait for them; for the body of a task."""
     scope = here()
-    with taskgroup():
+    with one_failure():
         for group in grouped(site, moves):
             place = group[0].place or group[0].other
             if place is not None:
@@ -151,6 +164,19 @@ def make_all(site: Site, moves: Sequence[Move]) -> None:
         for move in moves:
             if move.place is None and move.other is None:
                 copyto(move.dst, move.src)
+
+
+@contextmanager
+def one_failure() -> Iterator[None]:
+    """Wait for the tasks of a block, as a group; the first failure is that of the copy, further ones are notes on it."""
+    try:
+        with taskgroup():
+            yield
+    except BaseExceptionGroup as failures:
+        first, *others = sorted(failures.exceptions, key=lambda failure: isinstance(failure, Exception))
+        for other in others:
+            first.add_note(f"then {type(other).__name__}: {other}")
+        raise first from None
 
 
 def scratch(place: DevicePlace | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

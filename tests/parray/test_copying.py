@@ -138,6 +138,33 @@ def test_lists_of_arrays(runtime):
         copy(T, t, to=(S, [None, np.ones(4), np.ones(3)]))
 
 
+def test_threads_that_share_memory(runtime):
+    """Two threads of a target cannot have one array, those of a source can."""
+    M = threads(2)
+    x, y = np.zeros(4), np.arange(8.0)
+    with pytest.raises(ClauseError):
+        copy(ArrayType((2, 4)), y, to=(ArrayType((M, 4)), [x, x]))
+    with pytest.raises(ClauseError):
+        copy(ArrayType((2, 4)), np.ones(8), to=(ArrayType((M, 4)), [y[:5], y[3:]]))
+    copy(ArrayType((M, 4)), [x, x], to=(ArrayType((2, 4)), y))
+    assert (y == 0).all()
+
+
+def test_a_failure_in_one_of_many(runtime, allocate):
+    """Where one of several arrays is gone when the copy runs, its task fails with that; the others are waited for."""
+    M = threads(3)
+    late = omp.target_alloc(4, "f8")
+    arrays = [allocate(np.zeros(4)), late, np.zeros(4)]
+    gate, token = omp.Event(), np.zeros(1)
+    omp.task(depend=[omp.out(token)], detach=gate)(lambda: None)()
+    task = copy(ArrayType((3, 4)), np.ones(12), to=(ArrayType((M, 4)), arrays), nowait=True, depend=[omp.in_(token)])
+    omp.target_free(late)
+    gate.fulfill()
+    with pytest.raises(RegionClosedError):
+        task.result()
+    assert (arrays[2] == 1).all()
+
+
 @pytest.mark.parametrize("clause", [{"depend": 3}, {"depend": [A]}, {"name": 3}])
 def test_wrong_clauses(runtime, clause):
     """A wrong clause is an error at the call."""
@@ -184,6 +211,10 @@ def test_devices_of_two_kinds():
                 copy(A, x, to=(TURNED, y))
             with pytest.raises(UnsupportedError):
                 copy(ArrayType((dim(5, disp(2), wrap(5)),)), x, to=(ArrayType(5), y))
+            shuffled = ArrayType((dim(N, func([7 * k % N for k in range(N)])),))
+            assert plan(shuffled, ArrayType(N)).kind == "indexed"
+            with pytest.raises(UnsupportedError):
+                copy(shuffled, x, to=(ArrayType(N), y))
         finally:
             omp.target_free(x)
             omp.target_free(y)
