@@ -168,7 +168,7 @@ def make_all(site: Site, moves: Sequence[Move]) -> None:
 
 @contextmanager
 def one_failure() -> Iterator[None]:
-    """Wait for the tasks of a block, as a group; the first failure is that of the copy, further ones are notes on it."""
+    """Wait for the tasks of a block, as a group; the first failure is that of the copy, the rest are notes on it."""
     try:
         with taskgroup():
             yield
