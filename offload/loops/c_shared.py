@@ -176,7 +176,10 @@ class SharedStatements(Statements):
             return super()._for(node)
         self._doubt(node.start, node.stop, node.step, is_sure=constant_step(node) is None)
         depth = self._loops + 1
-        start, stop, step = (self._text(bound) for bound in (node.start, node.stop, node.step))
+        is_narrow = node.variable in self._scope.narrow
+        index, number = ("int32_t", self._expressions.narrow) if is_narrow else ("int64_t", self._text)
+        counter, cast = ("uint32_t", "(int32_t)") if is_narrow else ("int64_t", "")  # the last trip and a stride fit
+        start, stop, step = number(node.start), number(node.stop), self._text(node.step)
         if constant_step(node) is None:
             step = f"nonzero_step(&fault, {step}, {node.place.line})"
         items = [item for item in node.clauses.reductions if item.name not in self._accumulators]
@@ -186,13 +189,13 @@ class SharedStatements(Statements):
         self._n_ends += 1
         body = self._trips(node, label, "row" if sharing == "rows" else None)
         lines = [
-            f"const int64_t b{depth} = {start};",
-            f"const int64_t e{depth} = {stop};",
+            f"const {index} b{depth} = {start};",
+            f"const {index} e{depth} = {stop};",
             f"const int64_t s{depth} = {step};",
-            f"const int64_t n{depth} = trips_of(b{depth}, e{depth}, s{depth});",
+            f"const {counter} n{depth} = trips_of(b{depth}, e{depth}, s{depth});",
             *[line for item in items for line in self._start(item, depth)],
-            f"for (int64_t k{depth} = {rank}; k{depth} < n{depth}; k{depth} += {count}) {{",
-            *indented([f"v_{node.variable} = ({ctype})(b{depth} + k{depth} * s{depth});", *body]),
+            f"for ({counter} k{depth} = {rank}; k{depth} < n{depth}; k{depth} += {count}) {{",
+            *indented([f"v_{node.variable} = ({ctype})(b{depth} + {cast}k{depth} * {cast}s{depth});", *body]),
             "}",
         ]
         if label in self._left:
