@@ -39,7 +39,6 @@ from offload.constructs.functions import NOT_GIVEN, decorate
 from offload.constructs.receiving import check_known, refuse_host_arrays
 from offload.constructs.routines import array_namespace
 from offload.constructs.target import TargetFunction
-from offload.constructs.target_work import TargetWork
 from offload.data.entries import Counter
 from offload.errors import ClauseError, UsageError
 from offload.runtime.current import here, put_off_here
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.operators import Operator
     from offload.constructs.receiving import Late, ReceivingWork
+    from offload.constructs.target_work import TargetWork
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.tasks.received import Values
@@ -183,13 +183,13 @@ class ComputeFunction(TargetFunction):
         queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
         arrays = plain_arrays(args) if queue is not None else None
         body = self._short_body(args, is_given=arrays == {})
-        binding = self._bound(place, args, arrays, body) if arrays is not None and place is not None else None
-        if binding is None or queue is None or place is None:
+        work = None if arrays is None or place is None else self._bound_work(place, body, args, arrays)
+        if work is None or queue is None or place is None:
             return super()._encounter(scope, args, kwargs)
-        work = TargetWork(body, args, {}, binding, self._counter)
+        orderings = presence(runtime.queues, work.items, place, changes=False)
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
+        work = None  # what it holds goes before the task is complete
         after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
-        orderings = presence(runtime.queues, binding.items, place, changes=False)
         return put(scope, frame, queue, task, self._depend, after, orderings)
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:

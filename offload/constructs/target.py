@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS
-from offload.constructs.clauses.binding import Binding, are_current
+from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.defaults import Defaults
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.mapping import check_writeable, map_items
@@ -26,7 +26,7 @@ from offload.constructs.clauses.sharing import SHARING, ArgumentRules, check_def
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import check_default, check_known, divided, rebuilt_on_host, receiving_work
-from offload.constructs.target_work import TargetWork
+from offload.constructs.target_work import Known, TargetWork
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
@@ -173,11 +173,9 @@ class TargetFunction(DirectiveFunction):
         if self._is_late and self._names is not None:
             depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
         if arrays or not self._is_plain:
-            binding = self._bound(place, args, arrays, body)
-            if binding is None:
+            work: TargetWork | None = self._bound_work(place, body, args, arrays)
+            if work is None:
                 return self._encounter(scope, args, kwargs)
-            work: TargetWork | None
-            work = TargetWork(body, args, {}, binding, self._counter)
             if takes_arrays:
                 work.takes_device_arrays = True
             priority = self._clauses.get("priority", 0)
@@ -329,18 +327,18 @@ class TargetFunction(DirectiveFunction):
         check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
         return given, late
 
-    def _bound(
-        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Callable[..., Any]
-    ) -> Binding | None:
-        """Return the binding of a short call with these host arrays; None where names are needed after all.
+    def _bound_work(
+        self, place: DevicePlace, body: Callable[..., Any], args: tuple[Any, ...], arrays: dict[int, Any]
+    ) -> TargetWork | None:
+        """Return the work of a short call with these host arrays; None where names are needed after all.
 
         The other arguments are scalars and device arrays, which the body is given as they are.
         """
         key = self._said, len(args), *arrays, *map(id, arrays.values()), *(self._deciding(args) if arrays else ())
-        remembered: Binding | None = place.table.remembered.get(key)
-        if remembered is not None and are_current(remembered.items):
-            self._recall(remembered, body)
-            return remembered
+        known: Known | None = place.table.remembered.get(key)
+        if known is not None and known.layouts.are_current():
+            self._recall(known.binding, body)
+            return TargetWork(body, args, {}, known.binding, self._counter, known)
         items = self._known_items(args)
         if items is None:
             return None
@@ -351,7 +349,7 @@ class TargetFunction(DirectiveFunction):
         binding.key = key
         for slot, array in arrays.items():
             binding.add_array(slot, array)
-        return binding
+        return TargetWork(body, args, {}, binding, self._counter)
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
         """Return the evaluated list items of a call by position whose clauses need no names; None where they do."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from offload.arrays.containers import leaves_of
 from offload.arrays.items import address_of, array_section, is_device_array, label
 from offload.data.entries import Counter
-from offload.data.plans import entry_at
+from offload.data.known import Layouts
+from offload.data.plans import CountedEnter, entry_at
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.runtime.touching import touch
 from offload.runtime.works import Work, present_items
@@ -29,6 +30,41 @@ if TYPE_CHECKING:
     from offload.runtime.works import Launch
 
 
+class Known:
+    """What a region has found out whose arrays are all present, for calls with the same arrays.
+
+    `PresentTable.remembered` keeps it, and forgets it when an entry goes: it refers to memory of the device.
+
+    Attributes
+    ----------
+    binding : Binding
+    layouts : Layouts
+        Those of its items.
+    plan : CountedEnter
+        The entry of the region.
+    views : list of (int, array, dtype, shape, array)
+        The slots of host arrays, those with the dtype and shape that they had, and the device's that the body is given.
+    """
+
+    __slots__ = ("binding", "layouts", "plan", "views")
+
+    def __init__(self, binding: Binding, plan: CountedEnter, args: Sequence[Any]) -> None:
+        self.binding = binding
+        self.layouts = Layouts(binding.items)
+        self.plan = plan
+        slots: Any = [(slot, host) for slot, host, *_ in binding.arrays]  # by position, all of them
+        self.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host in slots]
+
+    def arguments(self, args: Sequence[Any]) -> list[Any] | None:
+        """Return what the body is given for these arguments; None where an array has been changed in place."""
+        given = list(args)
+        for slot, host, dtype, shape, array in self.views:
+            if array.shape != shape or host.dtype is not dtype:
+                return None
+            given[slot] = array
+        return given
+
+
 class TargetWork(Work):
     """A target region: map, run the body on device arrays, unmap.
 
@@ -42,9 +78,11 @@ class TargetWork(Work):
         A complete one. The works of calls with the same arrays may share it.
     counter : Counter
         What it counts in.
+    known : Known, optional
+        What an earlier call with this binding has found out.
     """
 
-    __slots__ = ("_binding", "_counter", "args", "body", "items", "kwargs", "takes_device_arrays")
+    __slots__ = ("_binding", "_counter", "_known", "args", "body", "items", "kwargs", "takes_device_arrays")
 
     def __init__(
         self,
@@ -53,6 +91,7 @@ class TargetWork(Work):
         kwargs: Mapping[str, Any],
         binding: Binding,
         counter: Counter = Counter.DYNAMIC,
+        known: Known | None = None,
     ) -> None:
         self.body = function
         self.args: Any = args
@@ -61,12 +100,20 @@ class TargetWork(Work):
         self.takes_device_arrays = binding.takes_device_arrays
         self._binding = binding
         self._counter = counter
+        self._known = known
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         binding = self._binding
         if binding.takes_device_arrays and place.sets:
             given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
             touch(launch.gate, place, lane, given, given)
+        known = self._known
+        if known is not None:
+            args = known.arguments(self.args)
+            changed = binding.may_change() if binding.changed is None else binding.changed
+            if args is not None and place.enter_again(known.plan, changed, lane):
+                launch.plan, launch.args = known.plan, args
+                return
         if not binding.items and not binding.privates:
             return
         own = []
@@ -157,7 +204,10 @@ class TargetWork(Work):
             return
         binding = self._binding
         key, binding.key = binding.key, None
-        launch.point = place.leave(plan, lane, key, binding)
+        if key is not None and plan.__class__ is CountedEnter:
+            launch.point = place.leave(plan, lane, key, Known(binding, plan, launch.args))
+        else:
+            launch.point = place.leave(plan, lane)
         if launch.point is not None:
             return
         ended = place.exit_region(plan, lane, staged)

@@ -8,7 +8,6 @@ import numpy as np
 
 from offload.arrays.items import Label, is_device_array, label, mapper_of
 from offload.arrays.sections import overlaps
-from offload.constructs.clauses.binding import are_current
 from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.mappers import expand
 from offload.constructs.clauses.mapping import map_item
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offload.data.items import MapItem
+    from offload.data.known import KnownUpdate
     from offload.tasks.task import Task
 
 
@@ -95,9 +95,10 @@ def target_update(
         if place is None:
             place = runtime.place(frame, check_device(device), if_=bool(if_))
     key: tuple[Any, ...] | None = "update", present, len(to), *map(id, to), *map(id, from_)
-    items: list[MapItem] | None = place.table.remembered.get(key) if place is not None else None
-    if items is not None and are_current(items):
-        key = None
+    known: KnownUpdate | None = place.table.remembered.get(key) if place is not None else None
+    if known is not None and known.layouts.are_current():
+        items = known.items
+        known = None  # it refers to memory of the device, and an error's traceback to this frame
     else:
         items = _items(to, from_, present=present)
         if [id(item.host) for item in items] != [*map(id, to), *map(id, from_)]:

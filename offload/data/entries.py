@@ -53,6 +53,10 @@ class Origin(Enum):
     DECLARED = "declared"
 
 
+set_access = dict.__setitem__
+"""Enter an access of a part in `Accesses` that have one of the same key: the order stays as it is."""
+
+
 class Accesses(dict[tuple[object, Section], Any]):
     """Accesses of parts of a buffer: by the lane and the section, the place on the lane where the access ends.
 
@@ -78,7 +82,7 @@ class Accesses(dict[tuple[object, Section], Any]):
                 self._order = order = _Order()
                 for known in (*self, key):
                     order.add(known)
-        super().__setitem__(key, access)
+        set_access(self, key, access)
 
     def __delitem__(self, key: tuple[object, Section]) -> None:
         super().__delitem__(key)

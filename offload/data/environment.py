@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offload.data.entries import Counter
+from offload.data.known import KnownUpdate
 from offload.data.ledger import Due
 from offload.data.plans import OwnEnter
 from offload.data.replicas import replicas_of
@@ -143,6 +144,31 @@ class DataEnvironment(Shared):
             self.ledger.end_own(lane, copied, end)
         return own
 
+    def enter_again(self, known: CountedEnter, changed: Sequence[int], lane: Lane) -> bool:
+        """Carry out once more the entry of a region that has only counted, and that writes to some of its items.
+
+        Returns
+        -------
+        bool
+            False where it would do more now; then nothing has changed.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has changed.
+        """
+        with self.lock:
+            if not self.table.again(known):
+                return False
+            for entry in known.counted:
+                if entry.writes:
+                    self._follow(known, lane)
+                    break
+            entries = known.entries
+            for number in changed:
+                entries[number].change(lane)
+        return True
+
     def _follow(self, known: CountedEnter, lane: Lane) -> CountedEnter:
         """Have a lane follow who writes what an entry has found present, under the lock; return the entry."""
         try:
@@ -240,26 +266,67 @@ class DataEnvironment(Shared):
         """Enqueue the copies of an update; return what must live until they are done, and where they end.
 
         The former includes the buffers, since a task that knows nothing of this one may end their mappings meanwhile.
-        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`. With a ``key`` the items
-        are remembered by it if all are present.
+        The latter is None if they are staged, or if there are none. ``staged`` as for `enter`. With a ``key`` the
+        update is remembered by it if all items are present.
 
         Raises
         ------
         PutOffError, NotPresentError
             Nothing has been copied.
         """
+        if key is not None and (known := self._open_again(key, items, lane)) is not None:
+            return known.held, self._copy_again(known, lane, staged)
         with self.lock:
             copies = self.table.update(items)
             steps = None
             if not (self.sets and replicas_of([entry for _, entry in copies])):
                 steps = update_steps(copies, self.ledger)
                 self._commit(steps, lane, staged)
-                if key is not None and len(copies) == len(items):
-                    _ = self.table.remember(key, items)  # what is dropped for that goes when the lock is free
+            else:
+                key = None
+            state = self.table.state
         if steps is None:
             copies, steps = self._update_shared(items, lane, staged)
         point = self._carry_out(steps, lane, staged)
+        if key is not None and len(copies) == len(items):
+            known = KnownUpdate(items, copies, [self.view(entry, item.host, item.address) for item, entry in copies])
+            with self.lock:
+                if self.table.state is state:
+                    _ = self.table.remember(key, known)  # what is dropped for that goes when the lock is free
         return [entry.buffer for _, entry in copies] + [item.host for item in items], point
+
+    def _open_again(self, key: Any, items: Sequence[MapItem], lane: Lane) -> KnownUpdate | None:
+        """Return an update of these items that is remembered, with its copies open; None where none is."""
+        with self.lock:
+            known: KnownUpdate | None = self.table.remembered.get(key)
+            if known is None or known.items is not items:
+                return None
+            if self.sets and replicas_of([entry for _, entry, *_ in known.copies]):
+                return None  # others have to know
+            waits = self.ledger.before(known.reads, known.writes)
+            if waits:
+                lane.wait_for(waits)
+            for entry, _ in known.writes:
+                entry.change(lane)
+            self.ledger.open(lane, known.reads, known.writes)
+        return known
+
+    def _copy_again(self, known: KnownUpdate, lane: Lane, staged: list[Any]) -> Point | None:
+        """Make the copies of an update once more; return where they end, or None if they are staged."""
+        try:
+            for item, entry, array, dtype, shape in known.copies:
+                host: Any = item.host
+                view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
+                if item.map_type.copies_in:
+                    self.copy(view, host, lane, staged, item.label)
+                else:
+                    check_writeable(item)
+                    self.copy(host, view, lane, staged, item.label)
+            return None if staged else self.ledger.settle(lane)
+        except BaseException:
+            with suppress(DeviceLostError):
+                self.ledger.settle(lane)
+            raise
 
     def leave(self, plan: Entered, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
         """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.

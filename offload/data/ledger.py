@@ -37,7 +37,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.copies_back import CopiesBack
-from offload.data.entries import Accesses
+from offload.data.entries import Accesses, set_access
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -173,9 +173,9 @@ class Ledger:
                 found += entry.writes.overlapping(section)
             if entry.uses:
                 found += entry.uses.overlapping(section)
-        if self._back:
+        if fresh and self._back:
             found += [copy.point for section in fresh for copy in self._back.meeting(section)]
-        if OPEN in found:
+        if found and OPEN in found:
             raise PutOffError
         return found
 
@@ -202,7 +202,10 @@ class Ledger:
             earlier = accesses.get(key)
             if earlier is not None and earlier.event is not None:
                 accesses[(lane,), key[1]] = earlier  # for `before_end`, which asks for nothing that is open
-            accesses[key] = OPEN
+            if earlier is None:
+                accesses[key] = OPEN
+            else:
+                set_access(accesses, key, OPEN)
         if opened or back:
             self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
 
@@ -269,7 +272,10 @@ class Ledger:
     def _enter(self, accesses: Accesses, key: tuple[Lane, Section], point: Point) -> None:
         if len(accesses) >= accesses.limit and self.may_query:
             accesses.prune(_is_over)
-        accesses[key] = point
+        if key in accesses:
+            set_access(accesses, key, point)
+        else:
+            accesses[key] = point
 
     def _end_back(self, copies: Sequence[CopyBack], point: Point) -> None:
         for copy in copies:

@@ -82,20 +82,27 @@ class Plan:
 class CountedEnter:
     """The entry of a construct that has found everything present, and has only counted: a `Plan` carried out.
 
-    Most constructs around storage that is present are such; that is why it has no more than they need.
+    Most constructs around storage that is present are such; that is why it has no more than they need. It does not
+    change, and may be carried out once more while no entry has gone (`offload.data.short.ShortWays.again`).
+
+    Attributes
+    ----------
+    state : object
+        The `PresentTable.state` for which it was made.
     """
 
-    __slots__ = ("_parts", "counted", "counter", "entries", "items")
+    __slots__ = ("_parts", "counted", "counter", "entries", "items", "state")
 
     created: ClassVar[tuple[Entry, ...]] = ()
     is_committed: ClassVar[bool] = True
     only_counts: ClassVar[bool] = True
     point: ClassVar[None] = None
 
-    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry]) -> None:
+    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry], state: object) -> None:
         self.items = items
         self.counter = counter
         self.entries = entries
+        self.state = state
         self.counted = entries if len(entries) == 1 else list(dict.fromkeys(entries))
         self._parts = [(entry, item.section) for item, entry in zip(items, entries, strict=True)]
 

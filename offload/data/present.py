@@ -57,6 +57,8 @@ class PresentTable(ShortWays):
     ----------
     version : int
         Differs after each change.
+    state : object
+        Another one after each removal of an entry.
     remembered : dict
         What callers `remember`, by keys of their own.
     """
@@ -70,6 +72,7 @@ class PresentTable(ShortWays):
         self._index = Index()
         self.remembered: dict[Any, Any] = {}
         self.version = 0
+        self.state = object()
         self._generation = 0
 
     def find(self, section: Section, label: str = "the item") -> Entry | None:
@@ -298,6 +301,7 @@ class PresentTable(ShortWays):
 
     def _remove(self, entry: Entry) -> None:
         self._index.remove(entry)
+        self.state = object()
         if self.remembered:
             entry.outlived, self.remembered = self.remembered, {}
 

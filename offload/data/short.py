@@ -32,9 +32,10 @@ _FEW_ITEMS = 8
 class ShortWays:
     """What a present table does about the constructs that most programs have most of."""
 
-    __slots__ = ("_index", "version")
+    __slots__ = ("_index", "state", "version")
 
     version: int
+    state: object
     _index: Index
 
     def _add(self, entry: Entry, buffer: object) -> None:
@@ -73,10 +74,8 @@ class ShortWays:
             ):
                 return None
             entries.append(entry)
-        plan = CountedEnter(items, counter, entries)
-        self.version += 1
-        for entry in plan.counted:  # as `count` does, whose call takes as long
-            entry.increment(counter)
+        plan = CountedEnter(items, counter, entries, self.state)
+        self.count(plan)
         return plan
 
     def count(self, plan: CountedEnter) -> None:
@@ -88,6 +87,29 @@ class ShortWays:
     def stays(self, plan: Entered) -> bool:
         """Tell whether `leave` only counts: no entry goes with the plan's construct."""
         return all(any(entry.counts_after(plan.counter)) for entry in plan.counted)
+
+    def again(self, plan: CountedEnter) -> bool:
+        """Carry out once more what `reenter` has carried out.
+
+        Returns
+        -------
+        bool
+            False where an entry has gone since, or has replicas, so that it has to be planned anew; then nothing has
+            changed.
+        """
+        if plan.state is not self.state:
+            return False
+        for entry in plan.counted:
+            if entry.replicas is not None:
+                return False
+        self.version += 1
+        if plan.counter is Counter.DYNAMIC:
+            for entry in plan.counted:
+                entry.dynamic += 1
+        else:
+            for entry in plan.counted:
+                entry.structured += 1
+        return True
 
     def own(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> OwnEnter | None:
         """Plan the entry of a construct that finds nothing present and makes an entry for each item; change nothing.
@@ -153,13 +175,20 @@ class ShortWays:
         """
         if not plan.only_counts:
             return False
-        counts = []
-        for entry in plan.counted:
-            count = entry.counts_after(plan.counter)
-            if not any(count):
-                return False
-            counts.append(count)
+        counted = plan.counted
+        if plan.counter is Counter.DYNAMIC:
+            for entry in counted:
+                if entry.dynamic <= 1 and not entry.structured:
+                    return False
+            for entry in counted:
+                if entry.dynamic:  # else a construct has taken all references meanwhile
+                    entry.dynamic -= 1
+        else:
+            for entry in counted:
+                if entry.structured <= 1 and not entry.dynamic:
+                    return False
+            for entry in counted:
+                if entry.structured:  # same
+                    entry.structured -= 1
         self.version += 1
-        for entry, (dynamic, structured) in zip(plan.counted, counts, strict=True):
-            entry.dynamic, entry.structured = dynamic, structured
         return True

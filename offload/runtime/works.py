@@ -298,7 +298,7 @@ class ExposeWork(Work):
 class UpdateWork(Work):
     """Copy items to or from the device, as their map types say.
 
-    With a ``key`` the items are remembered by it once they are found present (`PresentTable.remember`).
+    With a ``key`` the update is remembered by it once its items are found present (`PresentTable.remember`).
     """
 
     __slots__ = ("_key", "items")

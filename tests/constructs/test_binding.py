@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -187,3 +188,141 @@ def test_named_dependences_of_a_blocking_region(sim):
         fill()
         region(x, 1)
         assert (x == 8).all()
+
+
+def test_mapped_anew_before_the_launch(sim):
+    """A region that was called while its arrays were present has those that are present when it gets its turn."""
+    x, token, turn = np.zeros(4), object(), threading.Event()
+    region = omp.target(add, nowait=True, depend=[omp.in_(("token", id(token)))])
+    omp.target_enter_data(map=[to(x)])
+    for _ in range(3):
+        region(x, 1).result()
+    waits = omp.task(turn.wait, depend=[omp.out(("token", id(token)))])
+    waits()
+    late = region(x, 1)
+    omp.target_exit_data(map=[release(x)])
+    x[:] = 10
+    omp.target_enter_data(map=[to(x)])
+    turn.set()
+    late.result()
+    omp.target_exit_data(map=[from_(x)])
+    assert (x == 11).all()
+
+
+def test_unmapped_before_the_launch(sim):
+    """Where they are present no more it maps them, as at a first call."""
+    x, token, turn = np.zeros(4), object(), threading.Event()
+    region = omp.target(add, nowait=True, depend=[omp.in_(("token", id(token)))])
+    omp.target_enter_data(map=[to(x)])
+    for _ in range(3):
+        region(x, 1).result()
+    omp.task(turn.wait, depend=[omp.out(("token", id(token)))])()
+    late = region(x, 1)
+    omp.target_exit_data(map=[release(x)])
+    x[:] = 10
+    turn.set()
+    late.result()
+    assert (x == 11).all()
+
+
+def test_views_in_turn(sim):
+    """Sections of one mapped array are seen by their own layouts, whichever was seen before."""
+    matrix = np.zeros((4, 6))
+    parts = [matrix[:, :2], matrix[1], matrix[:, 3:], matrix[::2]]
+    shapes = []
+
+    def body(x, n):
+        shapes.append(x.shape)
+        x += n
+
+    region = omp.target(body)
+    with omp.target_data(map=[tofrom(matrix)]):
+        for _ in range(3):
+            for n, part in enumerate(parts):
+                region(part, 10**n)
+    assert shapes == [part.shape for part in parts] * 3
+    wanted = np.zeros((4, 6))
+    for n, at in enumerate((np.s_[:, :2], np.s_[1], np.s_[:, 3:], np.s_[::2])):
+        wanted[at] += 3 * 10**n
+    assert (matrix == wanted).all()
+
+
+@pytest.mark.filterwarnings("ignore:Setting the dtype:DeprecationWarning")
+def test_other_dtype(sim):
+    """An array whose dtype has been set in place has that in the body, and is updated by it."""
+    x = np.ones(4, np.float32)
+    seen = []
+    region = omp.target(lambda x: seen.append(x.dtype.str))
+    with omp.target_data(map=[to(x)]):
+        for dtype in ("<f4", "<i4", "<f4"):
+            x.dtype = dtype
+            for _ in range(3):
+                region(x)
+                omp.target_update(from_=[x])
+    assert seen == ["<f4"] * 3 + ["<i4"] * 3 + ["<f4"] * 3
+    assert (x == 1).all()
+
+
+# -- updates -------------------------------------------------------------------------------------------
+
+
+def test_updates_again(sim):
+    """The same update made again copies what is there then, both ways, also of views of one array in turn."""
+    matrix = np.zeros((4, 6))
+    left, right = matrix[:, :3], matrix[:, 3:]
+    region = omp.target(add)
+    with omp.target_data(map=[to(matrix)]):
+        for n in range(1, 5):
+            for part in (left, right):
+                part[:] = 10 * n
+                omp.target_update(to=[part])
+                region(part, 1)
+                part[:] = 0
+                omp.target_update(from_=[part])
+                assert (part == 10 * n + 1).all()
+
+
+def test_updates_of_what_is_mapped_anew(sim):
+    """An update whose items have been unmapped and mapped again finds the new storage, and none ignores them."""
+    x = np.zeros(4)
+    for n in range(1, 4):
+        omp.target_enter_data(map=[to(x)])
+        for _ in range(3):
+            x[:] = n
+            omp.target_update(to=[x])
+            x[:] = 0
+            omp.target_update(from_=[x])
+            assert (x == n).all()
+        omp.target_exit_data(map=[release(x)])
+        x[:] = 7
+        omp.target_update(from_=[x])
+        assert (x == 7).all()
+        with pytest.raises(omp.NotPresentError):
+            omp.target_update(from_=[x], present=True)
+
+
+def test_updates_of_what_is_read_only_since(sim):
+    """An array that cannot be written any more is not copied to, whatever was before."""
+    x = np.zeros(4)
+    with omp.target_data(map=[to(x)]):
+        for _ in range(3):
+            omp.target_update(from_=[x])
+        x.flags.writeable = False
+        with pytest.raises(MapError, match="read-only"):
+            omp.target_update(from_=[x])
+        omp.target_update(to=[x])
+
+
+def test_memory_goes_with_the_mapping_of_updates(sim):
+    """What is remembered of an update keeps no array, once its mapping or another has ended."""
+    x, other = np.zeros(4), np.zeros(4)
+    omp.target_enter_data(map=[to(x, other)])
+    view = x[1:3]
+    for _ in range(3):
+        omp.target_update(to=[view])
+    gone = weakref.ref(view)
+    del view
+    omp.target_exit_data(map=[release(other)])
+    gc.collect()
+    assert gone() is None
+    omp.target_exit_data(map=[release(x)])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from offload.arrays.items import array_section
 from offload.arrays.sections import covers
-from offload.constructs.clauses.binding import Binding, are_current, plain_arrays
+from offload.constructs.clauses.binding import Binding, plain_arrays
 from offload.constructs.clauses.mapping import map_item
+from offload.data.known import Layouts
 from offload.data.maptypes import MapType
 
 NOWHERE = SimpleNamespace(device=None)
@@ -94,7 +95,7 @@ def test_remembered_is_equal(call, listed):
     binding.items = items_of(listed)
     binding.key = ("the key",)
     binding.complete(NOWHERE)
-    assert are_current(binding.items)
+    assert Layouts(binding.items).are_current()
     if binding.key is not None:
         assert all(binding.items[number].host is array for _, array, _, number in binding.arrays)
 

@@ -14,8 +14,8 @@ launched. A region on the host has the same binding, which need not be complete.
 
 A binding of host arrays and scalars is remembered for calls with the same arrays while these are present:
 `PresentTable.remembered` forgets all when an entry goes, so that nothing keeps memory of the host which no entry keeps.
-The key is what clauses say and the identity of each array; its layout is compared (`are_current`). The scalars are no
-part of it. Rejected: to keep a binding in the function (its last arrays would live as long).
+The key is what clauses say and the identity of each array; its layout is compared (`offload.data.known.Layouts`). The
+scalars are no part of it. Rejected: to keep a binding in the function (its last arrays would live as long).
 
 OpenMP 5.2, 5.8.7 "defaultmap Clause", for what is in no clause.
 """
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from offload.arrays.containers import MOST_PARTS, leaves_of, parts_of
-from offload.arrays.items import MAPPERS, SCALARS, address_of, holder, is_device_array, is_foreign, label, mapper_of
+from offload.arrays.items import MAPPERS, SCALARS, holder, is_device_array, is_foreign, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.mapping import expansion_of, implicit_item, object_items
 from offload.data.maptypes import MapType
@@ -308,20 +308,6 @@ def plain_arrays(args: tuple[Any, ...]) -> dict[int, Any] | None:
         elif kind not in SCALARS:
             return None
     return arrays
-
-
-def are_current(items: Iterable[MapItem]) -> bool:
-    """Tell whether the arrays of items have the layout that they had, and can be written where they have to."""
-    for item in items:
-        host: Any = item.host
-        if (
-            address_of(host) != item.address
-            or host.shape != item.shape
-            or host.strides != item.strides
-            or (item.map_type.copies_out and not host.flags.writeable)
-        ):
-            return False
-    return True
 
 
 def native_array(value: Any, place: DevicePlace) -> Any:

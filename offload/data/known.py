@@ -1,0 +1,74 @@
+"""What is remembered of constructs that have found everything present, for calls with the same arrays.
+
+`PresentTable.remembered` keeps it until an entry goes. Until then the same items are in the same entries, and what has
+been made of them holds as long as the arrays are laid out as they were.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.arrays.items import address_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from offload.arrays.sections import Section
+    from offload.data.entries import Entry
+    from offload.data.items import MapItem
+
+
+class Layouts:
+    """The layouts of the arrays of items, as the items have them."""
+
+    __slots__ = ("_layouts",)
+
+    def __init__(self, items: Iterable[MapItem]) -> None:
+        self._layouts = []
+        for item in items:
+            host: Any = item.host
+            cell = address_cell(host)
+            self._layouts.append((cell, item.address, host, item.shape, item.strides, item.map_type.copies_out))
+
+    def are_current(self) -> bool:
+        """Tell whether the arrays have the layout that they had, and can be written where they have to."""
+        for cell, address, host, shape, strides, is_written in self._layouts:
+            if (
+                cell.value != address
+                or host.shape != shape
+                or host.strides != strides
+                or (is_written and not host.flags.writeable)
+            ):
+                return False
+        return True
+
+
+class KnownUpdate:
+    """An update that has found all of its items present, for updates of the same items while no entry goes.
+
+    Attributes
+    ----------
+    items : sequence of MapItem
+    layouts : Layouts
+        Those of the items.
+    copies : list of (MapItem, Entry, array, dtype, shape)
+        What is copied, with the device array of each item, and the dtype and shape that the host's had.
+    reads, writes : list of (Entry, Section)
+        The parts that are copied from, and copied to.
+    held : list of object
+        What must live until the copies are done.
+    """
+
+    __slots__ = ("copies", "held", "items", "layouts", "reads", "writes")
+
+    def __init__(self, items: Sequence[MapItem], copies: Sequence[tuple[MapItem, Entry]], views: Sequence[Any]) -> None:
+        self.items = items
+        self.layouts = Layouts(items)
+        self.copies: list[tuple[MapItem, Entry, Any, Any, Any]] = []
+        self.reads: list[tuple[Entry, Section]] = []
+        self.writes: list[tuple[Entry, Section]] = []
+        for (item, entry), view in zip(copies, views, strict=True):
+            host: Any = item.host
+            self.copies.append((item, entry, view, host.dtype, host.shape))
+            (self.writes if item.map_type.copies_in else self.reads).append((entry, item.section))
+        self.held: list[object] = [entry.buffer for _, entry in copies] + [item.host for item in items]
