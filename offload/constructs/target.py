@@ -184,7 +184,7 @@ class TargetFunction(DirectiveFunction):
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
             work = None  # what it holds goes before the task is complete
         else:
-            task = DeviceTask(site, frame, place, None, body, args)
+            task = DeviceTask.plain(site, frame, place, body, args)
             if takes_arrays:
                 task.after = device.caller_event()
         if not self._is_deferred:

@@ -44,6 +44,9 @@ def using(device: Device, stream: Any) -> Iterator[None]:
         device.restore(outer)
 
 
+_new = object.__new__
+
+
 class Point:
     """A place in a lane: everything put there up to ``sequence``.
 
@@ -103,15 +106,25 @@ class Lane:
         self.sequence = 0
         self.end: Point | None = None
         self.passed = (0, 0.0)
-        self.lock = threading.RLock()  # a user's lane may be marked by several threads
+        self.lock = threading.RLock()  # for who marks a user's lane and has the gate look at it, in one order
         self._waited: dict[Lane, int] = {}
 
     def mark(self) -> Point:
-        """Record an event at the tail of the stream and return the place."""
-        with self.lock:
-            event = self.device.record(self.stream)
-            self.sequence += 1
-            return Point(self, self.sequence, event)
+        """Record an event at the tail of the stream and return the place.
+
+        No lock is taken, which would cost as much as all else here. Where another thread has marked the lane meanwhile,
+        the event is recorded once more, so that events and sequences are in one order.
+        """
+        point = _new(Point)  # without a call of `Point.__init__`, which takes as long again
+        point.lane = self
+        point.is_followed = False
+        point.item = None
+        while True:
+            before = self.sequence
+            point.event = self.device.record(self.stream)
+            if self.sequence == before:  # no thread comes in between this and the next line: there is no call
+                self.sequence = point.sequence = before + 1
+                return point
 
     def wait_for(self, points: Iterable[Point]) -> None:
         """Hold what follows on this lane until the points have passed; enqueue only the waits that are needed.

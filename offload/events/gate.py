@@ -21,6 +21,11 @@ be woken by the driver was seen to take 0.1 to 0.2 ms where to look by itself to
 callback after an error, but the events of a failed device raise, and every item of it fails. So it looks every 100 µs,
 and every millisecond once that has been in vain for some time.
 
+A launch adds its point without the lock where nobody waits, by one step of the lane's deque: it has the lane until
+then, so that no other thread adds to that. All else is done under the lock, and counts with points that are added
+meanwhile. A lane without points has no deque. Where a point has been added to one just taken away, it has either been
+told before, or is added anew.
+
 Where threads that wait look themselves, a callback is worth what it costs only once those looks have become rare: it
 takes longer than they do, holds the stream up, and wakes the completer just when the thread that waits needs the GIL.
 So there is none before; and while others look, the completer does so every millisecond.
@@ -110,6 +115,7 @@ class Gate:
         self._looks_in_vain = 0
         self._sleeps = False  # until it is called
         self._dozes = True  # between two looks that are rare
+        self._is_sorting = False  # the points of a lane; who adds one waits for the lock then
         self._n_looks = self._n_looks_before = 0
         self._lock = threading.Lock()
         self._closed = False
@@ -119,6 +125,15 @@ class Gate:
         """Tell ``item`` when the point, just marked on its lane, has passed."""
         point.item = item
         lane = point.lane
+        points = self._lanes.get(lane)
+        if (
+            points
+            and not (watched or self._hurried or self._sleeps or self._is_sorting)
+            and points[-1].sequence < point.sequence
+        ):
+            points.append(point)
+            if self._lanes.get(lane) is points or point.item is None:
+                return
         with self._lock:
             points = self._lanes.get(lane)
             if points is None:
@@ -128,12 +143,8 @@ class Gate:
                         target=Shield.around(self._complete), name="offload-completer", daemon=True
                     )
                     self._thread.start()
-            if points and points[-1].sequence > point.sequence:  # another thread has marked the lane, and was quicker
-                later = []
-                while points and points[-1].sequence > point.sequence:
-                    later.append(points.pop())
-                points.append(point)
-                points.extend(reversed(later))
+            if points and points[-1].sequence > point.sequence:
+                self._insert(points, point)
             else:
                 points.append(point)
             if not (watched or self._hurried or self._sleeps):
@@ -151,6 +162,18 @@ class Gate:
                 self._sleeps = False
         if calls:
             self._wakeup.post()
+
+    def _insert(self, points: deque[Point], point: Point) -> None:
+        """Put a point among those of its lane: another thread has marked that later, and was quicker."""
+        self._is_sorting = True
+        try:
+            later = []
+            while points and points[-1].sequence > point.sequence:
+                later.append(points.pop())
+            points.append(point)
+            points.extend(reversed(later))
+        finally:
+            self._is_sorting = False
 
     def watch(self, point: Point) -> None:
         """Notice soon when the point passes: somebody on the host waits for it."""
@@ -264,10 +287,8 @@ class Gate:
             points = self._lanes.get(lane)
             if points:
                 n_passed = 0
-                for other in points:
-                    if other.sequence > point.sequence:
-                        break
-                    n_passed += 1
+                while n_passed < len(points) and points[n_passed].sequence <= point.sequence:
+                    n_passed += 1  # no iterator: others may be added meanwhile
                 self._take(lane, points, n_passed)
             self._looks_in_vain = 0
         self._tell()
@@ -376,14 +397,18 @@ class Gate:
 
 
 def _count_passed(has_passed: Callable[[Any], bool], points: deque[Point]) -> int:
-    """Return how many of the first points have passed, by few questions: all, or else by doubling and halving."""
-    if has_passed(points[-1].event):
-        return len(points)
+    """Return how many of the first points have passed, by few questions: all, or else by doubling and halving.
+
+    Others may be added meanwhile.
+    """
+    n_points = len(points)
+    if has_passed(points[n_points - 1].event):
+        return n_points
     step, passed = 1, 0
-    while passed + step < len(points) and has_passed(points[passed + step - 1].event):
+    while passed + step < n_points and has_passed(points[passed + step - 1].event):
         passed += step
         step *= 2
-    behind = min(passed + step, len(points))  # that many have not all passed
+    behind = min(passed + step, n_points)  # that many have not all passed
     while passed + 1 < behind:
         middle = (passed + behind) // 2
         if has_passed(points[middle - 1].event):

@@ -139,7 +139,10 @@ def submit(
     runtime = scope.runtime
     engine = runtime.engine
     if engine.submit(task, dependences, orderings, follows):
-        begin(scope, task)
+        if runtime.rng is None and task.launches_inline:  # as `begin` says, whose call every launch would pay for
+            engine.launch(task, scope)
+        else:
+            begin(scope, task)
     if task.launched:  # else it may be many others that it waits for, and not its stream
         gate = runtime.gate
         if gate.watched or gate.has_told:

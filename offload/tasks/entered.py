@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any
 from offload.tasks.scope import current_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offload.tasks.scope import Scope
+
+
+_look: Callable[[], Any] | None = None
+"""What tells which event loop runs on the calling thread, once asyncio has been imported."""
 
 
 def running_loop() -> Any:
     """Return the event loop that runs on the calling thread; None where there is none."""
-    events = sys.modules.get("asyncio.events")
-    if events is None:
-        return None
-    look = getattr(events, "_get_running_loop", None)  # None while another thread imports it
-    return None if look is None else look()
+    global _look  # noqa: PLW0603  # found once
+    if _look is None:
+        events = sys.modules.get("asyncio.events")
+        _look = getattr(events, "_get_running_loop", None)  # None while another thread imports it
+        if _look is None:
+            return None
+    return _look()
 
 
 def is_entered(scope: Scope) -> bool:
