@@ -201,6 +201,14 @@ class Names:
         self._labels.append(label)
         return label
 
+    def name(self, items: Iterable[MapItem]) -> None:
+        """Have the labels of items, which an earlier call has made, look their names up here where they have not."""
+        for item in items:
+            label = item.label
+            if isinstance(label, _NamedLater) and label.names is not None:
+                label.names = self
+                self._labels.append(label)
+
     def settle(self, *, are_read: bool) -> None:
         """Let the frame go, as the construct's call ends; ``are_read``: labels may be read from now on."""
         labels, self._labels = self._labels, []
@@ -222,18 +230,21 @@ class Names:
 
 
 class _NamedLater(Label):
-    """A label whose name is not looked up before it has to be: the locals of a function take longer than all else."""
+    """A label whose name is not looked up before it has to be: the locals of a function take longer than all else.
 
-    __slots__ = ("_array", "_names")
+    ``names`` is where, and None once it has been looked up.
+    """
+
+    __slots__ = ("_array", "names")
 
     def __init__(self, array: Any, names: Names) -> None:
         super().__init__(array)
         self._array = array
-        self._names: Names | None = names
+        self.names: Names | None = names
 
     def look_up(self) -> None:
         """Look the name up, once."""
-        names, self._names = self._names, None
+        names, self.names = self.names, None
         if names is not None:
             self._name = names.of(self._array)
         self._array = None

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from offload.data.items import MapItem
+    from offload.data.known import KnownUpdate
     from offload.tasks.task import Task
 
 
@@ -287,16 +288,6 @@ def update(
     names = Names(caller(2))  # whoever calls this is the library: `for_finalizers`
     are_read = False
     try:
-        incoming = _moved("update device", to_device, names, if_present=if_present) if to_device else []
-        outgoing = _moved("update self", to_host, names, if_present=if_present) if to_host else []
-        for one in incoming:
-            for other in outgoing:
-                if overlaps(one.section, other.section):
-                    raise ClauseError(
-                        f"acc update: {one.label} in `device` and {other.label} in `self_` share storage; "
-                        "a variable is copied one way; use two updates"
-                    )
-        items = incoming + outgoing
         operation = Operation(
             "acc update",
             async_=async_,
@@ -307,11 +298,39 @@ def update(
             depend=depend,
             code=names.frame,
         )
-        task = operation.run(UpdateWork(items), items, changes=False)
+        given = [*map(id, to_device), *map(id, to_host)]
+        key: Any = "acc update", bool(if_present), len(to_device), *given
+        place = operation.place
+        known: KnownUpdate | None = place.table.remembered.get(key) if place is not None else None
+        if known is not None and known.layouts.are_current():
+            items = known.items
+            names.name(items)
+            known = None  # it refers to memory of the device, and an error's traceback to this frame
+        else:
+            items = _moved_both(to_device, to_host, names, if_present=bool(if_present))
+            if [id(item.host) for item in items] != given:
+                key = None  # mappers: an object of which nobody keeps hold
+        task = operation.run(UpdateWork(items, key), items, changes=False)
         are_read = not (operation.frame.is_plain and (task.launched or task.finished))
     finally:
         names.settle(are_read=are_read)
     return task if operation.queue is not None else None
+
+
+def _moved_both(
+    to_device: tuple[Any, ...], to_host: tuple[Any, ...], names: Names, *, if_present: bool
+) -> list[MapItem]:
+    """Return the items of both clauses of an update; raise `ClauseError` where they share storage."""
+    incoming = _moved("update device", to_device, names, if_present=if_present) if to_device else []
+    outgoing = _moved("update self", to_host, names, if_present=if_present) if to_host else []
+    for one in incoming:
+        for other in outgoing:
+            if overlaps(one.section, other.section):
+                raise ClauseError(
+                    f"acc update: {one.label} in `device` and {other.label} in `self_` share storage; "
+                    "a variable is copied one way; use two updates"
+                )
+    return incoming + outgoing
 
 
 def _moved(word: str, given: tuple[Any, ...], names: Names, *, if_present: bool) -> list[MapItem]:

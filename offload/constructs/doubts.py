@@ -37,6 +37,8 @@ def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: I
         return
     for array in written:
         section = array_section(array)
+        if _is_written(dependences, section):
+            continue  # mostly
         found = {dependence.type for dependence in dependences if _names(dependence, section)}
         if found == {DependType.IN}:
             warn(
@@ -44,6 +46,14 @@ def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: I
                 "not wait for this one; name it by out or inout",
                 DirectiveWarning,
             )
+
+
+def _is_written(dependences: Sequence[Dependence], section: Section) -> bool:
+    """Tell whether a dependence names just this storage, and not for reading only."""
+    for dependence in dependences:
+        if dependence.type is not DependType.IN and dependence.keys is not None and section in dependence.keys:
+            return True
+    return False
 
 
 def _names(dependence: Dependence, section: Section) -> bool:

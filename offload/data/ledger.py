@@ -132,17 +132,19 @@ class Ledger:
 
     Attributes
     ----------
+    back_on : dict
+        By lane, the copies back under way there that `arrived` is to hear of.
     may_query : bool
         Whether events may be asked if they are over.
     """
 
-    __slots__ = ("_back", "_back_on", "_kept", "_lock", "_open", "may_query")
+    __slots__ = ("_back", "_kept", "_lock", "_open", "back_on", "may_query")
 
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
         self.may_query = True
         self._lock = lock
         self._back = CopiesBack()
-        self._back_on: dict[Lane, deque[CopyBack]] = {}
+        self.back_on: dict[Lane, deque[CopyBack]] = {}
         self._open: dict[Lane, tuple[list[tuple[Accesses, tuple[Lane, Section]]], list[CopyBack]]] = {}
         self._kept: dict[Lane, list[Any]] = {}
 
@@ -280,22 +282,17 @@ class Ledger:
     def _end_back(self, copies: Sequence[CopyBack], point: Point) -> None:
         for copy in copies:
             copy.point = point
-        self._back_on.setdefault(point.lane, deque()).extend(copies)
+        self.back_on.setdefault(point.lane, deque()).extend(copies)
 
     # -- what arrives --------------------------------------------------------------------------------
-    @property
-    def has_back(self) -> bool:
-        """Whether copies back are under way that `arrived` is to hear of."""
-        return bool(self._back_on)
-
     def arrived(self, end: Point) -> None:
         """Forget the copies back that a lane has done."""
         with self._lock:
-            copies = self._back_on.get(end.lane)
+            copies = self.back_on.get(end.lane)
             while copies and copies[0].point.sequence <= end.sequence:
                 self._back.remove(copies.popleft())
             if copies is not None and not copies:
-                del self._back_on[end.lane]
+                del self.back_on[end.lane]
 
     # -- constructs that fail ------------------------------------------------------------------------
     def keep(self, lane: Lane, things: Iterable[Any]) -> None:

@@ -81,8 +81,12 @@ class ShortWays:
     def count(self, plan: CountedEnter) -> None:
         """Count what a plan has found present."""
         self.version += 1
-        for entry in plan.counted:
-            entry.increment(plan.counter)
+        if plan.counter is Counter.DYNAMIC:
+            for entry in plan.counted:
+                entry.dynamic += 1
+        else:
+            for entry in plan.counted:
+                entry.structured += 1
 
     def stays(self, plan: Entered) -> bool:
         """Tell whether `leave` only counts: no entry goes with the plan's construct."""
@@ -102,13 +106,7 @@ class ShortWays:
         for entry in plan.counted:
             if entry.replicas is not None:
                 return False
-        self.version += 1
-        if plan.counter is Counter.DYNAMIC:
-            for entry in plan.counted:
-                entry.dynamic += 1
-        else:
-            for entry in plan.counted:
-                entry.structured += 1
+        self.count(plan)
         return True
 
     def own(self, items: Sequence[MapItem], counter: Counter = Counter.DYNAMIC) -> OwnEnter | None:

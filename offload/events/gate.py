@@ -330,12 +330,12 @@ class Gate:
 
     def _take(self, lane: Any, points: deque[Point], n_passed: int, error: BaseException | None = None) -> None:
         """Take the first points from a lane; some of them have not passed where there is an error."""
-        armed, watched = self._armed.get(lane), self.watched
+        armed, watched, told = self._armed.get(lane), self.watched, self._told
         events = []
         for _ in range(n_passed):  # a signal handler may end it anywhere; the next look then goes on
             point = points[0]
             fate = None if error is None or _had_passed(lane.device.passed, point) else error
-            if point in watched:
+            if watched and point in watched:
                 del watched[point]
                 self.has_told = True
             if point is armed:
@@ -344,7 +344,7 @@ class Gate:
             item = point.item
             if item is not None:  # else a thread that launches has been quicker
                 point.item = None
-                self._told.append((item, fate))
+                told.append((item, fate))
             points.popleft()
             if fate is None:
                 events.append(point.event)

@@ -423,8 +423,9 @@ class DeviceTask(Task):
             failure = self._find(failure)
         lane: Any = self.lane
         start_s = self.start_s
-        for other in self.predecessors:
-            start_s = max(start_s, getattr(other, "end_s", 0.0))
+        if self.predecessors:
+            for other in self.predecessors:
+                start_s = max(start_s, getattr(other, "end_s", 0.0))
         self.start_s, self.end_s = lane.note_passed(self.point, start_s)
         place = self.place
         # Before others are told that there is memory again:
@@ -436,7 +437,7 @@ class DeviceTask(Task):
         self.after = self.body = self.kwargs = None
         self.args = self.predecessors = ()
         engine = self.construct.runtime.engine
-        if place.ledger.has_back and self.point is not None:
+        if place.ledger.back_on and self.point is not None:
             place.ledger.arrived(self.point)
         place.ended += 1
         place.in_flight.discard(self)
@@ -447,7 +448,8 @@ class DeviceTask(Task):
         following = engine.finish(self, failure)  # as `finish_elsewhere` does, whose call each launch would pay for
         if following is not None:
             engine.make_ready(following)
-        place.retry(engine)
+        if place.waiting:
+            place.retry(engine)
         for each in others:
             each.retry(engine)
 
@@ -462,7 +464,7 @@ class DeviceTask(Task):
     def _leave(self, places: Sequence[DevicePlace]) -> None:
         """Take note, for other places, that the work has passed."""
         for place in places:
-            if place.ledger.has_back and self.point is not None:
+            if place.ledger.back_on and self.point is not None:
                 place.ledger.arrived(self.point)
             place.ended += 1
             place.in_flight.discard(self)

@@ -38,7 +38,7 @@ class DevicePlace(DataEnvironment):
         self.in_flight: set[Task] = set()
         self.kept: dict[str, Any] = {}
         self.ended = 0  # launches that have ended, well or not: what a failed launch compares
-        self._put_off: deque[Task] = deque()
+        self.waiting: deque[Task] = deque()
         self._adopted: WeakValueDictionary[Any, Lane] = WeakValueDictionary()
 
     # -- lanes and life ------------------------------------------------------------------------------
@@ -73,24 +73,24 @@ class DevicePlace(DataEnvironment):
     # -- launches that wait for something ------------------------------------------------------------
     def put_off(self, task: Task) -> bool:
         """Try the launch again when a task in flight ends; return false if none is in flight."""
-        self._put_off.append(task)
+        self.waiting.append(task)
         for other in self.in_flight.copy():
             other.watch()
         if self.in_flight:
             return True
         try:
-            self._put_off.remove(task)
+            self.waiting.remove(task)
         except ValueError:
             return True  # somebody completed meanwhile and took it
         return False
 
     def retry(self, engine: Runner[Task]) -> None:
         """Try launches that were put off once more: the next few, or all if nothing is in flight."""
-        if not self._put_off:
+        if not self.waiting:
             return
-        for _ in range(min(len(self._put_off), _RETRIES) if self.in_flight else len(self._put_off)):
+        for _ in range(min(len(self.waiting), _RETRIES) if self.in_flight else len(self.waiting)):
             try:
-                task = self._put_off.popleft()
+                task = self.waiting.popleft()
             except IndexError:
                 return
             engine.make_ready(task)

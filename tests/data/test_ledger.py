@@ -169,9 +169,9 @@ def test_copies_back(ledger):
     with pytest.raises(PutOffError):
         ledger.before([], fresh=[part(15, 16)])
     ledger.arrived(ledger.settle(lane))
-    assert ledger.has_back
+    assert ledger.back_on
     ledger.arrived(third)
-    assert not ledger.has_back
+    assert not ledger.back_on
     assert ledger.before([], fresh=[WHOLE, part(10, 20)]) == []
 
 
