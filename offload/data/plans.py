@@ -88,7 +88,7 @@ class CountedEnter:
     Attributes
     ----------
     state : object
-        The `PresentTable.state` for which it was made.
+        The `PresentTable.state` for which it was made; None: it is carried out once.
     """
 
     __slots__ = ("_parts", "counted", "counter", "entries", "items", "state")
@@ -98,7 +98,7 @@ class CountedEnter:
     only_counts: ClassVar[bool] = True
     point: ClassVar[None] = None
 
-    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry], state: object) -> None:
+    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry], state: object = None) -> None:
         self.items = items
         self.counter = counter
         self.entries = entries

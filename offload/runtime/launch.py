@@ -21,7 +21,7 @@ from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import calls_program
 from offload.interrupts.shields import ends_body
-from offload.runtime.reached import Kept, Reached, Staging
+from offload.runtime.reached import Kept, Reached, Staging, found
 from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -83,25 +83,20 @@ class DeviceTask(Task):
     device_nums: tuple[int, ...] = ()  # those that take part, where these are several
     received: Values | None = None
 
+    _is_watched: bool
     after: Any
     held: list[Any] | None
-    _is_watched: bool
     lane: Lane | None
     plan: Any
-    point: Point | None
-    """Where its work ends."""
-    queue: Any
-    """The async queue on whose stream it is to run."""
+    point: Point | None  # where its work ends
+    queue: Any  # the async queue on whose stream it is to run
     work: Work | None
 
     @staticmethod
     def plain(
         site: Site, frame: Region, place: DevicePlace, body: Any, args: tuple[Any, ...], work: Work | None = None
     ) -> DeviceTask:
-        """Make the task of a body and its arguments, or of a work with these.
-
-        It does what `Task.__init__` does; a class that has one of its own is called for twice the time.
-        """
+        """Make the task of a body, or of a work with that, in half the time that `__init__` takes."""
         task = _new(DeviceTask)
         task.construct = site
         task.body = body
@@ -397,20 +392,6 @@ class DeviceTask(Task):
         self.place.ended += 1
         self.place.retry(engine)
 
-    def _find(self, failure: BaseException | None) -> BaseException | None:
-        """Return the failure, or what the work has found wrong; give the task its value where there is neither."""
-        findings, self.findings = self.findings, None
-        if failure is not None:
-            return failure
-        try:
-            for finding in findings or ():
-                self.value = finding(self.value)
-        except Exception as error:  # noqa: BLE001  # kept for whoever waits
-            self.value = None
-            note_task(error, self)
-            return error.with_traceback(None)  # which is ours alone, and refers to the task
-        return None
-
     def passed(self, error: BaseException | None) -> None:
         """Complete: the lane has got to the end of this task, or never will."""
         failure = self.failure
@@ -420,12 +401,11 @@ class DeviceTask(Task):
             note_task(failure, self)
             self.value = None
         if self.findings is not None:
-            failure = self._find(failure)
+            failure = found(self, failure)
         lane: Any = self.lane
         start_s = self.start_s
-        if self.predecessors:
-            for other in self.predecessors:
-                start_s = max(start_s, getattr(other, "end_s", 0.0))
+        for other in self.predecessors:
+            start_s = max(start_s, getattr(other, "end_s", 0.0))
         self.start_s, self.end_s = lane.note_passed(self.point, start_s)
         place = self.place
         # Before others are told that there is memory again:

@@ -78,3 +78,18 @@ class Reached:
             note_task(failure, task)
             task.failure = failure
         task.construct.runtime.engine.make_ready(task)
+
+
+def found(task: Any, failure: BaseException | None) -> BaseException | None:
+    """Return the failure of a device task that has passed, or what its work has found wrong; else note its value."""
+    findings, task.findings = task.findings, None
+    if failure is not None:
+        return failure
+    try:
+        for finding in findings or ():
+            task.value = finding(task.value)
+    except Exception as error:  # noqa: BLE001  # kept for whoever waits
+        task.value = None
+        note_task(error, task)
+        return error.with_traceback(None)  # which is ours alone, and refers to the task
+    return None
