@@ -462,3 +462,79 @@ def test_where_others_look_the_completer_is_called_when_it_dozes(device, calls):
     if calls == "hurry":
         gate.relax()
     gate.close()
+
+
+class NosyPoint(Point):
+    """A point of which the sequence cannot be read without something else happening, as another thread would do it."""
+
+    meanwhile = None
+    _sequence = 0
+
+    @property
+    def sequence(self):
+        happens, self.meanwhile = self.meanwhile, None
+        if happens is not None:
+            happens()
+        return self._sequence
+
+    @sequence.setter
+    def sequence(self, value):
+        self._sequence = value
+
+
+def test_a_point_is_added_while_its_lane_is_emptied(gate, device):
+    """A point that is added just when the last one of its lane is taken away is told all the same, once."""
+    lane, first, second = FakeLane(device), Item(), Item()
+    nosy = NosyPoint(lane, 0, "e")
+    gate.add(nosy, first)
+    device.passed_events.add("e")
+    nosy.meanwhile = gate.look
+    gate.add(Point(lane, 1, "f"), second)
+    assert first.wait() == [None]
+    assert not second.told.is_set()
+    device.passed_events.add("f")
+    gate.look()
+    assert second.wait() == [None]
+
+
+def test_a_point_is_added_while_others_are_counted(gate, device):
+    """A point that is added while the gate asks about those before it is not taken for passed with them."""
+    lane, items = FakeLane(device), [Item() for _ in range(3)]
+    for number in range(2):
+        gate.add(Point(lane, number, number), items[number])
+    asked = device.passed
+
+    def passed(event):
+        if device.passed is not asked:
+            device.passed = asked
+            gate.add(Point(lane, 2, 2), items[2])
+        return asked(event)
+
+    device.passed_events |= {0, 1}
+    device.passed = passed
+    gate.look()
+    assert [item.told.is_set() for item in items] == [True, True, False]
+    device.passed_events.add(2)
+    gate.look()
+    assert items[2].wait() == [None]
+
+
+def test_points_in_any_order(gate, device):
+    """Points that come to the gate in another order than they were marked are told in that of their marks."""
+    lane, told = FakeLane(device), []
+
+    class Noting(Item):
+        def __init__(self, number):
+            super().__init__()
+            self.number = number
+
+        def passed(self, error):
+            told.append(self.number)
+            super().passed(error)
+
+    for number in (0, 3, 1, 4, 2):
+        gate.add(Point(lane, number, number), Noting(number))
+    for number in range(5):
+        device.passed_events.add(number)
+        gate.look()
+        assert told == list(range(number + 1))
