@@ -22,7 +22,7 @@ class Recorder:
 
 
 def test_marks_are_in_the_order_of_their_events():
-    """Where another thread marks a lane between the event of a mark and its number, both have one order all the same."""
+    """Where another thread marks a lane between the event of a mark and its number, both have one order."""
     device = Recorder()
     lane = Lane(device, None, 0)
     others = []
