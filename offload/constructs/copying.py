@@ -25,6 +25,8 @@ from offload.constructs.clauses.maps import check_device
 from offload.constructs.doubts import warn_of_writes
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, UnsupportedError
+from offload.interrupts.finalizers import catch_up, collector, put_off
+from offload.interrupts.shields import is_at_work
 from offload.runtime.current import current_runtime, here
 from offload.runtime.generate import defer, encounter, run
 from offload.runtime.launch import DeviceTask
@@ -32,6 +34,7 @@ from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import CopyWork
 from offload.tasks.recipe import Recipe
+from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +69,8 @@ def copy(directive: str, dst: Any, src: Any, depend: Any, *, deferred: bool, pla
 def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | None:
     """Generate the task of ``target_memcpy`` where two arrays that are alike are copied wholly, and one is the host's.
 
-    Return None, having done nothing, where there is more to be looked at: that takes three times as long.
+    Return None, having done nothing, where there is more to be looked at: that takes three times as long, and is done
+    behind `for_finalizers`, of which this needs nothing but to be called by the program.
 
     Raises
     ------
@@ -75,23 +79,28 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     """
     to_host = dst.__class__ is np.ndarray
     host, array = (dst, src) if to_host else (src, dst)
-    if host.__class__ is not np.ndarray:
+    if host.__class__ is not np.ndarray or collector.thread or put_off.calls or owned or is_at_work():
         return None
     scope = here()
     runtime = scope.runtime
+    frame = scope.region
     place = runtime.place_of(array)
-    if place is None or not host.size or not _are_alike(dst, src) or not getattr(dst.flags, "writeable", True):
+    if place is None or frame is None or not frame.is_plain or runtime.engine.closed:
         return None
-    refuse_retired(place.device, array)
-    frame = scope.frame("target_memcpy")
-    if not frame.is_plain or runtime.engine.closed:
+    flags = host.flags
+    if not (host.size and _are_alike(host, array, flags) and (flags.writeable or not to_host)):
         return None
+    if place.device.retired(array) is not None:
+        refuse_retired(place.device, array)
     dependences = check_depend_now("target_memcpy", depend) if depend else ()
     if dependences:
         warn_of_writes("target_memcpy_async", dependences, (dst,))
-    site = call_site("target_memcpy", runtime, 2)
+    site = call_site("target_memcpy", runtime, 1)
     work = CopyWork(dst, src, (array,))
-    return _generate(scope, frame, DeviceTask.of(site, frame, place, work), dependences, deferred=deferred)
+    task = _generate(scope, frame, DeviceTask.of(site, frame, place, work), dependences, deferred=deferred)
+    if put_off.calls:
+        catch_up()
+    return task
 
 
 def copy_recipe(site: Site, dst: Any, src: Any, places: Places | None = None) -> Recipe:
@@ -292,7 +301,7 @@ def byte_ranges(
     dst, place = check_side(runtime, dst, dst_device, "dst_device", what)
     src, other = check_side(runtime, src, src_device, "src_device", what)
     is_whole = count is None and dst_offset.__class__ is src_offset.__class__ is int and dst_offset == src_offset == 0
-    if is_whole and _are_alike(dst, src) and dst.size:
+    if is_whole and _are_alike(dst, src, dst.flags) and dst.size:
         return dst, src, (place, other)
     low_to, left_to = byte_range(dst, dst_offset, "dst", what)
     low_at, left_at = byte_range(src, src_offset, "src", what)
@@ -322,14 +331,17 @@ def _is_plain_run(array: Any, place: DevicePlace | None) -> bool:
     return place is not None and array.size > 0 and array.dtype.isbuiltin == _BUILT_IN and array.flags.c_contiguous
 
 
-def _are_alike(dst: Any, src: Any) -> bool:
-    """Tell whether to copy elements is to copy bytes in the order of memory: those of two arrays without offsets."""
+def _are_alike(dst: Any, src: Any, flags: Any) -> bool:
+    """Tell whether to copy elements is to copy bytes in the order of memory: those of two arrays without offsets.
+
+    ``flags`` are those of ``dst``.
+    """
     dtype = dst.dtype
     return (
         dtype is src.dtype  # of the types that NumPy has built in there is one object each
         and dtype.isbuiltin == _BUILT_IN
         and dst.shape == src.shape
-        and dst.flags.c_contiguous
+        and flags.c_contiguous
         and src.flags.c_contiguous
     )
 

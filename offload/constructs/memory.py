@@ -123,7 +123,6 @@ def give_back(runtime: Runtime, array: Any, what: str) -> bool:
 # -- copies ----------------------------------------------------------------------------------------------
 
 
-@for_finalizers
 def target_memcpy(
     dst: Any,
     src: Any,
@@ -161,13 +160,10 @@ def target_memcpy(
     *Blocks* until the copy is done. OpenMP 5.2, 18.8.5 "omp_target_memcpy".
     """
     is_whole = nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST
-    if is_whole and copy_whole(dst, src, (), deferred=False) is not None:
-        return
-    dst, src, places = byte_ranges(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
-    copy("target_memcpy", dst, src, (), deferred=False, places=places)
+    if not is_whole or copy_whole(dst, src, (), deferred=False) is None:
+        _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, (), deferred=False)
 
 
-@for_finalizers
 def target_memcpy_async(
     dst: Any,
     src: Any,
@@ -189,8 +185,25 @@ def target_memcpy_async(
         task = copy_whole(dst, src, depend, deferred=True)
         if task is not None:
             return task
+    return _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, depend, deferred=True)
+
+
+@for_finalizers
+def _memcpy(
+    dst: Any,
+    src: Any,
+    nbytes: int | None,
+    dst_offset: int,
+    src_offset: int,
+    dst_device: int | None,
+    src_device: int | None,
+    depend: Any,
+    *,
+    deferred: bool,
+) -> Task:
+    """Generate the task of a copy of bytes."""
     dst, src, places = byte_ranges(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
-    return copy("target_memcpy", dst, src, depend, deferred=True, places=places)
+    return copy("target_memcpy", dst, src, depend, deferred=deferred, places=places)
 
 
 @for_finalizers
