@@ -161,7 +161,7 @@ def target_memcpy(
     """
     is_whole = nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST
     if not is_whole or copy_whole(dst, src, (), deferred=False) is None:
-        _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, (), deferred=False)
+        _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, deferred=False)
 
 
 def target_memcpy_async(
@@ -185,24 +185,13 @@ def target_memcpy_async(
         task = copy_whole(dst, src, depend, deferred=True)
         if task is not None:
             return task
-    return _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, depend, deferred=True)
+    return _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, depend=depend, deferred=True)
 
 
 @for_finalizers
-def _memcpy(
-    dst: Any,
-    src: Any,
-    nbytes: int | None,
-    dst_offset: int,
-    src_offset: int,
-    dst_device: int | None,
-    src_device: int | None,
-    depend: Any,
-    *,
-    deferred: bool,
-) -> Task:
+def _memcpy(*arguments: Any, depend: Any = (), deferred: bool) -> Task:
     """Generate the task of a copy of bytes."""
-    dst, src, places = byte_ranges(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device)
+    dst, src, places = byte_ranges(*arguments)
     return copy("target_memcpy", dst, src, depend, deferred=deferred, places=places)
 
 

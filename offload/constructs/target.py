@@ -176,8 +176,7 @@ class TargetFunction(DirectiveFunction):
             work: TargetWork | None = self._bound_work(place, body, args, arrays)
             if work is None:
                 return self._encounter(scope, args, kwargs)
-            if takes_arrays:
-                work.takes_device_arrays = True
+            work.takes_device_arrays = takes_arrays
             priority = self._clauses.get("priority", 0)
             if priority:
                 priority = min(priority, runtime.engine.max_priority)
@@ -330,15 +329,19 @@ class TargetFunction(DirectiveFunction):
     def _bound_work(
         self, place: DevicePlace, body: Callable[..., Any], args: tuple[Any, ...], arrays: dict[int, Any]
     ) -> TargetWork | None:
-        """Return the work of a short call with these host arrays; None where names are needed after all.
+        """Return the work of a short call with these host arrays, the other arguments as they are; None as `_bound`."""
+        found = self._bound(place, args, arrays, body)
+        return None if found is None else TargetWork(body, args, {}, found[0], self._counter, found[1])
 
-        The other arguments are scalars and device arrays, which the body is given as they are.
-        """
+    def _bound(
+        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Callable[..., Any]
+    ) -> tuple[Binding, Known | None] | None:
+        """Return the binding of such a call, and what an earlier one has found out; None where names are needed."""
         key = self._said, len(args), *arrays, *map(id, arrays.values()), *(self._deciding(args) if arrays else ())
         known: Known | None = place.table.remembered.get(key)
         if known is not None and known.layouts.are_current():
             self._recall(known.binding, body)
-            return TargetWork(body, args, {}, known.binding, self._counter, known)
+            return known.binding, known
         items = self._known_items(args)
         if items is None:
             return None
@@ -349,7 +352,7 @@ class TargetFunction(DirectiveFunction):
         binding.key = key
         for slot, array in arrays.items():
             binding.add_array(slot, array)
-        return TargetWork(body, args, {}, binding, self._counter)
+        return binding, None
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
         """Return the evaluated list items of a call by position whose clauses need no names; None where they do."""

@@ -40,19 +40,19 @@ class Known:
     binding : Binding
     layouts : Layouts
         Those of its items.
-    plan : CountedEnter
-        The entry of the region.
+    plan : CountedEnter or None
+        The entry of the region; None where it is to be planned each time.
     views : list of (int, array, dtype, shape, array)
         The slots of host arrays, those with the dtype and shape that they had, and the device's that the body is given.
     """
 
     __slots__ = ("binding", "layouts", "plan", "views")
 
-    def __init__(self, binding: Binding, plan: CountedEnter, args: Sequence[Any]) -> None:
+    def __init__(self, binding: Binding, plan: CountedEnter | None = None, args: Sequence[Any] = ()) -> None:
         self.binding = binding
         self.layouts = Layouts(binding.items)
         self.plan = plan
-        slots: Any = [(slot, host) for slot, host, *_ in binding.arrays]  # by position, all of them
+        slots: Any = [(slot, host) for slot, host, *_ in binding.arrays] if args else ()  # by position, all of them
         self.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host in slots]
 
     def arguments(self, args: Sequence[Any]) -> list[Any] | None:
@@ -108,7 +108,7 @@ class TargetWork(Work):
             given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
             touch(launch.gate, place, lane, given, given)
         known = self._known
-        if known is not None:
+        if known is not None and known.plan is not None:
             args = known.arguments(self.args)
             changed = binding.may_change() if binding.changed is None else binding.changed
             if args is not None and place.enter_again(known.plan, changed, lane):

@@ -16,12 +16,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from offload.data.again import Again
 from offload.data.entries import Counter
 from offload.data.known import KnownUpdate
 from offload.data.ledger import Due
 from offload.data.plans import OwnEnter
 from offload.data.replicas import replicas_of
-from offload.data.shared import Shared, check_writeable
+from offload.data.shared import check_writeable
 from offload.data.steps import Steps, entry_steps, exit_steps, update_steps
 from offload.data.storage import BYTE
 from offload.devices.retired import Retired
@@ -55,7 +56,7 @@ class Released:
             device.retire(buffer, Retired(label_))
 
 
-class DataEnvironment(Shared):
+class DataEnvironment(Again):
     """The mappings of one device, and the constructs that change them."""
 
     # -- constructs ----------------------------------------------------------------------------------
@@ -74,7 +75,7 @@ class DataEnvironment(Shared):
         with self.lock:
             known = self.table.reenter(items, counter)
             if known is not None:
-                return self._follow(known, lane)
+                return self.follow(known, lane)
             plan = self.table.enter(items, counter)
             steps = None
             if not (self.sets and replicas_of(plan.counted)):
@@ -106,7 +107,7 @@ class DataEnvironment(Shared):
                 if entry.replicas is None or entry.replicas.table.state is not state:
                     self.table.undo(known)
                     return None
-            return self._follow(known, lane)
+            return self.follow(known, lane)
 
     def enter_region(
         self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter = Counter.DYNAMIC
@@ -120,7 +121,7 @@ class DataEnvironment(Shared):
             if self.table.has(items[0].section):
                 known = self.table.reenter(items, counter)
                 if known is not None:
-                    return self._follow(known, lane)
+                    return self.follow(known, lane)
             else:
                 own = self.table.own(items, counter)
                 if own is not None:
@@ -143,40 +144,6 @@ class DataEnvironment(Shared):
         if copied:
             self.ledger.end_own(lane, copied, end)
         return own
-
-    def enter_again(self, known: CountedEnter, changed: Sequence[int], lane: Lane) -> bool:
-        """Carry out once more the entry of a region that has only counted, and that writes to some of its items.
-
-        Returns
-        -------
-        bool
-            False where it would do more now; then nothing has changed.
-
-        Raises
-        ------
-        PutOffError
-            Nothing has changed.
-        """
-        with self.lock:
-            if not self.table.again(known):
-                return False
-            for entry in known.counted:
-                if entry.writes:
-                    self._follow(known, lane)
-                    break
-            entries = known.entries
-            for number in changed:
-                entries[number].change(lane)
-        return True
-
-    def _follow(self, known: CountedEnter, lane: Lane) -> CountedEnter:
-        """Have a lane follow who writes what an entry has found present, under the lock; return the entry."""
-        try:
-            lane.wait_for(self.ledger.before(known.parts()))
-        except BaseException:
-            self.table.undo(known)
-            raise
-        return known
 
     def _commit_own(self, own: OwnEnter, lane: Lane) -> None:
         """Make the entries of a region, under the lock; where allocations or waits fail nothing has changed."""
@@ -274,8 +241,8 @@ class DataEnvironment(Shared):
         PutOffError, NotPresentError
             Nothing has been copied.
         """
-        if key is not None and (known := self._open_again(key, items, lane)) is not None:
-            return known.held, self._copy_again(known, lane, staged)
+        if key is not None and (known := self.open_again(key, items, lane)) is not None:
+            return known.held, self.copy_again(known, lane, staged)
         with self.lock:
             copies = self.table.update(items)
             steps = None
@@ -294,39 +261,6 @@ class DataEnvironment(Shared):
                 if self.table.state is state:
                     _ = self.table.remember(key, known)  # what is dropped for that goes when the lock is free
         return [entry.buffer for _, entry in copies] + [item.host for item in items], point
-
-    def _open_again(self, key: Any, items: Sequence[MapItem], lane: Lane) -> KnownUpdate | None:
-        """Return an update of these items that is remembered, with its copies open; None where none is."""
-        with self.lock:
-            known: KnownUpdate | None = self.table.remembered.get(key)
-            if known is None or known.items is not items:
-                return None
-            if self.sets and replicas_of([entry for _, entry, *_ in known.copies]):
-                return None  # others have to know
-            waits = self.ledger.before(known.reads, known.writes)
-            if waits:
-                lane.wait_for(waits)
-            for entry, _ in known.writes:
-                entry.change(lane)
-            self.ledger.open(lane, known.reads, known.writes)
-        return known
-
-    def _copy_again(self, known: KnownUpdate, lane: Lane, staged: list[Any]) -> Point | None:
-        """Make the copies of an update once more; return where they end, or None if they are staged."""
-        try:
-            for item, entry, array, dtype, shape in known.copies:
-                host: Any = item.host
-                view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
-                if item.map_type.copies_in:
-                    self.copy(view, host, lane, staged, item.label)
-                else:
-                    check_writeable(item)
-                    self.copy(host, view, lane, staged, item.label)
-            return None if staged else self.ledger.settle(lane)
-        except BaseException:
-            with suppress(DeviceLostError):
-                self.ledger.settle(lane)
-            raise
 
     def leave(self, plan: Entered, lane: Lane, key: Any = None, value: Any = None) -> Point | None:
         """Undo what `enter` has done where that only counts: nothing to copy, and all stay present.

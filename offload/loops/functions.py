@@ -234,10 +234,10 @@ class DeviceLoop(LoopFunction, TargetFunction):
         from offload.loops.set_work import set_body, work_on
 
         body = set_body(self._program, self._sets, places)
-        binding = self._bound(places[0], args, arrays, body)
-        if binding is None:
+        found = self._bound(places[0], args, arrays, body)
+        if found is None:
             return None
-        work = work_on(body, args, binding, self._counter)
+        work = work_on(body, args, found[0], self._counter)
         priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
         return DeviceTask.of(self._site_in(runtime), frame, places[0], work, self._label, priority)
 

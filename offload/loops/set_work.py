@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.constructs.target_work import TargetWork, put
+from offload.constructs.target_work import Known, TargetWork, put
 from offload.errors import MapError
 from offload.loops.replicas import Replicated, SetLauncher
 from offload.runtime.leaving import leave_sets
@@ -131,7 +131,7 @@ class SetWork(TargetWork):
             if binding.key is not None:
                 key, binding.key = binding.key, None
                 with place.lock:
-                    _ = place.table.remember(key, binding)
+                    _ = place.table.remember(key, Known(binding))
         else:
             launch.held, launch.point = leave_sets(
                 launch, gate, self.places, present_items(plan), lane, staged, self._counter, ends_region=True

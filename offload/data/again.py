@@ -1,0 +1,92 @@
+"""Constructs that a data environment has carried out before with the same items: what it does in place of planning.
+
+What is remembered of them, and for how long, is said in `offload.data.known`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from offload.data.replicas import replicas_of
+from offload.data.shared import Shared, check_writeable
+from offload.errors import DeviceLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.data.items import MapItem
+    from offload.data.known import KnownUpdate
+    from offload.data.plans import CountedEnter
+    from offload.devices.streams import Lane, Point
+
+
+class Again(Shared):
+    """What `DataEnvironment` does once more."""
+
+    def enter_again(self, known: CountedEnter, changed: Sequence[int], lane: Lane) -> bool:
+        """Carry out once more the entry of a region that has only counted, and that writes to some of its items.
+
+        Returns
+        -------
+        bool
+            False where it would do more now; then nothing has changed.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has changed.
+        """
+        with self.lock:
+            if not self.table.again(known):
+                return False
+            for entry in known.counted:
+                if entry.writes:
+                    self.follow(known, lane)
+                    break
+            entries = known.entries
+            for number in changed:
+                entries[number].change(lane)
+        return True
+
+    def follow(self, known: CountedEnter, lane: Lane) -> CountedEnter:
+        """Have a lane follow who writes what an entry has found present, under the lock; return the entry."""
+        try:
+            lane.wait_for(self.ledger.before(known.parts()))
+        except BaseException:
+            self.table.undo(known)
+            raise
+        return known
+
+    def open_again(self, key: Any, items: Sequence[MapItem], lane: Lane) -> KnownUpdate | None:
+        """Return an update of these items that is remembered, with its copies open; None where none is."""
+        with self.lock:
+            known: KnownUpdate | None = self.table.remembered.get(key)
+            if known is None or known.items is not items:
+                return None
+            if self.sets and replicas_of([entry for _, entry, *_ in known.copies]):
+                return None  # others have to know
+            waits = self.ledger.before(known.reads, known.writes)
+            if waits:
+                lane.wait_for(waits)
+            for entry, _ in known.writes:
+                entry.change(lane)
+            self.ledger.open(lane, known.reads, known.writes)
+        return known
+
+    def copy_again(self, known: KnownUpdate, lane: Lane, staged: list[Any]) -> Point | None:
+        """Make the copies of an update once more; return where they end, or None if they are staged."""
+        try:
+            for item, entry, array, dtype, shape in known.copies:
+                host: Any = item.host
+                view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
+                if item.map_type.copies_in:
+                    self.copy(view, host, lane, staged, item.label)
+                else:
+                    check_writeable(item)
+                    self.copy(host, view, lane, staged, item.label)
+            return None if staged else self.ledger.settle(lane)
+        except BaseException:
+            with suppress(DeviceLostError):
+                self.ledger.settle(lane)
+            raise
