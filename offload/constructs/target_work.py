@@ -55,6 +55,10 @@ class Known:
         slots: Any = [(slot, host) for slot, host, *_ in binding.arrays] if args else ()  # by position, all of them
         self.views = [(slot, host, host.dtype, host.shape, args[slot]) for slot, host in slots]
 
+    def forget(self) -> None:
+        """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
+        self.plan, self.views = None, []
+
     def arguments(self, args: Sequence[Any]) -> list[Any] | None:
         """Return what the body is given for these arguments; None where an array has been changed in place."""
         given = list(args)
@@ -108,11 +112,11 @@ class TargetWork(Work):
             given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
             touch(launch.gate, place, lane, given, given)
         known = self._known
-        if known is not None and known.plan is not None:
+        if known is not None and (plan_before := known.plan) is not None:
             args = known.arguments(self.args)
             changed = binding.may_change() if binding.changed is None else binding.changed
-            if args is not None and place.enter_again(known.plan, changed, lane):
-                launch.plan, launch.args = known.plan, args
+            if args is not None and place.enter_again(plan_before, changed, lane):  # else it may have forgotten all
+                launch.plan, launch.args = plan_before, args
                 return
         if not binding.items and not binding.privates:
             return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.data.items import MapItem
-    from offload.data.known import KnownUpdate
+    from offload.data.known import KnownCopy, KnownUpdate
     from offload.data.plans import CountedEnter
     from offload.devices.streams import Lane, Point
 
@@ -58,8 +58,11 @@ class Again(Shared):
             raise
         return known
 
-    def open_again(self, key: Any, items: Sequence[MapItem], lane: Lane) -> KnownUpdate | None:
-        """Return an update of these items that is remembered, with its copies open; None where none is."""
+    def open_again(self, key: Any, items: Sequence[MapItem], lane: Lane) -> tuple[list[KnownCopy], list[object]] | None:
+        """Return the copies of an update of these items that is remembered, which are open now, and what they hold.
+
+        None where none is remembered. It may be forgotten as soon as the lock is free.
+        """
         with self.lock:
             known: KnownUpdate | None = self.table.remembered.get(key)
             if known is None or known.items is not items:
@@ -72,12 +75,12 @@ class Again(Shared):
             for entry, _ in known.writes:
                 entry.change(lane)
             self.ledger.open(lane, known.reads, known.writes)
-        return known
+            return known.copies, known.held
 
-    def copy_again(self, known: KnownUpdate, lane: Lane, staged: list[Any]) -> Point | None:
+    def copy_again(self, copies: Sequence[KnownCopy], lane: Lane, staged: list[Any]) -> Point | None:
         """Make the copies of an update once more; return where they end, or None if they are staged."""
         try:
-            for item, entry, array, dtype, shape in known.copies:
+            for item, entry, array, dtype, shape in copies:
                 host: Any = item.host
                 view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
                 if item.map_type.copies_in:

@@ -241,8 +241,8 @@ class DataEnvironment(Again):
         PutOffError, NotPresentError
             Nothing has been copied.
         """
-        if key is not None and (known := self.open_again(key, items, lane)) is not None:
-            return known.held, self.copy_again(known, lane, staged)
+        if key is not None and (opened := self.open_again(key, items, lane)) is not None:
+            return opened[1], self.copy_again(opened[0], lane, staged)
         with self.lock:
             copies = self.table.update(items)
             steps = None

@@ -12,10 +12,13 @@ from offload.arrays.items import address_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import TypeAlias
 
     from offload.arrays.sections import Section
     from offload.data.entries import Entry
     from offload.data.items import MapItem
+
+    KnownCopy: TypeAlias = tuple[MapItem, Entry, Any, Any, Any]
 
 
 class Layouts:
@@ -64,7 +67,7 @@ class KnownUpdate:
     def __init__(self, items: Sequence[MapItem], copies: Sequence[tuple[MapItem, Entry]], views: Sequence[Any]) -> None:
         self.items = items
         self.layouts = Layouts(items)
-        self.copies: list[tuple[MapItem, Entry, Any, Any, Any]] = []
+        self.copies: list[KnownCopy] = []
         self.reads: list[tuple[Entry, Section]] = []
         self.writes: list[tuple[Entry, Section]] = []
         for (item, entry), view in zip(copies, views, strict=True):
@@ -72,3 +75,7 @@ class KnownUpdate:
             self.copies.append((item, entry, view, host.dtype, host.shape))
             (self.writes if item.map_type.copies_in else self.reads).append((entry, item.section))
         self.held: list[object] = [entry.buffer for _, entry in copies] + [item.host for item in items]
+
+    def forget(self) -> None:
+        """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
+        self.copies, self.reads, self.writes, self.held = [], [], [], []

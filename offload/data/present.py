@@ -265,7 +265,10 @@ class PresentTable(ShortWays):
         return entry
 
     def remember(self, key: Any, value: Any) -> object:
-        """Remember for as long as no entry goes what follows from entries; return what is forgotten for that."""
+        """Remember for as long as no entry goes what follows from entries; return what is forgotten for that.
+
+        Its ``forget`` is called when one goes, under the lock.
+        """
         remembered = self.remembered
         if len(remembered) >= _MOST_REMEMBERED:
             self.remembered = {key: value}
@@ -303,6 +306,8 @@ class PresentTable(ShortWays):
         self._index.remove(entry)
         self.state = object()
         if self.remembered:
+            for known in self.remembered.values():
+                known.forget()
             entry.outlived, self.remembered = self.remembered, {}
 
     def _plan_new(self, plan: Plan, absent: list[int]) -> None:

@@ -326,3 +326,23 @@ def test_memory_goes_with_the_mapping_of_updates(sim):
     gc.collect()
     assert gone() is None
     omp.target_exit_data(map=[release(x)])
+
+
+@pytest.mark.parametrize("kind", ["region", "update"])
+def test_device_memory_goes_at_once(sim, kind):
+    """What is remembered keeps no memory of a device from going with its mapping, and needs no collector for that."""
+    x = np.zeros(1000)
+    place = omp.runtime.current.current_runtime().places[0]
+    before = place.device.live_nbytes()
+    gc.disable()
+    try:
+        omp.target_enter_data(map=[to(x)])
+        for _ in range(3):
+            if kind == "region":
+                omp.target(add)(x, 1)
+            else:
+                omp.target_update(to=[x])
+        omp.target_exit_data(map=[release(x)])
+        assert place.device.live_nbytes() == before
+    finally:
+        gc.enable()

@@ -728,18 +728,49 @@ def test_shadow_refuses_to_end_either_counter(shadow, counter, more):
         shadow.exit([x(0, 10)], counter, **more)
 
 
+class Remembered:
+    """Something to be remembered."""
+
+    is_forgotten = False
+
+    def forget(self):
+        self.is_forgotten = True
+
+
 def test_remembered_until_an_entry_goes():
-    """What is remembered holds while no entry goes; then it goes with that entry."""
+    """What is remembered holds while no entry goes; then it is told, and goes with that entry."""
     table = PresentTable()
     enter(table, x(0, 4), x(8, 12))
-    assert table.remember("key", 1) is None
-    assert table.remember("key", 2) == 1
+    first, second = Remembered(), Remembered()
+    assert table.remember("key", first) is None
+    assert table.remember("key", second) is first
+    state = table.state
     enter(table, x(0, 4))
     exit_(table, x(0, 4))
-    assert table.remembered == {"key": 2}
+    assert table.remembered == {"key": second}
+    assert table.state is state
+    assert not second.is_forgotten
     (gone,) = exit_(table, x(8, 12)).removed
     assert table.remembered == {}
-    assert gone.outlived == {"key": 2}
+    assert table.state is not state
+    assert second.is_forgotten
+    assert gone.outlived == {"key": second}
+
+
+def test_an_entry_is_counted_again_until_one_goes():
+    """What has found everything present is carried out again as it was, until an entry goes; then it counts nothing."""
+    table = PresentTable()
+    enter(table, x(0, 10), x(20, 30))
+    plan = table.reenter([x(0, 10), x(2, 4)])
+    (entry,) = plan.counted
+    assert entry.dynamic == 2
+    assert table.again(plan)
+    assert entry.dynamic == 3
+    assert table.leave(plan)
+    assert table.leave(plan)
+    exit_(table, x(20, 30))
+    assert not table.again(plan)
+    assert entry.dynamic == 1
 
 
 def test_remembered_is_little():
