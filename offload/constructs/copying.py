@@ -87,8 +87,8 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     place = runtime.place_of(array)
     if place is None or frame is None or not frame.is_plain or runtime.engine.closed:
         return None
-    flags = host.flags
-    if not (host.size and _are_alike(host, array, flags) and (flags.writeable or not to_host)):
+    flags, others = dst.flags, src.flags
+    if not (host.size and _are_alike(dst, src, flags, others) and getattr(flags, "writeable", True)):
         return None
     if place.device.retired(array) is not None:
         refuse_retired(place.device, array)
@@ -301,7 +301,7 @@ def byte_ranges(
     dst, place = check_side(runtime, dst, dst_device, "dst_device", what)
     src, other = check_side(runtime, src, src_device, "src_device", what)
     is_whole = count is None and dst_offset.__class__ is src_offset.__class__ is int and dst_offset == src_offset == 0
-    if is_whole and _are_alike(dst, src, dst.flags) and dst.size:
+    if is_whole and _are_alike(dst, src, dst.flags, src.flags) and dst.size:
         return dst, src, (place, other)
     low_to, left_to = byte_range(dst, dst_offset, "dst", what)
     low_at, left_at = byte_range(src, src_offset, "src", what)
@@ -331,18 +331,15 @@ def _is_plain_run(array: Any, place: DevicePlace | None) -> bool:
     return place is not None and array.size > 0 and array.dtype.isbuiltin == _BUILT_IN and array.flags.c_contiguous
 
 
-def _are_alike(dst: Any, src: Any, flags: Any) -> bool:
-    """Tell whether to copy elements is to copy bytes in the order of memory: those of two arrays without offsets.
-
-    ``flags`` are those of ``dst``.
-    """
+def _are_alike(dst: Any, src: Any, flags: Any, others: Any) -> bool:
+    """Tell whether to copy elements is to copy bytes in the order of memory, of two arrays with these flags."""
     dtype = dst.dtype
     return (
         dtype is src.dtype  # of the types that NumPy has built in there is one object each
         and dtype.isbuiltin == _BUILT_IN
         and dst.shape == src.shape
         and flags.c_contiguous
-        and src.flags.c_contiguous
+        and others.c_contiguous
     )
 
 
