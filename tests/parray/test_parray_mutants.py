@@ -94,6 +94,16 @@ RULES = {
 DIGITS = {
     "cuts are not seen by extremes": (digits, "extremes", "if cuts:", "if False:"),
     "levels carry": (composition._Levels, "compose", "low < 0 or high >= count", "False"),
+    "what is carried does not jump": (composition._Levels, "carried", "here - before - move * level_step", "0"),
+    "levels that carry may be moved by others": (composition._Levels, "carried", "any(self.moved[: k + 1])", "False"),
+    "a digit with cuts may leave its level": (
+        composition._Levels,
+        "on_one_level",
+        "self.high[k] += high - self.at[k]",
+        "pass",
+    ),
+    "levels are cut at their own places": (composition._Levels, "move", "self.at[k] - start", "-start"),
+    "offsets that are listed are one run": (rules, "listed", "if jump)", "if False)"),
     "digits are merged whatever their steps": (digits, "merged", "outer_step == count * step", "outer_step"),
     "cuts are made at the first place": (
         digits,
