@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from offload.loops.findings import Trip
     from offload.loops.independence import DependenceKind
     from offload.loops.ir import Mode, Nest, Typed
+    from offload.loops.needed import Needed
     from offload.loops.numbers import Trips
 
 _WORDS: Final = LoopWords()
@@ -57,6 +58,7 @@ def observe(
     views: Mapping[str, View],
     axes: Sequence[Trips],
     words: LoopWords = _WORDS,
+    of: Needed | None = None,
 ) -> Findings:
     """Run a nest in order, and return what has been seen. What it writes has been written, be there a failure or not.
 
@@ -77,12 +79,21 @@ def observe(
         Where they lie, or those that they are copies of: by these it is known which share memory.
     words : LoopWords
         For arithmetic.
+    of : Needed, optional
+        What a log needs of these accesses: no more is noted, in less time. Whether anything is found is the same; how
+        much, and who reads what it has not written, is not to be asked for.
     """
     written = _changed(nest)
     names = {node.array for at, node in numbered(nest).items() if at in observed}
-    cells = cells_of({name: view for name, view in views.items() if name in names}, written)
+    of_names = {name: view for name, view in views.items() if name in names}
+    cells = cells_of(of_names, written, None if of is None else of.left_out)
     trips = [axis.trips for axis in axes]
-    made = profiled(typed, nest, modes, cells, observed, trips)
+    if of is None:
+        made = profiled(typed, nest, modes, cells, observed, trips)
+    else:
+        modes = {at: modes.get(before, "check") for at, before in of.originals.items()}
+        made = profiled(typed, of.nest, modes, cells, of.loads | of.stores, trips, of.once)
+        made = made._replace(numbers=tuple([of.originals[at] for at in made.numbers]))
     given = {
         made.cells: np.zeros(max(made.n_cells, 1) * WORDS, made.dtype),
         made.records: np.zeros(max(3 * len(made.arrays), 1) * made.n_words, np.int64),

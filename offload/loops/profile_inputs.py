@@ -49,7 +49,9 @@ def _seen(program: LoopProgram, given: Any) -> tuple[Specialisation, Numbers, Ne
         )
     (plan,) = plans_of(spec, numbers)
     arrays = {name: values[name] for name in numbers.views}
-    found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views))
+    found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views), is_quick=True)
+    if found is not None and found.found:
+        found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views), is_quick=False)
     if found is not None and found.failure is not None:
         raise found.failure
     return spec, numbers, plan, found

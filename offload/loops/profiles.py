@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from offload.errors import ClauseError
 from offload.loops import ir
 from offload.loops.dependences import DependenceExample, DependenceProfile, ProfiledDependence
+from offload.loops.needed import needed
+from offload.loops.numbers import Launch
 from offload.loops.observe import observe
+from offload.loops.plan import plain
 from offload.loops.profiling import KINDS
 from offload.loops.remedies import is_updated
 from offload.loops.uses import numbered
@@ -26,17 +29,22 @@ if TYPE_CHECKING:
     from offload.loops.specialise import LoopProgram, Specialisation
 
 
-def observed(spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any]) -> Findings | None:
+def observed(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], *, is_quick: bool
+) -> Findings | None:
     """Run a nest in order on arrays of the host, and return what has been seen, a failure as well.
 
-    Where all is proved it returns None, and nothing has run.
+    Where all is proved it returns None, and nothing has run. A quick run tells whether there is a dependence; how many
+    there are, and what to do about them, it does not know.
     """
     watched = frozenset(_watched(plan))
     if not watched:
         return None
     modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[0], numbers.axes[0]
+    launch = Launch(axes, plain(scalars), numbers.views)
+    of = needed(spec.typed, plan.nest, launch, watched) if is_quick else None
     words = spec.program.words
-    return observe(spec.typed, plan.nest, modes, watched, scalars, arrays, numbers.views, axes, words)
+    return observe(spec.typed, plan.nest, modes, watched, scalars, arrays, numbers.views, axes, words, of)
 
 
 def _watched(plan: NestPlan) -> Iterable[int]:

@@ -89,6 +89,7 @@ def profiled(
     cells: Mapping[str, Cells],
     watched: Collection[int],
     trips: Sequence[int],
+    once: Collection[int] = (),
 ) -> Profiled:
     """Return a nest that takes note of its accesses.
 
@@ -105,8 +106,10 @@ def profiled(
         The loads and stores, by `at`.
     trips : sequence of int
         Of each axis.
+    once : collection of int
+        The accesses that are noted once an iteration.
     """
-    profile = _Profile(typed, nest, modes, cells, watched, trips)
+    profile = _Profile(typed, nest, modes, cells, watched, trips, once)
     made = profile.made()
     first_cells: dict[str, int] = {}
     n_cells = 0
@@ -140,8 +143,9 @@ class _Profile(Watch):
         cells: Mapping[str, Cells],
         watched: Collection[int],
         trips: Sequence[int],
+        once: Collection[int],
     ) -> None:
-        super().__init__(typed, nest, modes, cells, watched)
+        super().__init__(typed, nest, modes, cells, watched, once)
         self.trips = trips
         self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)
         self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]

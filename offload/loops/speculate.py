@@ -34,7 +34,6 @@ from offload.loops import ir
 from offload.loops.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged
 from offload.loops.making import Maker
 from offload.loops.needed import stored_before
-from offload.loops.slices import TRUTH
 from offload.loops.tainted import tainted_loops
 from offload.loops.uses import numbered
 from offload.loops.watching import Place, Watch, Watched
@@ -132,7 +131,7 @@ class _Log(Watch):
         self.logged_at = watched
         if checks:
             watched |= {at for at, mode in own.items() if mode == "check"}
-        super().__init__(typed, of.nest, own, cells, watched)
+        super().__init__(typed, of.nest, own, cells, watched, of.once)
         self.of, self.trips, self.checks = of, trips, checks
         self.flag = self.array("w_flag", "int64")
         self.base, self.many, self.first = (self.scalar(name, ID) for name in ("w_base", "w_many", "w_first"))
@@ -141,8 +140,6 @@ class _Log(Watch):
         self.writers: dict[str, str] = {}
         self.readers: dict[str, str] = {}
         self.storages: dict[str, int] = {}
-        self.once: list[str] = []
-        self.in_loops = 0
         logged = {cells[node.array].storage for at, node in numbered(of.nest).items() if at in of.stores}
         self.again = stored_before(of, {name: one.storage for name, one in cells.items()})
         self.dangerous = tainted_loops(of.nest, {name for name, one in cells.items() if one.storage in logged})
@@ -168,17 +165,9 @@ class _Log(Watch):
         make = self.make = Maker(self.nest.place)
         number = make.convert(self.iteration(self.trips), ID)
         lines: list[Statement] = [make.let(self.id, make.binary("+", number, make.name(self.first, ID)))]
-        lines += [make.let(name, make.number(0, TRUTH)) for name in self.once]
         if self.dangerous:
             lines.append(make.let(self.fuel, make.number(_FUEL)))
         return lines
-
-    def statement(self, node: Statement) -> list[Statement]:
-        is_loop = isinstance(node, ir.For | ir.While)
-        self.in_loops += is_loop
-        made = super().statement(node)
-        self.in_loops -= is_loop
-        return made
 
     def trip(self, loop: ir.For | ir.While) -> list[Statement]:
         if id(loop) not in self.dangerous:
@@ -211,7 +200,7 @@ class _Log(Watch):
             ]
             return [make.when(self._is_new(words, cell), *notes)] if place.node.at in self.again else notes
 
-        return self._perhaps_once(place, self.each_cell(place, note))
+        return self.each_cell(place, note)
 
     def load(self, place: Place) -> list[Statement]:
         if place.node.at not in self.logged_at:
@@ -235,7 +224,7 @@ class _Log(Watch):
                 )
             ]
 
-        return self._perhaps_once(place, self.each_cell(place, note))
+        return self.each_cell(place, note)
 
     def outside(self, place: Place) -> list[Statement]:
         if not self.checks:
@@ -253,14 +242,6 @@ class _Log(Watch):
         if storage not in of:
             of[storage] = self.array(f"{name}_{storage}", "uint32")
         return of[storage]
-
-    def _perhaps_once(self, place: Place, notes: list[Statement]) -> list[Statement]:
-        if not self.in_loops or place.node.at not in self.of.once:
-            return notes
-        make, name = self.make, self.fresh("w_d", TRUTH)
-        self.once.append(name)
-        is_new = make.without(make.name(name, TRUTH))
-        return [make.when(is_new, make.let(name, make.number(1, TRUTH)), *notes)]
 
     def _is_new(self, writers: str, cell: Expression) -> Expression:
         """Return the test that the iteration has not stored to a cell."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.looks import contents_at
-from offload.loops.plan import key_of
+from offload.loops.numbers import Launch
+from offload.loops.plan import key_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,6 +64,7 @@ def observe_each(
         for key in keys:
             _keep(spec, key)
         return
+    from offload.loops.needed import needed
     from offload.loops.observe import advance, copies_of, observe  # few programs check
     from offload.loops.remedies import seen_error
 
@@ -71,10 +73,14 @@ def observe_each(
         modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
         copies = copies_of(plan.nest, fetched, numbers.views)
         if plan.observed:
-            found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, numbers.views, axes)
+            of = needed(spec.typed, plan.nest, Launch(axes, plain(scalars), numbers.views), plan.observed)
+            given = numbers.views, axes
+            found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given, of=of)
             if found.failure is not None:
                 raise found.failure
-            if found.found:
+            if found.found:  # once more, for what is to be said
+                copies = copies_of(plan.nest, fetched, numbers.views)
+                found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given)
                 raise seen_error(spec.program.name, plan.nest, axes, found)
             _keep(spec, keys[number])
         elif number < last and all(axis.trips > 0 for axis in axes):

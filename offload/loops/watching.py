@@ -86,6 +86,8 @@ class Watch(ABC):
         Of the arrays that are watched.
     watched : collection of int
         The accesses, by `at`.
+    once : collection of int
+        Those of them that are noted once an iteration, whatever loops they stand in.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Watch(ABC):
         modes: Mapping[int, ir.Mode],
         cells: Mapping[str, Cells],
         watched: Collection[int],
+        once: Collection[int] = (),
     ) -> None:
         self.typed = typed
         self.nest = nest
@@ -106,6 +109,7 @@ class Watch(ABC):
         self.given: dict[str, int] = {}
         self.make = Maker(nest.place)
         self._taken = {*typed.scalars, *typed.arrays}
+        self._once_at, self._once, self._n_loops = frozenset(once), list[str](), 0
         self._at = max((node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)), default=0)
 
     # -- what a log or a profile does --------------------------------------------------------------------
@@ -135,7 +139,9 @@ class Watch(ABC):
     def made(self) -> Watched:
         """Return the nest."""
         body = self.block(self.nest.body)
-        nest = replace(self.nest, body=(*self.head(), *body))
+        head = self.head()
+        head += [self.make.let(name, self.make.number(0, TRUTH)) for name in self._once]
+        nest = replace(self.nest, body=(*head, *body))
         function = self.typed.function
         function = replace(
             function,
@@ -182,6 +188,13 @@ class Watch(ABC):
 
     def statement(self, node: Statement) -> list[Statement]:
         """Return a statement with its notes before it."""
+        is_loop = isinstance(node, ir.For | ir.While)
+        self._n_loops += is_loop
+        made = self._statement(node)
+        self._n_loops -= is_loop
+        return made
+
+    def _statement(self, node: Statement) -> list[Statement]:
         self.make = Maker(node.place)
         out: list[Statement] = []
         match node:
@@ -314,12 +327,20 @@ class Watch(ABC):
                 tests += [make.compare(make.number(0), "<=", make.name(inside))]
                 tests += [make.compare(make.name(inside), "<", extent)]
         place = Place(node, self.cell(node.array, cells, wrapped), cells.width, tuple(wrapped))
-        notes = note(place)
+        notes = self._perhaps_once(node.at, note(place))
         outside = self.outside(place) if tests else []
         if outside:
             out += [*before, make.when(make.both(*tests), *notes, otherwise=tuple(outside))]
         elif notes:
             out += [*before, *([make.when(make.both(*tests), *notes)] if tests else notes)]
+
+    def _perhaps_once(self, at: int, notes: list[Statement]) -> list[Statement]:
+        if not notes or not self._n_loops or at not in self._once_at:
+            return notes
+        make, name = self.make, self.fresh("w_d", TRUTH)
+        self._once.append(name)
+        is_new = make.without(make.name(name, TRUTH))
+        return [make.when(is_new, make.let(name, make.number(1, TRUTH)), *notes)]
 
     def cell(self, array: str, cells: Cells, indices: list[Expression]) -> Expression:
         """Return the first cell of an element. Numbers of the launch that are not 0 or 1 are scalars."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import math
 import warnings
 from dataclasses import dataclass, field
 from itertools import count
@@ -12,6 +13,7 @@ from unittest import mock
 import numpy as np
 
 import offload as omp
+from offload.loops import unmapped
 from offload.loops.logged import LoggedRun
 from offload.loops.race import alone
 
@@ -84,7 +86,7 @@ def made(text, *parameters, first=0):
 
 @contextlib.contextmanager
 def noted():
-    """Give the list of what logs have found, run by run, to a block; no competitor ends a run before that."""
+    """Give the list of what logs have found, run by run, to a block; the host is slow, and no competitor is quicker."""
     found = []
     look = LoggedRun.close
 
@@ -92,8 +94,13 @@ def noted():
         found.append(run.found())
         look(run)
 
-    with alone(), mock.patch.object(LoggedRun, "close", close):
+    with alone(), slow_host(), mock.patch.object(LoggedRun, "close", close):
         yield found
+
+
+def slow_host():
+    """Return a context in which no loop is thought to be cheaper in order."""
+    return mock.patch.object(unmapped, "_sampled_s", lambda *_: math.inf)
 
 
 @contextlib.contextmanager

@@ -298,7 +298,13 @@ def observed(monkeypatch):
     """The list of nests that have been observed."""
     found = []
     look = observe.observe
-    monkeypatch.setattr(observe, "observe", lambda *args: found.append(args[1]) or look(*args))
+
+    def noted(*args, of=None):
+        if of is not None:  # else it looks once more at what it refuses
+            found.append(args[1])
+        return look(*args, of=of)
+
+    monkeypatch.setattr(observe, "observe", noted)
     return found
 
 

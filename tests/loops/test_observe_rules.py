@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
+from offload.loops.needed import needed
+from offload.loops.numbers import Launch
 from offload.loops.observe import observe
-from offload.loops.plan import numbers_of
+from offload.loops.plan import numbers_of, plain
 from offload.loops.prepared import view_at
 from offload.loops.uses import numbered
 from tests.conftest import checked
@@ -53,7 +55,7 @@ def events(plan):
 
 @given(PLANS)
 def test_what_is_seen_is_what_all_pairs_say(plan):
-    """Kinds, counts and distances are those of the definition, whatever iterations read and write."""
+    """Kinds, counts and distances are those of the definition; a quick run knows whether there are any."""
     kinds, places = np.array(plan).transpose(2, 0, 1)
     values = OBSERVED._program.bound((np.zeros(3), kinds, places, np.zeros(TRIPS)), {})
     spec = OBSERVED._program.specialise(values)
@@ -64,6 +66,11 @@ def test_what_is_seen_is_what_all_pairs_say(plan):
     findings = observe(spec.typed, nest, {}, every, numbers.scalars[0], arrays, numbers.views, numbers.axes[0])
     seen = {key: (one.count, one.min_distance, one.max_distance) for key, one in findings.found.items()}
     assert seen == events(plan)
+    launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    of = needed(spec.typed, nest, launch, every)
+    again = {name: values[name].copy() for name in numbers.views}
+    quick = observe(spec.typed, nest, {}, every, numbers.scalars[0], again, numbers.views, numbers.axes[0], of=of)
+    assert bool(quick.found) == bool(events(plan))
 
 
 @given(PLANS, st.integers(0, 100))
