@@ -252,7 +252,7 @@ def _particles(size: float) -> Program:
 
 
 def _work(size: float) -> Program:
-    n, rng = _length(1 << 27, size), np.random.default_rng(4)
+    n, rng = _length(1 << 26, size), np.random.default_rng(4)
     order = rng.permutation(n).astype(np.int32)
     arrays: Arrays = {"source": order, "goal": np.roll(order, 1), "x": rng.random(n), "y": np.zeros(n)}
 

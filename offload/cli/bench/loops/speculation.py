@@ -101,7 +101,8 @@ def _program(program: Program, serial: Loops, peers: Any, repeat: int, whole: Ta
         _reset(program, before)
         return _whole_s(program, name, forms[name]) * 1e3
 
-    for name, samples in alternate({name: partial(timed, name) for name in forms}, repeat).items():
+    ours = {name: partial(timed, name) for name in forms if name != SERIAL}
+    for name, samples in (alternate(ours, repeat) | alternate({SERIAL: partial(timed, SERIAL)}, _few(repeat))).items():
         whole.rows.setdefault(name, {})[program.name] = samples
     _reset(program, before)
     _calls(program, forms, profiles, peers, repeat, calls)
@@ -129,11 +130,14 @@ def _calls(
             name: partial(_call_ms, program, name, forms[name]) for name in (PLAIN, LOGGED, REMEMBERED)
         }
         found = alternate({**by_hand, **measured, FIRST: first}, repeat)
-    found |= alternate(
-        {SERIAL: partial(_call_ms, program, SERIAL, forms[SERIAL]), PROFILE: profiled}, max(1, repeat // 3)
-    )
+    found |= alternate({SERIAL: partial(_call_ms, program, SERIAL, forms[SERIAL]), PROFILE: profiled}, _few(repeat))
     for name, samples in found.items():
         table.rows.setdefault(name, {})[program.name] = samples
+
+
+def _few(repeat: int) -> int:
+    """Return the turns of what takes some hundred times longer than the rest, and varies little."""
+    return max(1, repeat // 3)
 
 
 def _by_hand(program: Program, peers: Any) -> Callable[[], float]:
@@ -284,7 +288,7 @@ def _targets(whole: Table, calls: Table, never: Table) -> list[Target]:
     log = {n: pairwise(calls.rows[LOGGED][n], calls.rows[PLAIN][n]) for n in names}
     remembered = {n: pairwise(calls.rows[REMEMBERED][n], calls.rows[PLAIN][n]) for n in names}
     first = {n: pairwise(calls.rows[FIRST][n], calls.rows[PLAIN][n]) for n in names}
-    over_serial = {n: pairwise(rows[SERIAL][n], rows[REMEMBERED][n]) for n in names}
+    over_serial = {n: [median(rows[SERIAL][n]) / one for one in rows[REMEMBERED][n]] for n in names}
     over_plain = {n: pairwise(rows[PLAIN][n], rows[REMEMBERED][n]) for n in names}
     profile = {n: [one / median(calls.rows[SERIAL][n]) for one in calls.rows[PROFILE][n]] for n in names}
     slower = {}
