@@ -120,7 +120,7 @@ def run(seed, devices="sim:1"):
         raise
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 def test_what_is_left_is_what_the_serial_program_leaves(seed):
     """Arrays are the serial ones, or the exception is; no thread, copy or log is left, whatever fails and is slow."""
     run(seed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import offload as omp
 from offload.cli.bench import sections
+from offload.errors import ClauseError
 
 if TYPE_CHECKING:
     import argparse
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sections.add_choice(parser, SECTIONS)
     sections.add_repeat(parser)
     parser.add_argument("--quick", action="store_true", help="measure as little as shows that it works")
+    parser.add_argument("--scale", type=float, default=1.0, help="the part of the sizes to take (default: 1)")
     sections.add_forms(parser)
 
 
@@ -43,14 +45,16 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     ClauseError
-        A number below 1.
+        A number below 1, or a scale that is not above 0.
     InternalError
         A result was wrong.
     UnsupportedError
         The peers' programs are not here: this is no checkout.
     """
     sections.check_repeat(args)
-    scale = _QUICK if args.quick else 1.0
+    if args.scale <= 0:
+        raise ClauseError(f"--scale {args.scale} is not allowed; use a number above 0, such as 0.25")
+    scale = _QUICK if args.quick else args.scale
     measures = {
         name: partial(measure, args.repeat, scale)
         for name, measure in SECTIONS.items()
