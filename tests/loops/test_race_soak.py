@@ -39,7 +39,7 @@ def work(seed, until_s, problems):
                 loop(*arguments)
             except IndexError as raised:
                 got = type(raised)
-            except BaseException as raised:  # noqa: BLE001  # to be told
+            except BaseException as raised:  # to be told
                 problems.append((program.text, repr(raised)))
                 return
             if got is not error or not all(map(np.array_equal, arguments, wanted)):
