@@ -100,7 +100,7 @@ def noted():
 
 def slow_host():
     """Return a context in which no loop is thought to be cheaper in order."""
-    return mock.patch.object(unmapped, "_sampled_s", lambda *_: math.inf)
+    return mock.patch.object(unmapped, "_sampled_s", return_value=math.inf)
 
 
 @contextlib.contextmanager
