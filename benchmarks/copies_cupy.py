@@ -81,9 +81,12 @@ def elementwise(dst, src, stream):
 
 
 def packed(dst, src, stream):
-    """Enqueue CuPy's copy of a view to a new contiguous array."""
+    """Enqueue CuPy's copy of a view to a contiguous array, a new one where it makes one."""
     with stream:
-        cupy.ascontiguousarray(src) if not src.flags.c_contiguous else cupy.copyto(dst, src)
+        if src.flags.c_contiguous:
+            cupy.copyto(dst, src)
+        else:
+            cupy.ascontiguousarray(src)
 
 
 def gathered(numbers, dst, src, stream):
@@ -107,7 +110,7 @@ def table(numbers, array):
 def fill(array):
     """Fill a device array with noise, and wait."""
     with array.device:
-        bytes_of = array.view(cupy.uint8)
+        bytes_of = array.reshape(-1).view(cupy.uint8)
         bytes_of[...] = cupy.resize(cupy.random.randint(0, 120, 1 << 20, dtype=cupy.uint8), bytes_of.size)
         cupy.cuda.Device().synchronize()
 

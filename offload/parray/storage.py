@@ -13,7 +13,6 @@ import numpy as np
 from offload.arrays.items import address_of as host_address
 from offload.arrays.items import label
 from offload.constructs.copying import check_writeable, place_of
-from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, LayoutError
 from offload.parray.dimensions import abridged
 from offload.runtime.current import current_runtime
@@ -42,13 +41,16 @@ class Storage:
         Of the host, a plain `numpy.ndarray`, or of a device.
     place : DevicePlace or None
         Where it is; None for the host.
+    address : int
+        Of its first byte.
     """
 
-    __slots__ = ("array", "place")
+    __slots__ = ("address", "array", "place")
 
-    def __init__(self, array: Any, place: DevicePlace | None) -> None:
+    def __init__(self, array: Any, place: DevicePlace | None, address: int) -> None:
         self.array = array
         self.place = place
+        self.address = address
 
     def view(self, offset: int, shape: Sequence[int], steps: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Return part of it as a strided array: offset and steps are in elements."""
@@ -68,16 +70,19 @@ class Storage:
     @property
     def extent(self) -> tuple[int, int]:
         """The addresses of its first byte, and behind its last."""
-        array = self.array
-        address = address_of(array, self.place)
-        return address, address + array.nbytes
+        return self.address, self.address + self.array.nbytes
 
 
-def address_of(array: Any, place: DevicePlace | None) -> int:
-    """Return where the first element of an array lies."""
-    if place is None:
-        return host_address(array)
-    return place.device.address(array) or 0
+def _on_device(x: Any) -> tuple[DevicePlace, int] | None:
+    """Return the place of a device array of the current runtime, and its address; None of anything else.
+
+    Raises `RegionClosedError` if its storage has gone back.
+    """
+    for place in current_runtime().places:
+        address = place.device.address(x)
+        if address is not None:
+            return place, address
+    return None
 
 
 def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: bool = False) -> Storage:
@@ -100,19 +105,22 @@ def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: b
     RegionClosedError
         The storage of a device array has gone back.
     """
+    place = None
     if x.__class__ is np.ndarray and not x.dtype.hasobject:
-        place = None
+        address = host_address(x)
+    elif isinstance(x, _REFUSED):
+        raise ClauseError(
+            f"{what}: {role} is a {type(x).__name__}, whose elements are more than memory; give a plain array, as "
+            "np.asarray(x) or x.filled(…) makes one"
+        )
     else:
-        if isinstance(x, _REFUSED):
-            raise ClauseError(
-                f"{what}: {role} is a {type(x).__name__}, whose elements are more than memory; give a plain array, as "
-                "np.asarray(x) or x.filled(…) makes one"
-            )
-        place = place_of(current_runtime(), x, f"{what}: {role}")
-        if place is None:
+        found = None if isinstance(x, np.ndarray) else _on_device(x)
+        if found is None:
+            place_of(current_runtime(), x, f"{what}: {role}")  # refuses what is no array, and objects
             x = x.view(np.ndarray)
+            address = host_address(x)
         else:
-            refuse_retired(place.device, x)
+            place, address = found
     flags = x.flags
     if not flags.c_contiguous:
         raise ClauseError(
@@ -123,7 +131,7 @@ def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: b
         _refuse_extent(side, x, role, what)
     if is_written:
         check_writeable(flags, x, what)
-    return Storage(x, place)
+    return Storage(x, place, address)
 
 
 def _refuse_extent(side: ArrayType, x: Any, role: str, what: str) -> None:

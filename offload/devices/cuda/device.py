@@ -270,7 +270,8 @@ class CudaDevice:
         self, buffer: Any, offset_nbytes: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Any:
         """Return an array over part of ``buffer``; see the contract."""
-        return cupy.ndarray(shape, dtype, buffer.data + offset_nbytes, strides)  # by position: by name costs 0.4 µs
+        data = buffer.data + offset_nbytes if offset_nbytes else buffer.data
+        return cupy.ndarray(shape, dtype, data, strides)  # by position: by name costs 0.4 µs
 
     def copy(self, dst: Any, src: Any, stream: Any) -> StagedCopy | None:
         """Enqueue an element-wise copy between two arrays of one shape and dtype, or return it to be staged."""
