@@ -213,7 +213,7 @@ def _conjugate_gradient(size: float) -> Program:
 
 
 def _mesh(size: float) -> Program:
-    side, rng = max(16, int(4096 * size**0.5)) // 2 * 2, np.random.default_rng(2)
+    side, rng = max(16, int(8192 * size**0.5)) // 2 * 2, np.random.default_rng(2)
     cells = rng.permutation(side * side).reshape(side, side).astype(np.int32)
     colours = [
         np.stack((rows[:, begin:-1:2].ravel(), rows[:, begin + 1 :: 2].ravel()), 1)
@@ -234,11 +234,11 @@ def _mesh(size: float) -> Program:
                 loops.flux(a["edges"], a["area"], a["u"], a["residual"], begin, end)
             loops.add(1e-6, a["residual"], a["u"])
 
-    return Program("mesh", (flux,), (add,), arrays, run, once, ("u", "residual"))
+    return Program("mesh", (flux,), (add,), arrays, run, once, ("u", "residual"), 5)
 
 
 def _particles(size: float) -> Program:
-    n, rng = _length(1 << 25, size), np.random.default_rng(3)
+    n, rng = _length(1 << 24, size), np.random.default_rng(3)
     arrays: Arrays = {
         "slots": rng.permutation(n).astype(np.int32),
         "position": rng.random((n, 3)),
@@ -248,18 +248,18 @@ def _particles(size: float) -> Program:
     def once(loops: Loops, a: Arrays) -> None:
         loops.push(a["slots"], a["position"], a["velocity"], 1e-3)
 
-    return Program("particles", (push,), (), arrays, _repeated(once), once, ("position", "velocity"), 20)
+    return Program("particles", (push,), (), arrays, _repeated(once), once, ("position", "velocity"))
 
 
 def _work(size: float) -> Program:
-    n, rng = _length(1 << 26, size), np.random.default_rng(4)
+    n, rng = _length(1 << 27, size), np.random.default_rng(4)
     order = rng.permutation(n).astype(np.int32)
     arrays: Arrays = {"source": order, "goal": np.roll(order, 1), "x": rng.random(n), "y": np.zeros(n)}
 
     def once(loops: Loops, a: Arrays) -> None:
         loops.work(a["source"], a["goal"], a["x"], a["y"])
 
-    return Program("gather, work, scatter", (work,), (), arrays, _repeated(once), once, ("y",))
+    return Program("gather, work, scatter", (work,), (), arrays, _repeated(once), once, ("y",), 4)
 
 
 def _lines(size: float) -> Program:
@@ -285,7 +285,7 @@ def _lines(size: float) -> Program:
 
 
 def _ragged(size: float) -> Program:
-    n, rng = _length(1 << 24, size), np.random.default_rng(6)
+    n, rng = _length(1 << 25, size), np.random.default_rng(6)
     pointers = np.zeros(n + 1, np.int32)
     np.cumsum(rng.integers(0, 33, n), out=pointers[1:])
     arrays: Arrays = {
