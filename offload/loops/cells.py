@@ -48,6 +48,11 @@ class Cells:
     steps: tuple[int, ...]
     width: int = 1
 
+    @property
+    def are_elements(self) -> bool:
+        """Whether they are the elements of an array of one dimension."""
+        return self.steps == (1,) and not self.offset and self.width == 1
+
 
 def cells_of(
     views: Mapping[str, View], written: Collection[str], left_out: Mapping[str, int] | None = None

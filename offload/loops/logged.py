@@ -159,6 +159,7 @@ class LoggedLoop:
         storage = self.logged.storages[number] if number < len(self.logged.storages) else ""
         of = self.cells.get(storage)
         known = [one - 1 if 0 < one <= self.n_iterations else None for one in ids]
+        cell %= max(self.logged.n_cells.get(storage, 1), 1)  # an index may count from the end
         return Violation(storage, () if of is None else _element(of, cell), (known[0], known[1]), what)
 
 

@@ -116,6 +116,8 @@ def logged(
 
 
 class _Log(Watch):
+    takes_indices = True
+
     def __init__(
         self,
         typed: Typed,
@@ -195,10 +197,10 @@ class _Log(Watch):
         def note(cell: Expression) -> list[Statement]:
             old, own = self.fresh("w_a", ID), make.name(self.id, ID)
             notes: list[Statement] = [
-                make.step("exchange", words, cell, own, self.at(), old),
+                make.step("exchange", words, cell, own, self.at(place.mode), old),
                 make.when(self._is_another(old), flagged(self, TWO_WRITERS, number, cell, (own, make.name(old, ID)))),
             ]
-            return [make.when(self._is_new(words, cell), *notes)] if place.node.at in self.again else notes
+            return [make.when(self._is_new(words, cell, place.mode), *notes)] if place.node.at in self.again else notes
 
         return self.each_cell(place, note)
 
@@ -213,14 +215,14 @@ class _Log(Watch):
 
         def note(cell: Expression) -> list[Statement]:
             old = self.fresh("w_a", ID)
-            test: Expression = make.compare(make.load(words, cell, self.at(), ID), "!=", many)
+            test: Expression = make.compare(make.load(words, cell, self.at(place.mode), ID), "!=", many)
             if place.node.at in self.again:
-                test = make.both(self._is_new(writers, cell), test)
+                test = make.both(self._is_new(writers, cell, place.mode), test)
             return [
                 make.when(
                     test,
-                    make.step("max", words, cell, make.name(self.id, ID), self.at(), old),
-                    make.when(self._is_another(old), make.step("max", words, cell, many, self.at(), None)),
+                    make.step("max", words, cell, make.name(self.id, ID), self.at(place.mode), old),
+                    make.when(self._is_another(old), make.step("max", words, cell, many, self.at(place.mode), None)),
                 )
             ]
 
@@ -243,10 +245,10 @@ class _Log(Watch):
             of[storage] = self.array(f"{name}_{storage}", "uint32")
         return of[storage]
 
-    def _is_new(self, writers: str, cell: Expression) -> Expression:
+    def _is_new(self, writers: str, cell: Expression, mode: ir.Mode) -> Expression:
         """Return the test that the iteration has not stored to a cell."""
         make = self.make
-        return make.compare(make.load(writers, cell, self.at(), ID), "!=", make.name(self.id, ID))
+        return make.compare(make.load(writers, cell, self.at(mode), ID), "!=", make.name(self.id, ID))
 
     def _is_another(self, old: str) -> Expression:
         """Return the test that a word was of this loop, and of another iteration."""

@@ -281,7 +281,7 @@ class _Call:
     def _text(self, found: Violation | Exception) -> str:
         """Return what was found, for a message."""
         if isinstance(found, Exception):
-            return f"run in parallel it would fail, {type(found).__name__}: {found}"
+            return f"run in parallel it would fail with {type(found).__name__}"
         if found.what == OUTSIDE:
             return "an access would be outside of its array"
         if found.what == FUEL:

@@ -64,12 +64,15 @@ class Place(NamedTuple):
         How many there are.
     indices : tuple of Expression
         None is negative.
+    mode : str
+        How an index that is the cell is checked; otherwise it is inside of its array, and ``"off"``.
     """
 
     node: ir.Load | ir.Store | ir.Atomic
     cell: Expression
     width: int
     indices: tuple[Expression, ...]
+    mode: ir.Mode = "off"
 
 
 class Watch(ABC):
@@ -88,7 +91,15 @@ class Watch(ABC):
         The accesses, by `at`.
     once : collection of int
         Those of them that are noted once an iteration, whatever loops they stand in.
+
+    Attributes
+    ----------
+    takes_indices : bool
+        Where cells are the elements of an array of one dimension, a cell may be the index as the program has it: so
+        that what is checked once before a loop is so for notes as well.
     """
+
+    takes_indices = False
 
     def __init__(
         self,
@@ -175,10 +186,10 @@ class Watch(ABC):
         self.arrays[name] = ir.ArrayType(dtype, 1)
         return name
 
-    def at(self) -> int:
-        """Return the number of an access that is never outside of its array."""
+    def at(self, mode: ir.Mode = "off") -> int:
+        """Return the number of an access whose index is checked so."""
         self._at += 1
-        self.modes[self._at] = "off"
+        self.modes[self._at] = mode
         return self._at
 
     # -- statements --------------------------------------------------------------------------------------
@@ -310,6 +321,11 @@ class Watch(ABC):
         """Put what takes note of an access, which is carried out if it is inside of its array."""
         make, mode = self.make, self.modes.get(node.at, "check")
         cells = self.cells[node.array]
+        if self.takes_indices and mode != "off" and cells.are_elements:
+            (index,) = node.indices
+            if notes := note(Place(node, index, 1, (index,), mode)):
+                out += self._perhaps_once(node.at, notes)
+                return
         tests: list[Expression] = []
         wrapped: list[Expression] = []
         before: list[Statement] = []

@@ -571,3 +571,22 @@ def test_auto_and_seq(sim):
             loop(P, X, y)
             assert (y[P] == X[:N]).all()
         assert found == expected
+
+
+def test_an_inspector_looks_at_all_indices(sim):
+    """So is the index of an array that the loop only reads: no other iteration has written anything then."""
+
+    def through(p, q, x, y):
+        for i in range(p.size):
+            y[p[i]] = x[q[i]]
+
+    given = P.copy(), np.arange(N), X, np.zeros(N)
+    loop = omp.target_loop(through, speculate=omp.profile_dependences(through, given))
+    q, y, expected = np.arange(N), np.zeros(N), np.zeros(N)
+    q[5] = 99
+    with pytest.raises(IndexError):
+        through(P, q, X, expected)
+    with quiet(), noted() as found, pytest.raises(IndexError, match=r"'x'.*i=5"):
+        loop(P, q, X, y)
+    assert found != [None]
+    assert (y == expected).all()
