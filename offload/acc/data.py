@@ -311,7 +311,9 @@ def update(
             if [id(item.host) for item in items] != given:
                 key = None  # mappers: an object of which nobody keeps hold
         task = operation.run(UpdateWork(items, key), items, changes=False)
-        are_read = not (operation.frame.is_plain and (task.launched or task.finished))
+        frame = operation.frame
+        is_plain = frame.recorder is None and frame.inherited.is_plain  # as `Region` says it
+        are_read = not (is_plain and (task.launched or task.finished))
     finally:
         names.settle(are_read=are_read)
     return task if operation.queue is not None else None

@@ -103,7 +103,7 @@ class Operation:
         code = code or caller()
         self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
         self.queue: Queue | None = queue_of(queues, at, number)
-        self._after: list[Queue] = queues_of(queues, at, values)
+        self._after: list[Queue] = queues_of(queues, at, values) if values != () else []
         self.task: Task | None = None  # what `run` had generated when it was interrupted
 
     def run(
@@ -126,7 +126,9 @@ class Operation:
         else:
             done = work
             orderings = presence(self.runtime.queues, items, place, changes=changes)
-        if self.queue is not None and place is not None and self.frame.is_plain:
+        frame = self.frame
+        is_plain = frame.recorder is None and frame.inherited.is_plain  # as `Region` says it
+        if self.queue is not None and place is not None and is_plain:
             task = self.task = DeviceTask.of(site, self.frame, place, done)
             if ends is not None:
                 task.survives, task.received = True, Values((), (ends,))

@@ -88,6 +88,8 @@ class TargetWork(Work):
 
     __slots__ = ("_binding", "_counter", "_known", "args", "body", "items", "kwargs", "takes_device_arrays")
 
+    has_end = True
+
     def __init__(
         self,
         function: Callable[..., Any],

@@ -86,7 +86,8 @@ class Again(Shared):
                 if item.map_type.copies_in:
                     self.copy(view, host, lane, staged, item.label)
                 else:
-                    check_writeable(item)
+                    if not host.flags.writeable:
+                        check_writeable(item)
                     self.copy(host, view, lane, staged, item.label)
             return None if staged else self.ledger.settle(lane)
         except BaseException:

@@ -187,7 +187,7 @@ class DeviceTask(Task):
                 if failure.__class__ is PutOffError:  # a body of ours: storage on another device is being copied to
                     engine.make_ready(self)
                     return None
-        if failure is None and self.work is None:
+        if failure is None and (self.work is None or not self.work.has_end):
             return self._mark(engine)
         try:
             return self._end_launch(engine, failure)

@@ -90,6 +90,8 @@ class Work:
         Whether the task follows what the calling thread's own stream holds, since that may fill the arrays.
     second : device or None
         Another device, where it follows that as well.
+    has_end : bool
+        Whether `end` has something to do; else it is not called.
     ends_region : bool
         Whether it ends what another task has begun, so that a cancellation must not discard it.
     blocks : bool
@@ -105,6 +107,7 @@ class Work:
     kwargs: Any = None
     takes_device_arrays: bool = False
     second: Any = None
+    has_end: bool = False
     ends_region: bool = False
     blocks: bool = False
     places: tuple[DevicePlace, ...] = ()
