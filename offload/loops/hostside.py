@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from offload.loops import pool
 from offload.loops.cells import groups_of
 from offload.loops.looks import entry_at
 from offload.loops.prepared import view_at
@@ -41,8 +42,13 @@ if TYPE_CHECKING:
 _PIECE_NBYTES: Final = 32 << 20
 """Of a copy: between two pieces a race looks at the device."""
 
-PAUSE_S: Final = 50e-6
-"""Between two looks at what the device or a thread does."""
+_PAUSE_S: Final = 50e-6
+"""Between two looks at what the device or a thread does; in a sandbox a pause takes a millisecond."""
+
+_FEW_CORES: Final = 4
+_LOOKS: Final = 2000
+_LOOKS_ON_FEW_CORES: Final = 50
+"""Without a pause, of some microseconds each: where there are few cores, others need them."""
 
 
 class HostSide:
@@ -231,9 +237,16 @@ def _pieces(copies: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
 
 def reach(device: Device, stream: Any) -> None:
     """Wait until a stream has nothing left to do; raise `DeviceLostError` if it never gets there."""
-    event = device.record(stream)
+    event, n_looks = device.record(stream), 0
     while not device.passed(event):
-        time.sleep(PAUSE_S)
+        pause(n_looks)
+        n_looks += 1
+
+
+def pause(n_looks: int) -> None:
+    """Let others go on, after so many looks in vain."""
+    has_cores = pool.n_cores() >= _FEW_CORES
+    time.sleep(0 if n_looks < (_LOOKS if has_cores else _LOOKS_ON_FEW_CORES) else _PAUSE_S)
 
 
 def _mapped(

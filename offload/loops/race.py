@@ -6,7 +6,7 @@ Theory of operation
 `offload.loops.contest` says what to do when; here it is done. The device works on the device's arrays, chunk by chunk
 (`offload.loops.chunks`); the competitor on copies of what the loop writes, on a thread of C
 (`offload.loops.competitor`); a safe state lets either be undone (`offload.loops.hostside`). The thread of the body does
-nothing but look, some ten thousand times a second, so that the competitor and whoever drives the device have the cores.
+nothing but look, so that the competitor and whoever drives the device have the cores.
 
 Ctrl-C and a cancelled taskgroup are looked at as well: both sides are stopped, the arrays are as they were, and the
 call raises. Whatever happens, when `race` returns or raises no thread of it is left, nothing is in flight, and its
@@ -18,7 +18,6 @@ serial program then runs on this thread, when the device was wrong, or at once w
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager, suppress
 from threading import get_ident
 from time import perf_counter
@@ -32,7 +31,7 @@ from offload.loops.build import builder
 from offload.loops.chunks import Chunks
 from offload.loops.competitor import Competitor, running
 from offload.loops.contest import Contest, Event, History, Instruction, start_of
-from offload.loops.hostside import PAUSE_S, HostSide
+from offload.loops.hostside import HostSide, pause
 from offload.loops.logged import LoggedRun
 from offload.loops.ordered import ordered_runs
 from offload.loops.plan import key_of
@@ -108,11 +107,14 @@ class _Race:
             has_device = start.device and self._has_memory()
             self._begin(device=has_device, host=start.host_after_s == 0.0 or not has_device)
             due_s = None if start.host_after_s is None else perf_counter() + start.host_after_s
+            n_looks = 0
             while not self._contest.is_over:
                 event = self._event(due_s)
                 if event is None:
-                    time.sleep(PAUSE_S)
+                    pause(n_looks)
+                    n_looks += 1
                     continue
+                n_looks = 0
                 if event is Event.DUE:
                     due_s = None
                 self._after(event)

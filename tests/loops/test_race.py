@@ -439,3 +439,31 @@ def test_scalars_come_out_of_the_side_that_wins(quiet):
     with checked("sim:1"):
         outcome = raced(loop, y, p, x, 0.1, wrong_at=1)
     assert outcome.results["s"] == total(y.copy(), p, x, 0.1)
+
+
+def test_a_competitor_on_the_callers_arrays_is_found(quiet, monkeypatch):
+    """A mutant: what is given up must have changed nothing that the program sees, and then it has."""
+    import signal
+
+    monkeypatch.setattr(
+        racing.HostSide, "_together", lambda self, names: {name: self._mapped[name][0] for name in names}
+    )
+    arrays = inputs(collides=False)
+    before = [one.copy() for one in arrays]
+
+    class Strikes(Held):
+        @property
+        def has_ended(self):
+            if Competitor.has_ended.fget(self) and not self._words.cancel:
+                signal.raise_signal(signal.SIGINT)
+            return super().has_ended
+
+        def give_up(self):
+            super().give_up()
+            gate.set()
+
+    monkeypatch.setattr(racing, "Competitor", Strikes)
+    gate = threading.Event()
+    with checked("sim:1"), pytest.raises(KeyboardInterrupt):
+        raced(LOOPS[scatter], *arrays, gate=gate)
+    assert not all((one == other).all() for one, other in zip(arrays, before, strict=True))
