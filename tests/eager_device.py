@@ -168,7 +168,11 @@ class EagerDevice:
         return section_of(self.space, address, storage.shape, storage.strides, storage.itemsize)
 
     def address(self, array: object) -> int | None:
-        return self.section(array).address if self.is_array(array) else None
+        return (
+            array.storage.__array_interface__["data"][0]
+            if isinstance(array, EagerArray) and self.is_array(array)
+            else None
+        )
 
     def namespace(self) -> Namespace:
         return Namespace(self, np)

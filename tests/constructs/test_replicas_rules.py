@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import acc
+from tests import eager_device
 from tests.conftest import check_nothing_left
+
+assert eager_device.EagerKind.name == "eager", "a kind that is known once the file is imported"
 
 SHAPES = [(24,), (7,), (6, 4), (5, 8), (3, 4, 5), ()]
 N_STEPS = 24
@@ -161,7 +164,7 @@ class Program:
     def plain_enter(self, data):
         """One device counts the array, or maps it; where it is in no set it is on one device only."""
         device = self.rng.choice(data.homes) if data.homes else self.rng.randrange(self.n)
-        if data.plain and device not in data.plain:
+        if (data.plain and device not in data.plain) or (not data.homes and self.rng.random() < 0.6):
             return False
         omp.target_enter_data([omp.to(data.host)], device=device, **self.ordered(data))
         if not data.homes:
@@ -340,7 +343,8 @@ def check(seed, counts):
     rng = random.Random(seed)
     n = rng.randint(2, 7)
     options = {"seed": seed} if rng.random() < 0.5 else {}
-    with omp.Runtime(f"sim:{n}", check=True, num_threads=rng.randint(0, 2), **options) as runtime:
+    kind = "eager" if not options and rng.random() < 0.3 else "sim"
+    with omp.Runtime(f"{kind}:{n}", check=True, num_threads=rng.randint(0, 2), **options) as runtime:
         Program(rng, n, counts).run()
         assert not any(place.sets for place in runtime.places)
     check_nothing_left(runtime)
@@ -356,7 +360,7 @@ def test_constructs_see_what_the_ones_before_have_left(seed):
 def test_programs_do_all_of_it():
     """Random programs carry out each kind of step often enough to mean something."""
     counts = Counter()
-    for seed in range(60):
+    for seed in range(80):
         check(seed, counts)
     expected = {
         "enter",
