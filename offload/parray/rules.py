@@ -60,20 +60,16 @@ def parts(body: Body, weight: int, index: Index) -> tuple[Index, Index, Index]:
             index, at = index // size, index % size
         else:
             at = index
-        if sub.references:
-            try:
+        try:
+            if sub.references:
                 offset, number = place(sub.body, 1, sub.references, sub.chain, at)
-            except Leaves as leaves:
-                leaves.path.append(j)
-                raise
-            memory, thread = memory + offset, thread + number
-        else:
-            try:
+            else:
                 more, offset, number = parts(sub.body, weight, at)
-            except Leaves as leaves:
-                leaves.path.append(j)
-                raise
-            regular, memory, thread = regular + more, memory + offset, thread + number
+                regular = regular + more
+        except Leaves as leaves:
+            leaves.path.append(j)
+            raise
+        memory, thread = memory + offset, thread + number
         weight *= size
     return regular, memory, thread
 
