@@ -67,6 +67,8 @@ def is_side(meant, *, is_target):
         return False
     if oracle.kind(meant) == {"threads"} or made.least < 0 or made.span > 3000:
         return False
+    if made.threads is not None and not all(0 <= thread < made.threads.size for thread, _ in found):
+        return False
     return not is_target or len(set(found)) == len(found)
 
 
