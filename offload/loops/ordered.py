@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops.arguments import Blank, on_host
-from offload.loops.looks import Looks
 from offload.loops.ordered_form import OrderedForm, OrderedRun
 from offload.loops.plan import warn_of_python
 from offload.loops.prepared import prepared
 from offload.loops.runs import options_of
+from offload.loops.where import OnHost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-
-    from offload.loops.plan import NestPlan, Numbers
+    from offload.loops.plan import NestPlan
     from offload.loops.specialise import Specialisation
-    from offload.runtime.launch import DeviceTask
 
 
 def run_in_order(spec: Specialisation, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,30 +56,12 @@ def ordered_runs(spec: Specialisation, values: Mapping[str, Any]) -> list[Ordere
     return [OrderedRun(blank, arrays, addresses, values) for blank in blanks]
 
 
-class _InOrder:
+class _InOrder(OnHost):
     """How nests are prepared to run in order on the host; see `offload.loops.prepared.Where`."""
 
-    takes_unaligned = True
-
-    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
-        """Return what looks at elements in the call."""
-        return Looks(arrays, task)
-
-    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Return arrays as NumPy has them."""
-        return {name: on_host(array) for name, array in arrays.items()}
-
-    def blanks(
-        self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]
-    ) -> tuple[Blank[OrderedForm], ...]:
-        """Return what is to be filled in for each nest."""
-        found = []
-        for number, plan in enumerate(plans):
-            form = ordered_form(spec, number, plan)
-            fields = form.kernel.fields if form.is_compiled else ()
-            scalars, axes = numbers.scalars[number], numbers.axes[number]
-            found.append(Blank(form, fields, scalars, spec.free, numbers.views, axes))
-        return tuple(found)
+    def form(self, spec: Specialisation, number: int, plan: NestPlan) -> OrderedForm:
+        """Return the form of a nest."""
+        return ordered_form(spec, number, plan)
 
 
 IN_ORDER: Final = _InOrder()

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, Kernels
     from offload.loops.plan import NestPlan, Numbers
-    from offload.loops.runs import NestForm
     from offload.loops.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
 
@@ -36,13 +35,15 @@ class OnHost:
         """Return arrays as NumPy has them."""
         return {name: on_host(array) for name, array in arrays.items()}
 
-    def blanks(
-        self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]
-    ) -> tuple[Blank[NestForm], ...]:
+    def form(self, spec: Specialisation, number: int, plan: NestPlan) -> Any:
+        """Return the form of a nest."""
+        return form_of(spec, number, plan)
+
+    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[Blank[Any], ...]:
         """Return what is to be filled in for each nest."""
         found = []
         for number, plan in enumerate(plans):
-            form = form_of(spec, number, plan)
+            form = self.form(spec, number, plan)
             fields = form.kernel.fields if form.is_compiled else ()
             scalars, axes = numbers.scalars[number], numbers.axes[number]
             found.append(Blank(form, fields, scalars, spec.free, numbers.views, axes))
