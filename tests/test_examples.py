@@ -21,6 +21,7 @@ EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf
 SMALL = {"loops_bodies": ["48"], "loops_heat": ["24"], "loops_histogram": ["20000"]}
 """The sizes that loops are run with as Python."""
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
+OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
 OF_OPENACC = [path for path in EXAMPLES if path.stem.startswith("acc_")]
 
 
@@ -30,12 +31,12 @@ def test_there_are_examples():
     assert len(EXAMPLES) > len(OF_OPENACC)
 
 
-def check_run(path, devices, tmp_path):
+def check_run(path, devices, tmp_path, **env):
     """Run an example as a program: it ends well, has printed something, and leaves nothing behind."""
     sizes = [] if IS_COMPILED else SMALL.get(path.stem, [])
     done = subprocess.run(
         [sys.executable, *STRICT, path, *sizes],
-        env={**os.environ, "OFFLOAD_DEVICES": devices},
+        env={**os.environ, "OFFLOAD_DEVICES": devices, **env},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -59,6 +60,12 @@ def test_example(path, tmp_path):
 def test_example_of_openacc(path, devices, tmp_path):
     """An example of OpenACC's does so on two devices, and on a real one."""
     check_run(path, devices, tmp_path)
+
+
+@pytest.mark.parametrize("path", [*OF_OPENACC, *OF_LOOPS], ids=lambda path: path.stem)
+def test_example_on_all_devices(path, tmp_path):
+    """An example of OpenACC's, and one of loops, does the same on all devices, by the variable alone."""
+    check_run(path, "sim:3", tmp_path, OFFLOAD_LOOP_DEVICES="all")
 
 
 @pytest.mark.parametrize("devices", ["sim:3", pytest.param("cuda", marks=pytest.mark.gpu)])
