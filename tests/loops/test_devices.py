@@ -12,11 +12,14 @@ import pytest
 import offload as omp
 from offload import acc
 from offload.data.ledger import PutOffError
+from offload.devices.sim.device import SimDevice
 from offload.loops import replicas as launching
 from offload.loops.modes import Chooser
 from offload.loops.runs import NestForm
 from offload.views.dot import to_dot
 from tests.conftest import checked
+from tests.loops.cuda_device import HostCuda
+from tests.loops.cuda_form import GXX
 from tests.loops.on_devices import cut_by, present, same, words_of
 from tests.loops.test_filter import ROWS, N, floats
 from tests.loops.test_filter_loops import MORE
@@ -582,3 +585,30 @@ def test_ways_are_measured_for_shapes(monkeypatch):
             modes.append(add.explain(x, k).to_dict()["filter"]["mode"])
     assert modes == ["split", "split", *["single"] * 4]
     assert x[-1] == 15
+
+
+@pytest.mark.skipif(GXX is None, reason="no g++")
+def test_kernels_of_cuda_on_several_devices(monkeypatch):
+    """Pieces, tests, partial results and the last iteration's values as CUDA devices have them, on the host."""
+
+    @omp.target_loop(devices="all", filter="always", reduction={"+": ["s"], "max": ["m"]}, lastprivate=["last"])
+    def sums(x, m):
+        s = 1.0
+        last = 0.0
+        for i in range(x.size):
+            s += x[i]
+            m[0] = max(m[0], x[i])
+            last = x[i]
+        return s, last
+
+    monkeypatch.setattr(SimDevice, "kernels", HostCuda())
+    with checked("sim:3"):
+        for number in (2, 4, 6, 14, 15, 24):
+            row = ROWS[number]
+            for weights in ((1, 1, 1), (2, 0, 1)):
+                assert run(row, row.clauses, weights, filter="always")["mode"] == "split", number
+        x, m = np.arange(2000.0) % 97, np.zeros(1)
+        for weights in ((1, 1, 1), (0, 1, 0), (1, 2, 0)):
+            with cut_by(weights):
+                assert sums(x, m) == (1 + x.sum(), x[-1])
+        assert m[0] == 96
