@@ -379,8 +379,8 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
     cache : list of str
         A hint.
     check : bool
-        Before it runs, the call proves that iterations are independent, or sees it in a run in order, in Python, on
-        copies on the host: some microseconds for each access. ``assert`` counts.
+        Before it runs, the call proves that iterations are independent, or sees it in a run in order, compiled, on
+        copies on the host. ``assert`` counts.
     speculate : bool, "always" or DependenceProfile
         Nobody has proved that iterations are independent: results are those of the loop in order, which runs in
         parallel where that is found to be the same. ``"always"``: with a log in each call, by no memory; a profile
