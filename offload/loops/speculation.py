@@ -212,10 +212,10 @@ class _Call:
             run.launch(0, run.trips)
             run.finish()
             self.stream.synchronize()
-        finally:
             self.device.check(self.stream)
+            found = run.found()  # before it is closed: runs are let go of then
+        finally:
             run.close()
-        found = run.found()
         if found is None:
             with self.spec.lock:
                 self.memory.keep(self.key, verdict=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import array_section
+from offload.arrays.items import SCALARS, array_section
 from offload.loops.contest import start_of
 from offload.loops.launch import check_writeable, outcome
 from offload.loops.speculation import numbers_in
@@ -30,14 +30,14 @@ def staying(program: LoopProgram, args: tuple[Any, ...], place: DevicePlace) -> 
 
     The call waits, follows nothing, and has no clauses that map.
     """
+    if not all(value.__class__ is np.ndarray or value.__class__ in SCALARS for value in args):
+        return None
     values = program.bound(args, {})
     spec = program.specialise(values)
     memory: Memory | None = spec.speculation
     if memory is None or not memory.stays:
         return None
     arrays = [values[name] for name in spec.given]
-    if not all(array.__class__ is np.ndarray for array in arrays):
-        return None
     race = memory.stays.get(numbers_in(spec, values))
     if race is None:
         return None

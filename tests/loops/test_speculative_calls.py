@@ -306,3 +306,46 @@ def test_the_short_way_is_left_when_an_array_becomes_present():
         loop(p, x, y)
         update(p, x, expected)
         assert (y == expected).all()
+
+
+@pytest.mark.parametrize("speculate", [True, "always"])
+def test_values_of_tasks_are_arguments(speculate):
+    """A loop that is given a task gets its value, whatever becomes of the call."""
+    loop = omp.target_loop(speculate=speculate)(update)
+    p, x, y = inputs()
+    expected = y.copy()
+    with checked("sim:1"), quiet():
+        for call in range(4):
+            if call == 2:
+                p[1] = p[0]
+            loop(p, omp.task()(x.copy)(), y)
+            update(p, x, expected)
+            assert (y == expected).all()
+
+
+def test_an_index_that_the_inspector_finds_outside_lets_nothing_run_in_parallel():
+    """One iteration leaves an array: the error is Python's, and arrays hold what Python leaves."""
+
+    def chosen(p, q, x, y, z):
+        for i in range(p.size):
+            z[q[i]] = i
+            if x[i] > 2:
+                y[p[i]] = z[q[i]]
+                z[q[i]] += y[p[i]]
+
+    loop = omp.target_loop(speculate=True)(chosen)
+    rng = np.random.default_rng(3)
+    with checked("sim:1"), quiet():
+        for call in range(3):
+            p, q, x = rng.permutation(N), rng.permutation(N), rng.integers(0, 6, N)
+            y, z = np.zeros(N, np.int64), np.zeros(N, np.int64)
+            if call == 2:
+                p[N // 3], x[N // 3] = N + 5, 3
+            arrays = p, q, x, y, z
+            copies = [one.copy() for one in arrays]
+            with contextlib.nullcontext() if call < 2 else pytest.raises(IndexError):
+                chosen(*copies)
+            raises = contextlib.nullcontext() if call < 2 else pytest.raises(IndexError, match=f"i={N // 3}")
+            with omp.target_data(map=[tofrom(one) for one in arrays]), raises:
+                loop(*arrays)
+            assert all((one == other).all() for one, other in zip(arrays, copies, strict=True))
