@@ -39,7 +39,9 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
     try:
         from offload.parray import exchanges
     except ImportError as error:
-        raise UnsupportedError(f"ranks(…) needs offload.mpi, which cannot be imported here: {error}") from error
+        raise UnsupportedError(
+            f"ranks(…) needs offload.mpi, which cannot be imported here ({error}); pip install 'offload[mpi]'"
+        ) from error
     found = exchanges.communicator(comm)
     if found is None:
         raise ClauseError(f"ranks: comm={comm!r:.60} is no communicator of mpi4py; give one that is not null")

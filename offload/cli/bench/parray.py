@@ -169,12 +169,13 @@ def _calls(repeat: int) -> Section:
 
 def _cold(repeat: int) -> Section:
     rows: dict[str, dict[str, list[float]]] = {}
+    window = partial(_moved_window, ArrayType((1 << 20, 1 << 20)), ArrayType((80, 80)))
     for name, side in (("10³ elements", 10), ("10¹² elements", 10_000)):
         rows[f"two types of 8 leaves and their plan, {name}"] = alternate(
             {"µs": lambda side=side: _each_us(10, lambda: _made_pair(side))},  # type: ignore[misc]  # bound now
             repeat,
         )
-    rows["a window moved by one, and its plan"] = alternate({"µs": lambda: _each_us(_N_WINDOWS, _moved_window)}, repeat)
+    rows["a window moved by one, and its plan"] = alternate({"µs": lambda: _each_us(_N_WINDOWS, window)}, repeat)
     pairs = {name: [us / 1e3 for us in row["µs"]] for name, row in rows.items() if name.startswith("two")}
     windows = {name: row["µs"] for name, row in rows.items() if name.startswith("a window")}
     targets = [
@@ -193,11 +194,9 @@ def _made_pair(side: int) -> object:
     return plan(A, B)
 
 
-def _moved_window() -> object:
+def _moved_window(whole: ArrayType, part: ArrayType) -> object:
     """Make a window of a large array that differs from the last one in a displacement, and plan its copy."""
-    whole = ArrayType((1 << 20, 1 << 20))
-    window = ArrayType((dim(80, disp(next(_fresh)), whole[0]), dim(80, disp(7), whole[1])))
-    return plan(window, ArrayType((80, 80)))
+    return plan(ArrayType((dim(80, disp(next(_fresh)), whole[0]), dim(80, disp(7), whole[1]))), part)
 
 
 def _threads(repeat: int) -> Section:
