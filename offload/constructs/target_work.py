@@ -127,15 +127,13 @@ class TargetWork(Work):
             for slot, private in binding.privates.items():  # before the maps: a failure here has changed nothing
                 own.append((slot, private, place.device.alloc(private.host.shape, private.host.dtype, lane.stream)))
             if binding.items:
-                plan = place.enter_region(binding.items, lane, staged, self._counter)
+                changed = binding.may_change() if binding.changed is None else binding.changed
+                plan = place.enter_region(binding.items, lane, staged, self._counter, changed)
             else:
                 plan = place.enter((), lane, staged, self._counter)
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
-        changed = binding.may_change() if binding.changed is None else binding.changed
-        if changed:
-            place.change(map(plan.entries.__getitem__, changed), lane)
         args, kwargs = list(self.args), dict(self.kwargs)
         try:
             for slot, host, address, number in binding.arrays:

@@ -110,24 +110,37 @@ class DataEnvironment(Again):
             return self.follow(known, lane)
 
     def enter_region(
-        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter = Counter.DYNAMIC
+        self,
+        items: Sequence[MapItem],
+        lane: Lane,
+        staged: list[Any],
+        counter: Counter = Counter.DYNAMIC,
+        changed: Sequence[int] = (),
     ) -> Entered:
         """Do what `enter` does, for a region that this launch will end: where nothing is present by a shorter way.
 
-        The plan's ``point`` means nothing.
+        It writes to the items of the numbers ``changed``. The plan's ``point`` means nothing.
         """
         with self.lock:
             own = None
             if self.table.has(items[0].section):
                 known = self.table.reenter(items, counter)
                 if known is not None:
-                    return self.follow(known, lane)
+                    self.follow(known, lane)
+                    for number in changed:
+                        known.entries[number].change(lane)
+                    return known
             else:
                 own = self.table.own(items, counter)
                 if own is not None:
                     self._commit_own(own, lane)
+                    for number in changed:
+                        own.entries[number].change(lane)
         if own is None:
-            return self.enter(items, lane, staged, counter)
+            plan = self.enter(items, lane, staged, counter)
+            if changed:
+                self.change([plan.entries[number] for number in changed], lane)
+            return plan
         copied = []
         end: Point | Due | None = None
         try:
