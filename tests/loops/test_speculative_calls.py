@@ -348,4 +348,5 @@ def test_an_index_that_the_inspector_finds_outside_lets_nothing_run_in_parallel(
             raises = contextlib.nullcontext() if call < 2 else pytest.raises(IndexError, match=f"i={N // 3}")
             with omp.target_data(map=[tofrom(one) for one in arrays]), raises:
                 loop(*arrays)
+            del raises  # an error that somebody keeps keeps arrays
             assert all((one == other).all() for one, other in zip(arrays, copies, strict=True))
