@@ -18,7 +18,7 @@ from tests.strict import IS_COMPILED, STRICT
 
 FOUND = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 EXAMPLES = [path for path in FOUND if "__main__" in path.read_text(encoding="utf-8")]  # others are a part of one
-SMALL = {"loops_bodies": ["48"], "loops_heat": ["24"], "loops_histogram": ["20000"]}
+SMALL = {"loops_bodies": ["48"], "loops_devices": ["24"], "loops_heat": ["24"], "loops_histogram": ["20000"]}
 """The sizes that loops are run with as Python."""
 OF_PARRAY = [path for path in EXAMPLES if path.stem.startswith("parray_")]
 OF_LOOPS = [path for path in EXAMPLES if path.stem in {"loops_heat", "loops_histogram", "loops_sparse"}]
@@ -53,6 +53,12 @@ def check_run(path, devices, tmp_path, **env):
 def test_example(path, tmp_path):
     """An example ends well, checks itself, and leaves nothing behind."""
     check_run(path, "sim", tmp_path)
+
+
+@pytest.mark.parametrize("devices", ["sim:3", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_loops_on_several_devices(devices, tmp_path):
+    """The example of one loop on several devices does so on three, and on those that are there."""
+    check_run(next(path for path in EXAMPLES if path.stem == "loops_devices"), devices, tmp_path)
 
 
 @pytest.mark.parametrize("devices", ["sim:2", pytest.param("cuda", marks=pytest.mark.gpu)])
