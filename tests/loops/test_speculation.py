@@ -274,10 +274,15 @@ def test_a_loop_that_would_never_end():
 def test_an_inspector_finds_what_is_outside(sim):
     """An index out of range is found before the loop runs; the serial run raises it, with what it has written."""
     loop = omp.target_loop(scattered, speculate=omp.profile_dependences(scattered, (P, X, X.copy())))
-    p, y = P.copy(), np.zeros(N)
+    p, y, expected = P.copy(), np.zeros(N), np.zeros(N)
     p[7] = 99
-    with quiet(), pytest.raises(IndexError, match="i=7"):
+    with pytest.raises(IndexError):
+        scattered(p, X, expected)
+    with quiet(), noted() as found, pytest.raises(IndexError, match="i=7"):
         loop(p, X, y)
+    assert found != [None]
+    assert (y == expected).all()  # nothing behind the iteration that fails
+    assert last(loop, p, X, y) == "host"
 
 
 def words_of(place):

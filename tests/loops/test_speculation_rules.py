@@ -12,7 +12,7 @@ import pytest
 import offload as omp
 from offload import tofrom
 from tests.conftest import checked
-from tests.loops.speculation import made, quiet
+from tests.loops.speculation import made, quiet, slow_host
 
 TEXTS = [
     "a[p[i]] = x[i]",
@@ -32,7 +32,7 @@ def indices(rng, m, size):
     found = rng.permutation(size)[:m] if rng.random() < 0.6 else rng.integers(0, size, m)
     if rng.random() < 0.3:
         found = found - size
-    if rng.random() < 0.03:
+    if rng.random() < 0.1:
         found[rng.integers(m)] = size + 3
     return found
 
@@ -54,8 +54,12 @@ def run(seed, loops):
     is_present = rng.random() < 0.5
     with checked("sim:1", seed=seed if rng.random() < 0.5 else None), quiet():
         around = omp.target_data(map=[tofrom(array) for array in given]) if is_present else contextlib.nullcontext()
-        with around:
-            for _ in range(rng.choice([1, 3])):
+        with around, slow_host() if rng.random() < 0.5 else contextlib.nullcontext():
+            for call in range(rng.choice([1, 4])):
+                if call > 1:  # with other indices than those that were looked at
+                    given[names.index("p")][...] = expected[names.index("p")][...] = indices(rng, m, 2 * m)
+                    if is_present:
+                        omp.target_update(to=[given[names.index("p")]])
                 wanted = got = None
                 try:
                     function(*expected, m)
