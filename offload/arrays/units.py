@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import itertools
 from enum import Enum
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from offload.arrays.boxes import Box
-from offload.arrays.copies import chunks, offsets, ordered_by, power_of, width_of
+from offload.arrays.copies import chunks, offsets, power_of, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,15 +115,6 @@ ALIGNMENT = SECTOR_NBYTES
 
 _LEAST_EXTENT = 8
 """Elements of a side from which tiles are worth it."""
-
-_LINE_NBYTES = 64
-"""What memory is fetched in."""
-
-_FORGOTTEN_NBYTES, _APART_NBYTES = 8 << 20, 1 << 20
-"""What a cache has seen in between when it has forgotten a line, and when it surely has not."""
-
-_KEPT = 1024
-"""Copies whose order is remembered."""
 
 _MAX_UNITS_NBYTES = MAX_UNITS * _LEAST_EXTENT**2 // TILE_LANES
 """Bytes that never take more than `MAX_UNITS` threads: the smallest tile of single bytes takes the most a byte."""
@@ -231,6 +221,9 @@ def units(box: Box, dst: int, src: int) -> Units | None:
         for axis, side in zip(turned.axes, tile_sides(turned.tile, width), strict=True):
             count, to, at = box.dims[-1 - axis]
             axes[axis] = _axis(-(-count // side), side * to, side * at)
+        first, second = (axes[axis] for axis in turned.axes)
+        axes = [first, second, *[axis for i, axis in enumerate(axes) if i not in turned.axes]]
+        turned = turned._replace(axes=(0, 1))  # whatever the order of the box: writes fill lines
     elif lanes == 1:
         kernel, row = Kernel.FLAT, 0
         axes = [_axis(box.row_nbytes // width, width, width), *axes]
@@ -242,28 +235,6 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     if n_units * lanes > MAX_UNITS:
         return None
     return Units(kernel, n_units, width, lanes, segment, row, tuple(axes), turned)
-
-
-@lru_cache(_KEPT)
-def best_order(box: Box) -> Box:
-    """Return a copy inside of a device with its axes in the order that fills lines of memory soon.
-
-    That is the destination's, but for short rows whose neighbours in the source come only when caches have forgotten
-    them, while in the source's order those in the destination come at once: columns that are dealt to several owners.
-    """
-    if not 0 < box.row_nbytes < _LINE_NBYTES or len(box.dims) < 2:
-        return box
-    if box.row_nbytes in WIDTHS and _sides(box, box.row_nbytes) is not None:
-        return box  # turned round by tiles, which serve both sides
-    other = ordered_by(box, 2)
-    is_better = _apart(box, 2) > _FORGOTTEN_NBYTES and _apart(other, 1) < _APART_NBYTES
-    return other if is_better else box
-
-
-def _apart(box: Box, side: int) -> int:
-    """Return how many bytes are copied between two rows that are neighbours on a side."""
-    nearest = min(range(len(box.dims)), key=lambda i: abs(box.dims[i][side]))
-    return box.row_nbytes * prod([dim[0] for dim in box.dims[nearest + 1 :]])
 
 
 def tile_sides(tile: Tile, width: int) -> tuple[int, int]:

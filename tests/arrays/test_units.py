@@ -201,31 +201,3 @@ def test_division_by_multiplication(count, data):
     for n in (data.draw(st.integers(0, (1 << 31) - 1)), data.draw(near) - 1, data.draw(near)):
         if 0 <= n < 1 << 31:
             assert (((n * multiplier) >> 32) + n) >> shift == n // count
-
-
-def test_the_order_of_short_rows():
-    """Columns dealt to several owners are read in the source's order, and gathered in the destination's."""
-    n, owners, width = 8192, 8, 8
-    each = n // owners // width
-    shape = (n, each, owners, width)
-    near, far = (each * 32, 32, n * each * 32, 4), (n * 4, owners * 32, 32, 4)
-    dealt, gathered = collapse(shape, near, far, 4), collapse(shape, far, near, 4)
-    assert units.best_order(dealt) == copies.ordered_by(dealt, 2) != dealt
-    assert units.best_order(gathered) == gathered
-    turned = collapse((n, n), (n * 4, 4), (4, n * 4), 4)
-    assert units.best_order(turned) == turned
-
-
-@given(cases())
-def test_any_order_moves_the_box(case):
-    """In the order that is best, a kernel moves exactly the bytes of the box."""
-    (memory, to, _), (source, at, _), box = case
-    wanted = expected(case)
-    units.best_order.cache_clear()
-    with mock.patch.object(units, "_FORGOTTEN_NBYTES", -1), mock.patch.object(units, "_APART_NBYTES", 1 << 60):
-        ordered = units.best_order(box)
-    units.best_order.cache_clear()
-    run_units(
-        units.units(ordered, to, at), memory, source, to + ordered.dst_offset_nbytes, at + ordered.src_offset_nbytes
-    )
-    assert (memory == wanted).all()

@@ -31,7 +31,7 @@ from offload.arrays.copies import (
 )
 from offload.arrays.hostcopies import HostMemory
 from offload.arrays.items import address_of as host_address
-from offload.arrays.units import best_order, launches
+from offload.arrays.units import launches
 from offload.devices.cuda.copy_kernels import CopyKernels, launch_of, prepare
 from offload.devices.cuda.methods import Method, choose
 from offload.devices.cuda.staging import StagedCopy, Staging
@@ -144,7 +144,7 @@ class Copies:
     def enqueue_inside(self, dst: int, src: int, box: Box, stream: Any, to_index: int, from_index: int) -> None:
         """Enqueue a copy between device arrays, on one device or two."""
         if box.dims and self._is_reached(to_index) and self._is_reached(from_index):
-            self._launch(dst, src, best_order(box), stream)
+            self._launch(dst, src, box, stream)
         else:
             enqueue_calls(dst, src, box, _DEFAULT, stream)
 
@@ -192,7 +192,7 @@ class Copies:
                 cuda.memcpyAsync(dst + low, temporary.ptr, nbytes, _DEVICE_TO_HOST, stream.ptr)
             else:
                 cuda.memcpyAsync(temporary.ptr, src + low, nbytes, _HOST_TO_DEVICE, stream.ptr)
-                self._launch(dst, temporary.ptr, ordered_by(within_hull(part, side), 1), stream)
+                self._launch(dst, temporary.ptr, within_hull(part, side), stream)
             del temporary  # the next part's is the same memory
 
     def _transfer(self, device: int, near: int, part: Box, stream: Any, *, to_host: bool, is_pinned: bool) -> None:
