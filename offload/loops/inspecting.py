@@ -35,9 +35,12 @@ def can_be_inspected(nest: Nest, written: Collection[str]) -> bool:
     written : collection of str
         Arrays whose storage it may write.
     """
-    if not addressing(nest).arrays.isdisjoint(written):
-        return False
-    return not any(isinstance(node, ir.Assert) or can_divide_by_zero(node) for node in walk(*nest.body))
+    return addressing(nest).arrays.isdisjoint(written) and not fails_by_values(nest)
+
+
+def fails_by_values(nest: Nest) -> bool:
+    """Tell whether a nest can go wrong by other than its addresses: whether it does nobody knows before it has run."""
+    return any(isinstance(node, ir.Assert) or can_divide_by_zero(node) for node in walk(*nest.body))
 
 
 def inspector(log: Logged, of: Needed) -> Logged:

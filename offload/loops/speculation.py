@@ -28,6 +28,7 @@ from offload.loops.attempts import Attempt, Memory
 from offload.loops.cuda_runs import ON_CUDA
 from offload.loops.flagging import FUEL, OUTSIDE
 from offload.loops.hostside import HostSide
+from offload.loops.inspecting import fails_by_values
 from offload.loops.logged import LoggedRun, Violation, logged_loop
 from offload.loops.looks import contents_at
 from offload.loops.ordered import run_in_order
@@ -224,8 +225,9 @@ class _Call:
                 key = race_key(self.spec, self.numbers)
                 self.task.leave(partial(_timed, self.spec, self.memory, key, self.task.start_s))
             return self._plain("its iterations are independent, as its addresses say")
-        self._met(found)
-        return self._in_order("its iterations depend on each other, as its addresses say")
+        results = self._in_order("its iterations depend on each other, or fail, as its addresses say")
+        self._met(found)  # unless the serial program fails as well: that is no dependence
+        return results
 
     def _attempt(self) -> Results:
         """Run the loop with its log."""
@@ -236,7 +238,7 @@ class _Call:
         outcome = race(attempt)
         raced = f"raced: the {outcome.winner} has won"
         self._note(outcome.winner, raced if outcome.raced else "in order: the device takes no part in a race now")
-        if outcome.violation is not None:
+        if isinstance(outcome.violation, Violation) or (outcome.violation is not None and outcome.error is None):
             self._met(outcome.violation)
         elif outcome.winner == "device" and self.spec.program.words.speculate != "always":
             with self.spec.lock:
@@ -253,8 +255,9 @@ class _Call:
         names = tuple(sorted(arrays & self.numbers.views.keys()))
         is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
         known = _Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
-        if any(spec.uses[name].is_changed for name in names) and not is_parallel:
-            return None
+        is_open = fails_by_values(self.plan.nest) or any(spec.uses[name].is_changed for name in names)
+        if is_open and not is_parallel:
+            return None  # that iterations are independent does not say that they leave what the serial program leaves
         numbers = numbers_in(spec, self.values)
         if known.apart.holds(self.addresses):
             with spec.lock:
