@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from offload.loops import ir
-from offload.loops.nodes import mapped, names_in, walk
+from offload.loops.nodes import can_divide_by_zero, mapped, names_in, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) 
 
 
 class Addressing(NamedTuple):
-    """The arrays and scalars that may decide which elements iterations access."""
+    """The arrays and scalars that may decide which elements iterations access, and whether an iteration fails."""
 
     arrays: frozenset[str]
     scalars: frozenset[str]
@@ -75,8 +75,8 @@ class Addressing(NamedTuple):
 def addressing(nest: ir.Nest) -> Addressing:
     """Return the arrays and scalars that may decide which elements iterations access.
 
-    These are those that an index, a condition or the bound of a loop is made of, by way of scalars and of other arrays
-    of the nest, too.
+    These are those that an index, a condition, the bound of a loop or a divisor of integers is made of, by way of
+    scalars and of other arrays of the nest, too: where a divisor is 0, an iteration goes no further.
     """
     nodes = list(walk(*nest.body))
     found: list[ir.Expression] = []
@@ -92,6 +92,8 @@ def addressing(nest: ir.Nest) -> Addressing:
                 found.append(node.left)
             case ir.For():
                 found += [node.start, node.stop, node.step]
+            case ir.Binary(right=divisor) if can_divide_by_zero(node):
+                found.append(divisor)
             case _:
                 pass
     names: set[str] = set()

@@ -350,3 +350,27 @@ def test_an_index_that_the_inspector_finds_outside_lets_nothing_run_in_parallel(
                 loop(*arrays)
             del raises  # an error that somebody keeps keeps arrays
             assert all((one == other).all() for one, other in zip(arrays, copies, strict=True))
+
+
+@pytest.mark.parametrize("speculate", [True, "always"])
+def test_a_divisor_that_has_become_zero_is_seen_before_the_loop_runs_in_parallel(speculate):
+    """Whatever is remembered of a loop, a division by zero leaves what the serial program had written until then."""
+
+    @omp.target_loop(speculate=speculate)
+    def divided(p, x, d, y):
+        for i in range(p.size):
+            y[p[i]] = int(x[i]) // int(d[i]) + y[p[i]]
+
+    p, x, d, y = np.random.default_rng(1).permutation(N), np.arange(N), np.ones(N, int), np.zeros(N, int)
+    with checked("sim:1", seed=1):
+        with omp.target_data(map=[to(p, x, d), tofrom(y)]):
+            for _ in range(4):
+                divided(p, x, d, y)
+            d[N // 3] = 0
+            omp.target_update(to=[d], from_=[y])
+            wanted = y.copy()
+            with pytest.raises(ZeroDivisionError):
+                divided.python(p, x, d, wanted)
+            with quiet(), pytest.raises(ZeroDivisionError):
+                divided(p, x, d, y)
+        assert np.array_equal(y, wanted)
