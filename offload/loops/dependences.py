@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -65,7 +65,7 @@ class ProfiledDependence:
     example: DependenceExample
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class DependenceProfile:
     """What `profile_dependences` has seen of a loop.
 
@@ -94,7 +94,7 @@ class DependenceProfile:
     inputs: int
     function: str
     source_sha256: str
-    types: tuple[Mapping[str, str], ...]
+    types: tuple[Mapping[str, str], ...] = field(hash=False)  # mappings have none
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the profile to a file, as JSON."""

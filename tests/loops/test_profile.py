@@ -101,6 +101,9 @@ def test_a_profile_goes_through_a_file(tmp_path):
         name: getattr(profile, name) for name in profile.__slots__
     }
     assert pickle.loads(pickle.dumps(profile)).dependences == profile.dependences
+    assert other == profile == pickle.loads(pickle.dumps(profile))
+    assert hash(other) == hash(profile)
+    assert profile != omp.profile_dependences(scattered, (P, X, X.copy()))
     omp.target_loop(scattered, speculate=other)
 
 
