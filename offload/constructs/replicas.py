@@ -60,14 +60,16 @@ def places_of(
     devices : str or tuple of int or None
         As `check_devices` returns it.
     device : int or None
-        The other clause. Without both ``OFFLOAD_LOOP_DEVICES`` is the default of this one; where that is ``all``, the
-        default device is the primary.
+        The other clause. Without both ``OFFLOAD_LOOP_DEVICES`` is the default of this one where it names the default
+        device; where that is ``all``, the default device is the primary. Constructs that have no ``devices=`` are on
+        the default device: were it another one, or the host, they would not see what is on these.
 
     Returns
     -------
     tuple of DevicePlace or None
-        None where the construct has no such clause, or there is no device: then it goes where ``device`` says. One
-        place is the same as ``device``.
+        None where the construct has no such clause, and where the variable says nothing about it: there is no device,
+        or the default device is not among those named. Then it goes where ``device`` says. One place is the same as
+        ``device``.
 
     Raises
     ------
@@ -80,9 +82,9 @@ def places_of(
         if devices is None or device is not None or not runtime.places:
             return None
     numbers = devices if isinstance(devices, tuple) else tuple(range(len(runtime.places)))
-    if not is_said and devices == "all":
-        first = _default_device(runtime)
-        numbers = tuple(sorted(numbers, key=lambda number: number != first))
+    default = None if is_said else _default_device(runtime)
+    if devices == "all" and not is_said:
+        numbers = tuple(sorted(numbers, key=lambda number: number != default))
     found = []
     for number in numbers:
         if number in (runtime.initial_device, initial_device):
@@ -101,7 +103,7 @@ def places_of(
                 f"{_given(devices, is_said=is_said)}: {found[0].device.name} and {place.device.name} are of two kinds, "
                 "which do not copy to each other; list the numbers of devices of one kind"
             )
-    return tuple(found) or None
+    return tuple(found) if is_said or default in numbers else None
 
 
 def _default_device(runtime: Runtime) -> int:

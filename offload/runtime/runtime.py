@@ -144,9 +144,14 @@ class Runtime(Threads):
             return invalid_device if is_mandatory else self.initial_device
         number = settings.default_device
         if number is None:
-            number = settings.acc_device_num or 0
+            number = self._first_device() if settings.acc_device_num is None else settings.acc_device_num
             return invalid_device if number == self.initial_device else number  # OpenACC does not count the host
         return self.initial_device if number == initial_device else number
+
+    def _first_device(self) -> int:
+        """Return the primary that ``OFFLOAD_LOOP_DEVICES`` names: plain constructs belong where its data is."""
+        named = self.settings.loop_devices
+        return named[0] if isinstance(named, tuple) and named[0] < len(self.places) else 0
 
     def env_text(self, *, verbose: bool) -> str:
         """Return what `display_env` prints."""

@@ -192,6 +192,37 @@ def test_the_variable_is_the_default():
         pass
 
 
+@pytest.mark.parametrize("named", ["all", "1,2", "2", "0,1"])
+@pytest.mark.parametrize("default", [None, 0, 1, 2, -1])
+def test_the_variable_alone_changes_no_values(named, default):
+    """Plain constructs are where the variable's data is, with any default device: the host, or one not named."""
+    values = []
+    for env in ({}, {"OFFLOAD_LOOP_DEVICES": named}):
+        a = np.arange(7)
+        with checked("sim:3", env=env):
+            if default is not None:
+                omp.set_default_device(default)
+            with omp.target_data([omp.tofrom(a)]):
+                omp.target_loop(add_all_in_loop)(a, a, a, a)
+                omp.target(add_all)(a, a, a, a)
+                omp.target_update(from_=[a])
+                values.append(a.tolist())
+            with acc.data(copy=[a]):
+                omp.target_loop(add_all_in_loop)(a, a, a, a)
+                acc.parallel(add_all)(a, a, a, a)
+            values.append(a.tolist())
+    assert values[:2] == values[2:]
+
+
+def test_the_first_device_of_the_variable_is_the_default_device():
+    """A list's primary is where default-device-var begins, unless other variables say, or it does not exist."""
+    for env, expected in (({}, 2), ({"OMP_DEFAULT_DEVICE": "1"}, 1), ({"ACC_DEVICE_NUM": "0"}, 0)):
+        with checked("sim:3", env={"OFFLOAD_LOOP_DEVICES": "2,0", **env}):
+            assert omp.get_default_device() == expected
+    with checked("sim:2", env={"OFFLOAD_LOOP_DEVICES": "5,0"}):
+        assert omp.get_default_device() == 0
+
+
 def test_what_others_have_mapped_is_the_default_devices_alone():
     """With the variable what routines have mapped, declared or associated goes on as without it, beside sets."""
     a, b, c, d = np.zeros(4), np.zeros(4), np.zeros(4), np.zeros(4)
