@@ -31,7 +31,7 @@ def speculation_of(
             (plan,) = plans
             launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
             of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
-            is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written)
+            is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written, launch.scalars)
             mode = "inspector" if is_inspected else "log"
             at = numbered(of.nest)
             logged = list(dict.fromkeys(at[one].array for one in sorted(of.loads | of.stores)))

@@ -14,19 +14,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from offload.loops import ir
-from offload.loops.nodes import can_divide_by_zero, children, names_in, walk
+from offload.loops.integers import limits_of
+from offload.loops.nodes import can_divide_by_zero, children, names_assigned, names_in, walk
+from offload.loops.promotion import is_integer
 from offload.loops.uses import addressing
 from offload.loops.watching import Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from offload.loops.ir import Nest, Statement
     from offload.loops.needed import Needed
+    from offload.loops.nodes import Node
     from offload.loops.speculate import Logged
 
 
-def can_be_inspected(nest: Nest, written: Collection[str]) -> bool:
+def can_be_inspected(nest: Nest, written: Collection[str], scalars: Mapping[str, bool | int | float]) -> bool:
     """Tell whether a nest has an address slice, and can go wrong by what that finds alone.
 
     Parameters
@@ -34,13 +37,30 @@ def can_be_inspected(nest: Nest, written: Collection[str]) -> bool:
     nest : Nest
     written : collection of str
         Arrays whose storage it may write.
+    scalars : mapping
+        Of a launch: what is divided by one of these does not fail.
     """
-    return addressing(nest).arrays.isdisjoint(written) and not fails_by_values(nest)
+    if not addressing(nest).arrays.isdisjoint(written):
+        return False
+    nodes = list(walk(*nest.body))
+    own = names_assigned(*nest.body) | {node.variable for node in nodes if isinstance(node, ir.For)}
+    own |= {axis.variable for axis in nest.axes}
+    known = {name: value for name, value in scalars.items() if name not in own}
+    return not any(isinstance(node, ir.Assert) or _may_fail(node, known) for node in nodes)
 
 
-def fails_by_values(nest: Nest) -> bool:
-    """Tell whether a nest can go wrong by other than its addresses: whether it does nobody knows before it has run."""
-    return any(isinstance(node, ir.Assert) or can_divide_by_zero(node) for node in walk(*nest.body))
+def _may_fail(node: Node, known: Mapping[str, bool | int | float]) -> bool:
+    """Tell whether a node may divide integers by 0, where some scalars are known."""
+    if not (isinstance(node, ir.Binary) and can_divide_by_zero(node)):
+        return False
+    match node.right:
+        case ir.Name(name=name):
+            return not known.get(name)
+        case ir.Convert(to=ir.Type(dtype=dtype), operand=ir.Name(name=name)) if is_integer(dtype):
+            low, high = limits_of(dtype)
+            return not (low <= known.get(name, 0) <= high and known.get(name))
+        case _:
+            return True
 
 
 def inspector(log: Logged, of: Needed) -> Logged:

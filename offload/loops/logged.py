@@ -295,7 +295,7 @@ def logged_loop(
         return None
     launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
-    if is_inspector and not can_be_inspected(plan.nest, of.written):
+    if is_inspector and not can_be_inspected(plan.nest, of.written, launch.scalars):
         return None
     made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector)
     with spec.lock:

@@ -28,7 +28,6 @@ from offload.loops.attempts import Attempt, Memory
 from offload.loops.cuda_runs import ON_CUDA
 from offload.loops.flagging import FUEL, OUTSIDE
 from offload.loops.hostside import HostSide
-from offload.loops.inspecting import fails_by_values
 from offload.loops.logged import LoggedRun, Violation, logged_loop
 from offload.loops.looks import contents_at
 from offload.loops.ordered import run_in_order
@@ -255,9 +254,8 @@ class _Call:
         names = tuple(sorted(arrays & self.numbers.views.keys()))
         is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
         known = _Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
-        is_open = fails_by_values(self.plan.nest) or any(spec.uses[name].is_changed for name in names)
-        if is_open and not is_parallel:
-            return None  # that iterations are independent does not say that they leave what the serial program leaves
+        if any(spec.uses[name].is_changed for name in names) and not is_parallel:
+            return None
         numbers = numbers_in(spec, self.values)
         if known.apart.holds(self.addresses):
             with spec.lock:

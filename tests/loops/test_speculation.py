@@ -597,8 +597,8 @@ def test_an_inspector_looks_at_all_indices(sim):
     assert (y == expected).all()
 
 
-def test_what_fails_by_its_values_is_never_only_remembered(sim):
-    """A loop that may divide by zero is raced in each call: when it does, nothing behind that iteration is written."""
+def test_what_fails_by_its_values_is_not_only_remembered(sim):
+    """A loop whose divisors have changed is raced again: if one is zero, nothing behind that iteration is written."""
 
     def divided(p, z, y):
         for i in range(p.size):
@@ -622,3 +622,47 @@ def test_what_fails_by_its_values_is_never_only_remembered(sim):
         divided(p, z, expected)
         assert last(loop, p, z, y) == "device"
     assert (y == expected).all()
+
+
+def test_what_has_not_failed_is_remembered(sim):
+    """A verdict about a loop that divides by elements holds for as long as these are the same."""
+
+    def divided(p, x, z, y):
+        for i in range(p.size):
+            y[p[i]] = x[i] // z[i]
+
+    loop = omp.target_loop(divided, speculate=True)
+    p, x, z, y = P.copy(), np.arange(N), np.arange(1, N + 1), np.zeros(N, int)
+    with omp.target_data(map=[to(p, x, z), tofrom(y)]), noted() as found:
+        for call in range(5):
+            x[:] += call
+            omp.target_update(to=[x])
+            loop(p, x, z, y)
+            assert found == []  # the profile's verdict is enough
+        z[2] = 3
+        omp.target_update(to=[z])
+        for _ in range(3):
+            loop(p, x, z, y)
+        assert found == [None]  # one race
+    assert (y[p] == x // z).all()
+
+
+def test_a_divisor_that_is_a_number_of_the_launch_needs_no_race(sim):
+    """Addresses modulo an argument are inspected; where the argument is 0 the call raises, and has written nothing."""
+
+    def wrapped(p, n, x, y):
+        for i in range(p.size):
+            y[p[i] % n] = x[i]
+
+    loop = omp.target_loop(wrapped, speculate=True)
+    for dtype in (np.int64, np.int32, np.uint8):
+        p, y = P.astype(dtype), np.zeros(N)
+        for _ in range(3):
+            loop(p, N, X[:N], y)
+            assert loop.explain(p, N, X[:N], y).to_dict()["speculation"]["mode"] == "inspector"
+        assert (y[P] == X[:N]).all()
+        before = y.copy()
+        with pytest.raises(ZeroDivisionError):
+            loop(p, 0, -X[:N], y)
+        assert (y == before).all()
+        assert loop.explain(p, 0, X[:N], y).to_dict()["speculation"]["mode"] == "log"
