@@ -96,6 +96,8 @@ def blocks(box: Box) -> Blocks | None:
 
 
 def _copy_blocks(dst: np.ndarray[Any, Any], src: np.ndarray[Any, Any], cut: Blocks) -> None:
+    if dst.dtype != src.dtype:  # numbers on the aligned side alone: NumPy would convert
+        dst, src = (side.view(np.dtype((np.void, side.itemsize))) for side in (dst, src))
     axes = (cut.src_axis, cut.dst_axis)
     dst, src = np.moveaxis(dst, axes, (-2, -1)), np.moveaxis(src, axes, (-2, -1))
     *outer, n_src, n_dst = dst.shape

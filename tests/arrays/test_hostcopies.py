@@ -22,7 +22,7 @@ def box_of(dst, src):
 
 @st.composite
 def pairs(draw):
-    """Return two arrays of one shape, each some transposition of some part of some memory."""
+    """Return two arrays of one shape, each some transposition of some part of some memory, aligned or not."""
     ndim = draw(st.integers(2, 4))
     shape = draw(st.lists(st.integers(1, 9), min_size=ndim, max_size=ndim))
     dtype = draw(st.sampled_from(["u1", "u2", "f4", "f8", "c16", "V3", "V40"]))
@@ -32,7 +32,8 @@ def pairs(draw):
         steps = [draw(st.sampled_from([1, 1, 2, -1, -2])) for _ in range(ndim)]
         whole = [shape[axis] * abs(step) for axis, step in zip(order, steps, strict=True)]
         nbytes = int(np.prod(whole)) * np.dtype(dtype).itemsize
-        memory = np.random.default_rng(seed).integers(0, 256, nbytes, "u1").view(dtype).reshape(whole)
+        shift = draw(st.integers(0, 8))
+        memory = np.random.default_rng(seed).integers(0, 256, nbytes + shift, "u1")[shift:].view(dtype).reshape(whole)
         part = memory[tuple(slice(None, None, step) for step in steps)]
         arrays.append((memory, part.transpose(np.argsort(order))))
     return arrays

@@ -336,6 +336,23 @@ def test_a_large_transposition_in_place(runtime):
     assert (x == wanted).all()
 
 
+@pytest.mark.parametrize("shifts", [(0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("sides", ["hh", "hd", "dh", "dd"])
+def test_large_pairs_off_the_alignment(runtime, allocate, sides, shifts):
+    """Pairs of numbers, turned as one element, need not be aligned as one, on either side."""
+    n = 512
+    numbers = np.arange(n * n * 2 + 2, dtype="f4")
+    x, y = (allocate(numbers) if side == "d" else numbers.copy() for side in sides)
+    x, y = (array[shift : shift + n * n * 2].reshape(n, n, 2) for array, shift in zip((x, y), shifts, strict=True))
+    A = ArrayType((n, n, 2))
+    wanted = values_of(x).transpose(1, 0, 2)
+    copy(A, x, to=(ArrayType((A[1], A[0], A[2])), y))
+    assert (values_of(y) == wanted).all()
+    omp.target_memset(y, 0) if sides[1] == "d" else y.fill(0)
+    omp.target_memcpy_rect(y, x.transpose(1, 0, 2))
+    assert (values_of(y) == wanted).all()
+
+
 def test_parts_of_one_array(given):
     """Two views of one array that share part of it are as if at once, too."""
     x = given(np.arange(24.0))
