@@ -9,6 +9,7 @@ from offload.constructs.functions import task
 from offload.constructs.groups import taskgroup
 from offload.errors import ClauseError, LayoutError, UsageError
 from offload.parray.types import ArrayType
+from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ def for_each(
     Returns
     -------
     list
-        What the bodies return, by number; with ``nowait`` the tasks.
+        What the bodies return, by number; with ``nowait`` the tasks. None where tasks are only recorded.
 
     Raises
     ------
@@ -73,4 +74,4 @@ def for_each(
     tasks: list[Task] = []
     with taskgroup():
         tasks += [made(k, *args) for k in range(P.size)]
-    return [one.result() for one in tasks]
+    return None if any(one.state_ is TaskState.RECORDED for one in tasks) else [one.result() for one in tasks]
