@@ -6,10 +6,11 @@ Ordered by their gaps, digits give no number twice if each moves farther than al
 in any storage that is divided up, and the test is a sort. What fails it is decided by a search for two indices of one
 number. Their difference is a small integer for each digit whose sum by the steps is 0: the digits are tried from the
 greatest step down, within what the smaller ones can still make good, and only in the class of remainders in which
-they can. Two digits are so decided in one step, a few by a few; the search is exact however long it takes.
+they can. Two digits are so decided in one step, a few by a few; many may take longer than to look at the sums, which
+is then left to whoever asks, if these are few. Else the search is exact however long it takes.
 
 Rejected: comparing the size with the range alone (7 and 11 elements apart need not meet in a range that is full), and
-a bound on the search (an answer that depends on effort).
+an answer that depends on effort.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from offload.parray.digits import extremes, pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from offload.parray.digits import Digit, Digits
 
 MOST_BOXES: Final = 64
@@ -31,6 +34,14 @@ MOST_SUMS: Final = 1 << 22
 
 MOST_BOXES_OF_MANY: Final = 1024
 """Boxes that are compared rather than more sums are looked at; these comparisons take seconds."""
+
+
+MOST_TRIED: Final = 1 << 17
+"""Values that a search tries where sums may be looked at instead: half a second."""
+
+
+class _SpentError(Exception):
+    """A search has tried as much as it may; never seen by users."""
 
 
 class Unknown(NamedTuple):
@@ -66,9 +77,14 @@ def is_injective(digits: Digits, size: int = 0) -> bool | None:
         for count, step, cuts in digits
     ]
     boxes = list(itertools.product(*parts))
-    for k, box in enumerate(boxes):
-        if _repeats([(count, step) for count, step, _ in box]) or any(_meet(box, other) for other in boxes[:k]):
-            return False
+    tries = iter(range(MOST_TRIED)) if 0 < size <= MOST_SUMS else itertools.count()
+    try:
+        for k, box in enumerate(boxes):
+            loops = [(count, step) for count, step, _ in box]
+            if _repeats(loops, tries) or any(_meet(box, other, tries) for other in boxes[:k]):
+                return False
+    except _SpentError:
+        return None
     return True
 
 
@@ -108,14 +124,14 @@ def _gap(digit: Digit) -> int:
     return min(gaps)
 
 
-def _repeats(loops: list[tuple[int, int]]) -> bool:
+def _repeats(loops: list[tuple[int, int]], tries: Iterator[int]) -> bool:
     """Return whether two different indices of a nest have one sum."""
     unknowns = sorted((Unknown(abs(step), 1 - count, count - 1) for count, step in loops if count > 1), reverse=True)
     # The first digit that differs may differ upwards; those before it are equal.
-    return any(_solve([unknown._replace(low=1), *unknowns[k + 1 :]], 0) for k, unknown in enumerate(unknowns))
+    return any(_solve([unknown._replace(low=1), *unknowns[k + 1 :]], 0, tries) for k, unknown in enumerate(unknowns))
 
 
-def _meet(box: tuple[tuple[int, int, int], ...], other: tuple[tuple[int, int, int], ...]) -> bool:
+def _meet(box: tuple[tuple[int, int, int], ...], other: tuple[tuple[int, int, int], ...], tries: Iterator[int]) -> bool:
     """Return whether two boxes, whose steps are the same, have a number in common."""
     target, unknowns = 0, []
     for (count, step, part), (other_count, _, other_part) in zip(box, other, strict=True):
@@ -125,11 +141,14 @@ def _meet(box: tuple[tuple[int, int, int], ...], other: tuple[tuple[int, int, in
             low, high = -high, -low
         if step and high > low:
             unknowns.append(Unknown(abs(step), low, high))
-    return _solve(sorted(unknowns, reverse=True), target)
+    return _solve(sorted(unknowns, reverse=True), target, tries)
 
 
-def _solve(unknowns: list[Unknown], target: int) -> bool:
-    """Return whether the unknowns, greatest step first, can be chosen so that their sum is ``target``."""
+def _solve(unknowns: list[Unknown], target: int, tries: Iterator[int]) -> bool:
+    """Return whether the unknowns, greatest step first, can be chosen so that their sum is ``target``.
+
+    Raises `_SpentError` where there are no more ``tries``.
+    """
     n = len(unknowns)
     lows, highs, divisors = [0] * (n + 1), [0] * (n + 1), [0] * (n + 1)
     for k in range(n - 1, -1, -1):
@@ -141,6 +160,8 @@ def _solve(unknowns: list[Unknown], target: int) -> bool:
     choices = [iter(_choices(unknowns[0], target, lows[1], highs[1], divisors[1]))] if n else []
     targets = [target]
     while choices:
+        if next(tries, None) is None:
+            raise _SpentError
         value = next(choices[-1], None)
         if value is None:
             choices.pop()

@@ -6,6 +6,7 @@ import random
 import time
 from math import prod
 
+import numpy as np
 import pytest
 
 from offload.parray import ArrayType, dim, disp, func, plan, threads, wrap
@@ -87,6 +88,17 @@ def test_injective():
     assert not stepped((3, 5), (N, 15), (6, 3)).is_injective
     assert stepped((2, 6), (2, 10), (2, 15)).is_injective
     assert not stepped((2, 6), (2, 10), (2, 16)).is_injective
+
+
+def test_injective_by_the_sums():
+    """Where to search takes longer than to look at the elements, these are looked at."""
+    chosen = random.Random(1)
+    steps = [chosen.randrange(2**24, 2**26) for _ in range(20)]  # 3**20 differences, 2**20 sums
+    sums = np.zeros(1, int)
+    for step in steps:
+        sums = np.concatenate([sums, sums + step])
+    T = ArrayType([dim(2, ArrayType((2, step))[0]) for step in steps])
+    assert T.is_injective == (len(np.unique(sums)) == len(sums))
 
 
 def test_distributed():
