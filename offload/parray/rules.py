@@ -95,6 +95,8 @@ def place(body: Body, weight: int, references: tuple[Reference, ...], chain: int
     regular, memory, thread = parts(body, weight, index)
     if not references:
         return regular + memory, thread
+    if isinstance(regular, int) and not isinstance(index, int):  # nothing in it is regular
+        regular = 0 * index
     if chain == MEMORY | THREADS:
         for reference in references[:-1]:
             regular = reference.reach(regular)

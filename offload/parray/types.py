@@ -242,7 +242,7 @@ class ArrayType(TypeProperties):
         if len(indices) == 1 and not isinstance(indices[0], tuple):
             index = self._checked(indices[0])
         else:
-            index = self.ravel(*indices)
+            index = self._number(indices)
         if isinstance(index, int):
             memory, thread = self.places(index)
         elif self.is_wide:
@@ -299,19 +299,20 @@ class ArrayType(TypeProperties):
         *indices : int, array of int, or tuple
             One for each sub-dimension, or the index of a leaf.
         """
+        index = self._number(indices)
+        return index if isinstance(index, int) else self._array(index)
+
+    def _number(self, indices: tuple[Any, ...]) -> Index:
+        """Return the number of an element; beyond 64 bits in an array of Python's integers."""
         dims = self.dims
         if len(indices) != (len(dims) or 1) or (not dims and isinstance(indices[0], tuple)):
             raise self._wrong_number(indices)
         if not dims:
             return self._checked(indices[0])
         index: Any = 0
-        for sub, at in zip(dims, indices, strict=True):
-            if not isinstance(at, tuple):
-                index = index * sub.size + sub._checked(at)  # noqa: SLF001
-            elif sub.dims:
-                index = index * sub.size + sub.ravel(*at)
-            else:
-                raise sub._wrong_number((at,))  # noqa: SLF001
+        for sub, given in zip(dims, indices, strict=True):
+            at = sub._number(given if sub.dims else (given,)) if isinstance(given, tuple) else sub._checked(given)  # noqa: SLF001
+            index = index * sub.size + (at if isinstance(at, int) or not self.size >> 63 else at.astype(object))
         return index
 
     def _wrong_number(self, indices: tuple[Any, ...]) -> IndexError:
@@ -326,8 +327,11 @@ class ArrayType(TypeProperties):
     def _unravelled(self, index: Any) -> Any:
         found: list[Any] = []
         for sub in reversed(self.dims):
-            found.insert(0, sub._unravelled(index % sub.size))  # noqa: SLF001
-            index = index // sub.size
+            if sub.size >> 63 and not isinstance(index, int):  # of 64 bits no number is so large
+                at, index = index, 0 * index
+            else:
+                at, index = index % sub.size, index // sub.size
+            found.insert(0, sub._unravelled(at))  # noqa: SLF001
         return tuple(found) if found else index
 
     def offsets(self) -> Any:

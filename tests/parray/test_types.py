@@ -282,6 +282,22 @@ def test_functions_are_called_late_and_with_what_was_asked():
     assert T(2, 1) == 7
     assert T(np.array([0, 7])).tolist() == [0, 10]
     assert seen == [int, np.ndarray]
+    U = ArrayType(dim((dim(4, disp(3)),), func(f)))  # nothing of it is regular: the function is asked for 0
+    assert U(np.array([1, 2])).tolist() == [4, 5]
+    assert U(1) == 4
+    assert seen == [int, np.ndarray, np.ndarray, int]
+
+
+def test_no_index_leaves_nothing():
+    """An empty array of indices is fine with any type, also with one where each index would leave."""
+    none = np.empty((2, 0), int)
+    for T in (
+        A,
+        ArrayType(0),
+        ArrayType((3, dim(2, func(lambda i: i)))),
+        ArrayType(dim((dim(0, disp(1)),), ArrayType(0))),
+    ):
+        assert T(none).shape == (2, 0)
 
 
 def test_a_table_is_copied():
@@ -313,6 +329,16 @@ def test_offsets_beyond_64_bits():
     assert T(np.array([2**62])).tolist() == [2**62]
     with pytest.raises(omp.LayoutError):
         T[0](np.array([2**39]))
+    with pytest.raises(omp.LayoutError):
+        T.ravel(np.array([2**39]), 5)
+    with pytest.raises(omp.LayoutError):
+        T(np.array([2**39, 1]), np.array([5, 0]))
+    around = ArrayType((dim(2**40, wrap(7)), dim((2**20, 2**20), wrap(5))))  # offsets fit where indices do not
+    assert around(np.array([[2**39], [1]]), (2, np.array([3, 4]))).tolist() == [
+        [2**39 % 7 + (2**21 + k) % 5 for k in (3, 4)],
+        [1 + (2**21 + k) % 5 for k in (3, 4)],
+    ]
+    assert [part.tolist() for part in ArrayType((3, 2**64)).unravel(np.array([5]))] == [[0], [5]]
     U = ArrayType((dim(3, disp(2**63)),))
     assert U(1) == 2**63 + 1
     with pytest.raises(omp.LayoutError):
