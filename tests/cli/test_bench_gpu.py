@@ -225,6 +225,7 @@ def small(monkeypatch):
     monkeypatch.setattr(SMALL.cases, "COLUMNS", (64, 2 * SMALL.cases.N_BLOCKS))
     monkeypatch.setattr(rect, "NBYTES", 1 << 18)
     monkeypatch.setattr(turned, "SIDE", 64)
+    monkeypatch.setattr(turned, "_UNDER_WAY_S", 1.3e-3)
     monkeypatch.setattr(parray, "_SIDE", 256)
     monkeypatch.setattr(parray, "_CUBE", 8)
     monkeypatch.setattr(parray, "_CALLS", 3)
