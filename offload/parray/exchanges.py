@@ -53,9 +53,9 @@ _ROOT = 0
 
 
 def communicator(comm: Any) -> Any:
-    """Return a communicator, `COMM_WORLD` for None; None for what is none."""
+    """Return a communicator, `COMM_WORLD` for None; None for what is none, or is between two groups."""
     found = MPI.COMM_WORLD if comm is None else comm
-    return found if isinstance(found, MPI.Comm) and found != MPI.COMM_NULL else None
+    return found if isinstance(found, MPI.Intracomm) and found != MPI.COMM_NULL else None
 
 
 def copy(

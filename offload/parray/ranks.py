@@ -19,7 +19,7 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
     ----------
     tree : int, tuple, list, dimension or ArrayType
         As for `threads`.
-    comm : mpi4py.MPI.Comm, optional
+    comm : mpi4py.MPI.Intracomm, optional
         By default `COMM_WORLD`; it has to have as many ranks as the array has threads.
 
     Returns
@@ -32,7 +32,7 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
     LayoutError
         As for `threads`; or the communicator has fewer ranks.
     ClauseError
-        ``comm`` is no communicator, or a null one.
+        ``comm`` is no communicator, a null one, or one between two groups.
     UnsupportedError
         There is no `offload.mpi`, since mpi4py is not installed.
     """
@@ -44,7 +44,9 @@ def ranks(tree: object, comm: Any = None) -> ArrayType:
         ) from error
     found = exchanges.communicator(comm)
     if found is None:
-        raise ClauseError(f"ranks: comm={comm!r:.60} is no communicator of mpi4py; give one that is not null")
+        raise ClauseError(
+            f"ranks: comm={comm!r:.60} is no communicator of mpi4py within one group; give one that is not null"
+        )
     made = thread_array(tree, found)
     if made.size > found.Get_size():
         raise LayoutError(

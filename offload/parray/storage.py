@@ -116,7 +116,7 @@ def check(side: ArrayType, x: Any, role: str, what: str = COPY, *, is_written: b
     else:
         found = None if isinstance(x, np.ndarray) else _on_device(x)
         if found is None:
-            place_of(current_runtime(), x, f"{what}: {role}")  # refuses what is no array, and objects
+            place_of(current_runtime(), x, f"{what}: {role.removesuffix(',')}")  # refuses what is no array, and objects
             x = x.view(np.ndarray)
             address = host_address(x)
         else:

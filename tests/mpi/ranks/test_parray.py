@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 import offload as omp
 from offload.errors import ClauseError, LayoutError, UsageError
@@ -160,6 +161,13 @@ def test_mistakes(runtime, comm):
     with pytest.raises(LayoutError):
         copy(S, x, to=(ArrayType((ranks(P, other), D)), x))
     other.Free()
+    halves = comm.Split(comm.rank % 2)
+    between = halves.Create_intercomm(0, comm, 1 - comm.rank % 2)
+    for none in (between, MPI.COMM_NULL, 3):
+        with pytest.raises(ClauseError):
+            ranks(1, none)
+    between.Free()
+    halves.Free()
     with pytest.raises(UsageError):
         for_each(M, print)
     for source, target in ((None, x), ([x], x), (x, x[:1].copy()), (x, x[::-1]), (x, np.zeros(D.size, "f4"))):
