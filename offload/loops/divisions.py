@@ -286,8 +286,10 @@ class Divided(Generic[BlankT]):
                 modes = modes[:1]
             elif words == "never" and len(modes) > 1:
                 modes = [mode for mode in modes if mode != "split"]
-            shapes = [view.extents for view in self.numbers.views.values()]
-            key = (_CHOSEN, words, spaces, *modes, *shapes)
+            sizes: list[object] = [view.extents for view in self.numbers.views.values()]
+            if not sizes:  # no array says how long it takes: powers of 2 of the trips do
+                sizes = [axis.trips.bit_length() for axes in self.numbers.axes for axis in axes]
+            key = (_CHOSEN, words, spaces, *modes, *sizes)
             found = self._spec.prepared.get(key)
             if found is None:
                 found = Chooser({mode: _expected_s(nests, mode) for mode in modes})

@@ -229,7 +229,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
                 return None
         runtime = scope.runtime
         places = self._places(runtime, None)
-        if places is None or len(places) == 1 or not arrays:
+        if places is None or len(places) == 1:
             return None
         from offload.loops.set_work import set_body, work_on
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from offload.arrays.items import SCALARS
 from offload.data.boxes import Needs
 from offload.data.exchanges import before, make_current, receive
 from offload.data.replicas import locked
@@ -102,7 +103,7 @@ class SetLauncher(Launcher):
         """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
         values = self._program.bound(args, kwargs)
         arrays = {name: value for name, value in values.items() if isinstance(value, Replicated)}
-        if not arrays:  # it has not been given replicas: as any loop
+        if not arrays and any(value.__class__ not in SCALARS for value in values.values()):  # without replicas: as any
             return super().__call__(*args, **kwargs)
         task: Any = here().task
         first = {**values, **{name: array.arrays[0] for name, array in arrays.items()}}

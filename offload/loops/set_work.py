@@ -40,7 +40,7 @@ def set_work(
 
     A call that has device arrays, arrays of its own, or objects that mappers take apart, is one device's.
     """
-    if binding.takes_device_arrays or binding.privates or binding.copies or not binding.arrays:
+    if binding.takes_device_arrays or binding.privates or binding.copies:
         return TargetWork(body, binding.args, binding.kwargs, binding, counter)
     launcher = set_body(program, words, places)
     launcher.specialisation = body.specialisation

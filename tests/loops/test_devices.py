@@ -587,6 +587,32 @@ def test_ways_are_measured_for_shapes(monkeypatch):
     assert x[-1] == 15
 
 
+def test_a_loop_of_numbers_alone():
+    """A reduction that is given no array is divided as any other, called in each way; so is one of OpenACC."""
+
+    def terms(n, k):
+        s = 1
+        for i in range(n):
+            s += 12 // (i - k)
+        return s
+
+    loop = omp.target_loop(terms, devices="all", reduction={"+": ["s"]})
+    acc_loop = acc.parallel_loop(terms, devices="all", reduction={"+": ["s"]})
+    with checked("sim:3"):
+        for n, devices in (0, (0,)), (1, (0, 2)), (50, (0, 1, 2)):
+            with omp.record() as graph:
+                assert loop.options(filter="always")(n, -1) == terms(n, -1)
+                assert loop.options(filter="always", nowait=True)(n, -2).result() == terms(n, -2)
+                assert acc_loop.options(filter="always", async_=1)(n, -3).result() == terms(n, -3)
+            assert {task.device_nums for task in graph.tasks if task.name == "terms"} == {devices}
+            assert loop.explain(n, -1).to_dict()["filter"]["sent_nbytes"] is None  # it has not been called so
+            assert [loop(n, -1) for _ in range(9)] == [terms(n, -1)] * 9
+            assert loop.explain(n, -1).to_dict()["filter"]["sent_nbytes"] == 0
+        with pytest.raises(ZeroDivisionError) as caught:
+            loop.options(filter="always")(50, 49)
+        assert any("device 2" in note for note in caught.value.__notes__)
+
+
 @pytest.mark.skipif(GXX is None, reason="no g++")
 def test_kernels_of_cuda_on_several_devices(monkeypatch):
     """Pieces, tests, partial results and the last iteration's values as CUDA devices have them, on the host."""
