@@ -12,7 +12,7 @@ import numpy as np
 
 from offload.arrays.items import address_of as host_address
 from offload.arrays.items import label
-from offload.constructs.copying import check_writeable, place_of
+from offload.constructs.copying import MAX_DIMENSIONS, check_writeable, place_of
 from offload.errors import ClauseError, LayoutError
 from offload.parray.dimensions import abridged
 from offload.runtime.current import current_runtime
@@ -182,6 +182,11 @@ def view(side: ArrayType, x: Any) -> Any:
             "type that has one"
         )
     base, counted = axes
+    if len(counted) > MAX_DIMENSIONS:
+        raise LayoutError(
+            f"{what}: {abridged(str(side))} has {len(counted)} leaves, an array at most {MAX_DIMENSIONS} axes; write "
+            "the leaves as fewer"
+        )
     dtype = storage.array.dtype
     shape, steps = [count for count, _ in counted], [step for _, step in counted]
     if storage.place is None and dtype.kind not in _PLAIN_KINDS:  # dates and fields: by their bytes

@@ -361,7 +361,7 @@ class ArrayType(TypeProperties):
         Raises
         ------
         LayoutError
-            A leaf has not one stride.
+            A leaf has not one stride, or there are more than 64.
         ClauseError
             ``x`` is no such array.
         """

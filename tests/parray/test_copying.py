@@ -273,6 +273,14 @@ def test_views_of_dates_and_records(runtime):
     assert TURNED.view(records)["b"][2].tolist() == [2, 8, 14, 20]
 
 
+def test_views_of_many_leaves(runtime):
+    """A view has an axis for each leaf, of which an array has 64."""
+    x = np.zeros(1)
+    assert ArrayType((1,) * 64).view(x).shape == (1,) * 64
+    with pytest.raises(omp.LayoutError):
+        ArrayType((1,) * 65).view(x)
+
+
 @pytest.mark.parametrize("dtype", ["M8[s]", "m8[us]", "U3", "S5", "V7", [("a", "u1"), ("b", "f8")], "f2", "?"])
 def test_elements_are_moved(runtime, dtype):
     """Elements of every dtype without objects are moved as they are, also to another one of their size."""
