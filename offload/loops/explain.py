@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from offload.loops.cuda_runs import shaped
 from offload.loops.explain_speculation import speculation_of
 from offload.loops.levels import levels_of, loops_in
@@ -124,6 +126,9 @@ def _filter(
     devices = [] if spread is None else [device.number for device in spread[1]]
     if spread is None or len(devices) == 1:
         return {"mode": "off", "why": "one device", "devices": devices, "arrays": {}, "predicates": []}
+    if any(not isinstance(values[name], np.ndarray) for name in spec.given if name in values):
+        why = "it is given device arrays, which are on one device"
+        return {"mode": "single", "why": why, "devices": devices, "sent_nbytes": 0, "arrays": {}, "predicates": []}
     from offload.loops.set_kinds import on_devices  # few loops are on several devices
 
     words, first = spread[0], spread[1][0]

@@ -613,6 +613,20 @@ def test_a_loop_of_numbers_alone():
         assert any("device 2" in note for note in caught.value.__notes__)
 
 
+def test_a_call_with_device_arrays_is_reported_on_one_device():
+    """What `explain` says of a call with device arrays is what happens: the primary alone."""
+    x, y = np.arange(9.0), np.zeros(9)
+    loop = omp.target_loop(halo.python, devices="all")
+    with checked("sim:3"), omp.target_data([omp.tofrom(x, y)], devices="all"):
+        mine = omp.get_mapped_ptr(x, device=0)
+        with omp.record() as graph:
+            loop(mine, y)
+        assert [task.device_nums for task in graph.tasks] == [(0,)]
+        facts = loop.explain(mine, y).to_dict()["filter"]
+        assert (facts["mode"], "device arrays" in str(loop.explain(mine, y))) == ("single", True)
+        del mine, graph
+
+
 @pytest.mark.skipif(GXX is None, reason="no g++")
 def test_kernels_of_cuda_on_several_devices(monkeypatch):
     """Pieces, tests, partial results and the last iteration's values as CUDA devices have them, on the host."""
