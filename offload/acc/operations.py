@@ -9,13 +9,12 @@ from offload.acc.clauses import check_async, check_wait, presence, presences, qu
 from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.maps import check_device
 from offload.constructs.queueing import enqueue, wait_for
-from offload.constructs.replicas import check_devices, places_of, refuse_both
+from offload.constructs.replicas import check_devices, places_of, refuse_both, spread
 from offload.interrupts.frames import caller
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe, recipe_at
-from offload.runtime.replicated import spread
 from offload.tasks.received import Values
 from offload.tasks.site import Site
 

@@ -14,14 +14,13 @@ from offload.constructs.clauses.maps import check_clauses, check_device, check_m
 from offload.constructs.doubts import warn_of_no_copy
 from offload.constructs.groups import GroupRegion
 from offload.constructs.pointers import corresponding, used_items
-from offload.constructs.replicas import check_devices, choose
+from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
 from offload.runtime.recipe import DeviceRecipe, recipe_at
-from offload.runtime.replicated import spread
 from offload.runtime.sites import call_site
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork
 from offload.tasks.received import Values

@@ -10,8 +10,10 @@ from offload.errors import ClauseError
 from offload.runtime.places import initial_device
 
 if TYPE_CHECKING:
+    from offload.runtime.forks import Marks
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
+    from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork, Work
     from offload.tasks.region import Region
 
 _ALLOWED = 'write "all", or a list of device numbers of one kind, the primary first'
@@ -141,3 +143,18 @@ def choose(
     if places is None:
         return None, runtime.place(frame, device, if_=if_)
     return (places, places[0]) if if_ else (None, None)
+
+
+def spread(
+    work: EnterDataWork | ExitDataWork | UpdateWork,
+    places: tuple[DevicePlace, ...],
+    gate: Marks,
+    *,
+    is_default: bool,
+) -> Work:
+    """Return the work of a construct on several places; on one that is the work itself."""
+    if len(places) == 1:
+        return work
+    from offload.runtime import replicated  # what few programs need: `import offload` is quicker without it
+
+    return replicated.spread(work, places, gate, is_default=is_default)

@@ -15,13 +15,13 @@ from offload.constructs.taskgraph_keys import Key
 from offload.errors import ClauseError, UsageError
 from offload.graphs.plan import is_replayable, tasks_of
 from offload.graphs.recording import Recorder
-from offload.graphs.replay import Replay
 from offload.graphs.taskgraph import TaskGraph
 from offload.runtime.current import for_finalizers, here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from offload.graphs.replay import Replay
     from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
@@ -80,7 +80,7 @@ class TaskgraphFunction(DirectiveFunction):
                 self._records.forget(key)
             if is_kept:
                 found = self._records.find_or_claim(key)
-        if isinstance(found, Replay):
+        if found is not None and not isinstance(found, Key):
             waits = not clauses.get("nogroup")
             found.admit(scope, frame, waits=waits)
             if not found.start_graph(scope, frame, waits=waits):
@@ -134,6 +134,8 @@ class TaskgraphFunction(DirectiveFunction):
                 "Put what tasks produce into an array, or an object that equals only itself; copy what the body changes"
             )
         if is_complete and is_replayable(graph, outer):
+            from offload.graphs.replay import Replay  # for programs that replay: `import offload` is quicker without it
+
             record = Replay(graph, outer, self._site_in(scope.runtime), self._label)
             record.follow(tasks_of(graph))
         return record

@@ -13,14 +13,13 @@ from offload.constructs.clauses.mappers import expand
 from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import as_tuple, check_device
 from offload.constructs.doubts import warn_of_writes
-from offload.constructs.replicas import check_devices, choose
+from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import defer, encounter
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import recipe_at
-from offload.runtime.replicated import spread
 from offload.runtime.sites import call_site
 from offload.runtime.works import UpdateWork
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from offload.data.boxes import whole_of
-
 if TYPE_CHECKING:
     from offload.data.boxes import Box
 
@@ -37,11 +35,11 @@ def box_of(array: Layout, view: Layout, part: Box | None = None) -> Box:
     It is the smallest one where slices and transpositions have made the view. Of a view that joins dimensions, or has
     elements of another size, it is a slab; of an array whose own elements interleave it is all of it.
     """
-    part = whole_of(view.shape) if part is None else part
+    part = tuple((0, extent) for extent in view.shape) if part is None else part
     steps = [(high - low - 1, stride) for (low, high), stride in zip(part, view.strides, strict=True)]
     if 0 in array.shape or any(n < 0 for n, _ in steps):
         return tuple((0, 0) for _ in array.shape)
-    whole = whole_of(array.shape)
+    whole = tuple((0, extent) for extent in array.shape)
     order = sorted(range(len(whole)), key=lambda k: (-abs(array.strides[k]), -array.shape[k]))
     origin = array.address + sum(min((array.shape[k] - 1) * array.strides[k], 0) for k in order)
     if not _is_nested(array, order):

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offload.arrays.items import address_of
 from offload.arrays.sections import Section, section_of
-from offload.data.boxes import BoxTable, whole_of
 from offload.data.entries import correspond
 from offload.data.parts import box_of
 
@@ -88,6 +87,8 @@ class ReplicaSet:
     )
 
     def __init__(self, item: MapItem, places: Sequence[Storage], entries: Sequence[Entry]) -> None:
+        from offload.data.boxes import BoxTable, whole_of  # when there is a set: `import offload` is quicker without it
+
         host: Any = item.host
         if 0 in host.strides:
             host = host[tuple([slice(None) if stride else slice(1) for stride in host.strides])]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import os
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from offload.loops.independence import DependenceKind
@@ -98,7 +96,10 @@ class DependenceProfile:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the profile to a file, as JSON."""
-        Path(path).write_text(json.dumps({"version": _VERSION, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
+        import json  # here, and in `load`: `import offload` is quicker without it
+
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # pathlib takes as long to import
+            file.write(json.dumps({"version": _VERSION, **asdict(self)}, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DependenceProfile:
@@ -111,8 +112,11 @@ class DependenceProfile:
         OSError
             It cannot be read.
         """
+        import json
+
         try:
-            facts = json.loads(Path(path).read_text(encoding="utf-8"))
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123
+                facts = json.load(file)
             return _profile_of(facts)
         except (ValueError, KeyError, TypeError) as error:
             raise ClauseError(
@@ -123,7 +127,7 @@ class DependenceProfile:
 
 def os_name(path: str | os.PathLike[str]) -> str:
     """Return a path for a message."""
-    return str(Path(path))
+    return os.fspath(path)
 
 
 def _profile_of(facts: Any) -> DependenceProfile:

@@ -105,9 +105,7 @@ def spread(
     *,
     is_default: bool,
 ) -> Work:
-    """Return the work of a construct on several places; on one that is the work itself."""
-    if len(places) == 1:
-        return work
+    """Return the work of a construct on several places."""
     if isinstance(work, EnterDataWork):
         return EnterSetsWork(work, places, gate, is_default=is_default)
     if isinstance(work, ExitDataWork):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offload.data.boxes import is_empty
 from offload.data.exchanges import receive
 from offload.data.replicas import asked
 from offload.runtime.forks import Fork
@@ -80,7 +79,7 @@ def _found(place: DevicePlace, array: Any, *, is_written: bool) -> list[_Touched
     for replicas in place.sets:
         device = replicas.number_of(place)
         box = replicas.box_on(device, array)
-        if box is not None and not is_empty(box):
+        if box is not None and all(low < high for low, high in box):
             is_all = array.dtype.itemsize == replicas.layout.itemsize and array.size == prod(
                 high - low for low, high in box
             )
