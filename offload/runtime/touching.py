@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.data.exchanges import receive
 from offload.data.replicas import asked
-from offload.runtime.forks import Fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +48,8 @@ def touch(
     PutOffError
         Nothing has changed, but which device is current where.
     """
+    from offload.runtime.forks import Fork  # where there are sets: `import offload` is quicker without it
+
     given = [*[(at, array, False) for at, array in reads], *[(at, array, True) for at, array in writes]]
 
     def make() -> list[_Touched]:
