@@ -317,7 +317,7 @@ class TaskGraph(Graph):
         return render(self)
 
     def visualize(self, path: str | os.PathLike[str]) -> None:
-        """Write a picture of the graph: ``.svg`` or ``.dot`` (Graphviz).
+        """Write a picture of the graph: ``.svg``, ``.html`` (a page), ``.dot`` (Graphviz) or ``.mmd`` (Mermaid).
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Pictures of a recorded task graph as files: SVG, or source for Graphviz."""
+"""Pictures of a recorded task graph as files: SVG, a page with it, or source for Graphviz or Mermaid."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def visualize(graph: Graph, path: str | os.PathLike[str]) -> None:
     graph : Graph
         What to draw.
     path : str or path-like
-        A name ending in ``.svg`` (a picture on its own) or ``.dot`` (source for Graphviz). An existing file
-        is replaced, and only once the new one is complete.
+        A name ending in ``.svg`` (a picture on its own), ``.html`` (a page with that picture), ``.dot`` (source for
+        Graphviz) or ``.mmd`` (for Mermaid). An existing file is replaced, and only once the new one is complete.
 
     Raises
     ------
@@ -55,10 +55,28 @@ def _writer(path: Path) -> Callable[[Graph], str]:
             from offload.views.dot import to_dot
 
             return to_dot
+        case ".mmd":
+            from offload.views.mermaid import to_mermaid
+
+            return to_mermaid
+        case ".html":
+            return to_page
         case suffix:
             raise UnsupportedError(
-                f"no picture of a graph has the suffix {suffix!r} of {str(path)!r}; allowed are '.dot' and '.svg'"
+                f"no picture of a graph has the suffix {suffix!r} of {str(path)!r}; "
+                "allowed are '.dot', '.html', '.mmd' and '.svg'"
             )
+
+
+def to_page(graph: Graph) -> str:
+    """Return a page of HTML with the picture of `graph` and nothing else."""
+    from offload.views.svg import to_svg
+    from offload.views.words import summary
+
+    title = f"Task graph: {summary(graph)}"
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n{to_svg(graph)}</html>\n'
+    )
 
 
 def _write_atomically(path: Path, text: str) -> None:

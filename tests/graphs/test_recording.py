@@ -255,7 +255,7 @@ def test_nested_tasks_are_no_nodes(sim):
 
 
 def test_views(sim, tmp_path):
-    """A recorded graph prints in the terminal and is written as SVG and as Graphviz source."""
+    """A recorded graph prints in the terminal and is written as SVG, as a page, and for Graphviz and Mermaid."""
     with omp.record(execute=False) as graph:
         step.options(depend=[omp.out(("x",))])()
         step.options(depend=[omp.in_(("x",))])()
@@ -268,6 +268,9 @@ def test_views(sim, tmp_path):
     graph.visualize(tmp_path / "g.dot")
     assert "<svg" in (tmp_path / "g.svg").read_text()
     assert "digraph" in (tmp_path / "g.dot").read_text()
+    for name, start in (("g.mmd", "flowchart"), ("g.html", "<!DOCTYPE html>")):
+        graph.visualize(tmp_path / name)
+        assert (tmp_path / name).read_text().startswith(start)
     with pytest.raises(omp.UnsupportedError):
         graph.visualize(tmp_path / "g.bmp")
 

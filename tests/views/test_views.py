@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -18,11 +19,15 @@ from rich.measure import Measurement
 from offload.errors import UnsupportedError
 from offload.tasks.graph import Graph, Node
 from offload.views.dot import to_dot
-from offload.views.files import visualize
+from offload.views.files import to_page, visualize
 from offload.views.layout import route
-from offload.views.svg import COPY_INK, PHASE_FILLS, to_svg
+from offload.views.mermaid import to_mermaid
+from offload.views.svg import COPY_INK, DEVICE_COLOURS, PHASE_FILLS, to_svg
 from offload.views.terminal import MAX_ROWS, render
 from offload.views.words import duration_label, printable, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -288,20 +293,49 @@ def test_dot_escapes_what_graphviz_would_read() -> None:
     assert text.count(" -> ") == 4
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".DOT"])
-def test_visualize_writes_by_suffix(tmp_path: Path, suffix: str) -> None:
+def test_mermaid_has_every_edge_and_plain_labels() -> None:
+    """What Mermaid would read as more than a character is written by its code, and every edge is there, by its kind."""
+    graph = odd()
+    last = graph.add_node(Node("c-2", "end", "copy", device_num=1))
+    graph.add_edge(graph.nodes[1], last, "output", "a")
+    for item in "abcd":
+        graph.add_edge(graph.nodes[0], last, "flow", item)
+    lines = to_mermaid(graph).splitlines()
+    assert lines[:2] == [
+        "flowchart TB",
+        '  n0["a #34;#60;b#62;#38;#92;N #65533;#91;31m<br>host, detached planned"]',
+    ]
+    assert f"  style n2 fill:{PHASE_FILLS['waiting']},stroke:{DEVICE_COLOURS[1]},color:{COPY_INK}" in lines
+    links = [line.strip() for line in lines if "--" in line or "-." in line or "==" in line]
+    assert links == ['n0 -.->|"x#60;1#62;#38;y"| n1', "n0 -.-> n1", 'n1 ==>|"a"| n2', 'n0 -->|"a, b, c, #8230;"| n2']
+    assert [line.split()[1] for line in lines if "linkStyle" in line] == ["0", "1", "2", "3"]
+    assert to_mermaid(Graph()) == "flowchart TB\n"
+
+
+def test_page_is_the_picture() -> None:
+    """A page of HTML has the SVG, and a title for the window."""
+    page = to_page(pipeline())
+    assert page.startswith("<!DOCTYPE html>")
+    assert to_svg(pipeline()) in page
+    assert f"<title>Task graph: {summary(pipeline())}</title>" in page
+
+
+@pytest.mark.parametrize(
+    ("suffix", "writer"), [(".svg", to_svg), (".DOT", to_dot), (".mmd", to_mermaid), (".html", to_page)]
+)
+def test_visualize_writes_by_suffix(tmp_path: Path, suffix: str, writer: Callable[[Graph], str]) -> None:
     """The suffix, in either case, chooses the format; an existing file is replaced and nothing is left beside it."""
     path = tmp_path / f"graph{suffix}"
     path.write_text("old")
     visualize(pipeline(), str(path))
-    assert path.read_text("utf-8") == (to_svg if suffix == ".svg" else to_dot)(pipeline())
+    assert path.read_text("utf-8") == writer(pipeline())
     assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("name", ["graph.png", "graph", ".svg"])
 def test_visualize_refuses_other_suffixes(tmp_path: Path, name: str) -> None:
     """Any other suffix is named with those allowed, and no file appears."""
-    with pytest.raises(UnsupportedError, match=r"'\.dot' and '\.svg'") as caught:
+    with pytest.raises(UnsupportedError, match=r"'\.dot', '\.html', '\.mmd' and '\.svg'") as caught:
         visualize(pipeline(), tmp_path / name)
     assert repr(Path(name).suffix) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
