@@ -41,10 +41,16 @@ class Logged(Protocol):
         Of the outermost loop.
     is_whole : bool
         Whether they have to be launched in one piece.
+    is_open : bool
+        Whether all has passed, and nothing is known of it before `settle` has passed as well.
     """
 
     trips: int
     is_whole: bool
+
+    @property
+    def is_open(self) -> bool: ...
+    def settle(self) -> None: ...
 
     def launch(self, begin: int, end: int) -> None: ...
     def ask(self) -> None: ...
@@ -115,6 +121,9 @@ class Chunks:
             self._note(chunk)
             if self.violation is None and not self._is_stopped:
                 self.violation = self._logged.found()
+            if chunk.is_last and self.violation is None and not self._is_stopped and self._logged.is_open:
+                self._settle()
+                continue
             if chunk.is_last and self.violation is None:
                 self.taken_s = perf_counter() - self._begun_s
                 return Event.DEVICE_CLEAN if not self._is_stopped else Event.DEVICE_STOPPED
@@ -138,6 +147,16 @@ class Chunks:
         self._passed_s = now_s
         if chunk.trips and not self._logged.is_whole:
             self._size = _rounded(chunk.trips * min(_GROWTH, CHUNK_S / took_s))
+
+    def _settle(self) -> None:
+        """Launch what finds out where the log does not know; an error of that is a violation."""
+        try:
+            self._logged.settle()
+            self._flying.append(_Flying(self._device.record(self._stream), 0, is_last=True))
+        except DeviceLostError:
+            raise
+        except Exception as error:  # noqa: BLE001  # as below
+            self.violation = error.with_traceback(None)
 
     def _launch(self) -> None:
         """Keep two chunks on the stream; an error of a launch is a violation."""

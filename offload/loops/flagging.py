@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from offload.loops.ir import Expression, Statement
     from offload.loops.making import Maker
 
-FLAG_WORDS: Final = 3
-"""What was found, with the storage above `WHAT_BITS`; the cell; both ids, the finder's in the high half."""
+FLAG_WORDS: Final = 4
+"""What was found, with the storage above `WHAT_BITS`; the cell; both ids, the finder's in the high half; `OPEN`."""
+
+OPEN: Final = 3
+"""The word that is not 0 where some section is not in order, so that nothing is known (`sections`)."""
 
 WHAT_BITS: Final = 8
 ID_BITS: Final = 32
@@ -34,6 +37,14 @@ class Writer(Protocol):
 
     def at(self) -> int: ...
     def fresh(self, name: str, of: ir.Type = INT) -> str: ...
+
+
+def opened(writer: Writer) -> Statement:
+    """Return what says that nothing is known."""
+    make, flag = writer.make, writer.flag
+    place, said = make.number(OPEN), make.number(1)
+    is_said = make.compare(make.load(flag, place, writer.at(), INT), "!=", make.number(0))
+    return make.when(make.without(is_said), make.store(flag, place, said, writer.at()))
 
 
 def flagged(

@@ -17,7 +17,7 @@ import numpy as np
 from offload.loops.arguments import NestRun
 from offload.loops.cells import cells_of
 from offload.loops.cuda_runs import ON_CUDA, CudaRun
-from offload.loops.flagging import FLAG_WORDS, ID_BITS, WHAT_BITS
+from offload.loops.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
 from offload.loops.independence import Verdict
 from offload.loops.inspecting import can_be_inspected, inspector
 from offload.loops.logs import Log
@@ -25,8 +25,9 @@ from offload.loops.needed import needed
 from offload.loops.numbers import Launch, Trips, View
 from offload.loops.passing import final_pass
 from offload.loops.plan import NestPlan, Numbers, key_of, layout_of, plain
+from offload.loops.sections import sections
 from offload.loops.specialise import Specialisation
-from offload.loops.speculate import MOST_ITERATIONS, logged
+from offload.loops.speculate import MOST_ITERATIONS, NO_SECTIONS, logged
 from offload.loops.where import ON_HOST, kernels_of, n_threads_of
 
 if TYPE_CHECKING:
@@ -79,12 +80,16 @@ class LoggedLoop:
         What is to be logged of it.
     is_inspector : bool
         The address slice alone.
+    has_sections : bool
+        Sections stand for words where that is possible.
 
     Attributes
     ----------
     spec, numbers
         The nest with its log as launchers know it; the numbers of the call.
     needs : Needed
+    is_doubtful : bool
+        A run has found sections that are not in order.
     logged : Logged
     is_whole : bool
         Its trips are run in one piece, since something comes out of it.
@@ -93,14 +98,24 @@ class LoggedLoop:
     """
 
     def __init__(
-        self, spec: Specialisation, numbers: Numbers, plan: NestPlan, of: Needed, *, is_inspector: bool = False
+        self,
+        spec: Specialisation,
+        numbers: Numbers,
+        plan: NestPlan,
+        of: Needed,
+        *,
+        is_inspector: bool = False,
+        has_sections: bool = False,
     ) -> None:
         axes, self.numbers, self._plan = numbers.axes[0], numbers, plan
         trips = [axis.trips for axis in axes]
-        self.needs = of
+        self._program_spec, self.needs = spec, of
+        self.is_doubtful = False
         self.cells = cells = cells_of(numbers.views, of.written, of.left_out)
         modes = {at: "check" if mode == "wrap" and _is_unsafe(spec) else mode for at, mode in plan.variant.modes}
-        self.logged = logged(spec.typed, modes, cells, of, trips, checks=is_inspector)
+        own = {at: modes.get(before, "check") for at, before in of.originals.items()}
+        parts = sections(of, cells, numbers.views, own) if has_sections else NO_SECTIONS
+        self.logged = logged(spec.typed, modes, cells, of, axes, parts=parts, checks=is_inspector)
         if is_inspector:
             self.logged = inspector(self.logged, of)
         nest = self.logged.watched.nest
@@ -116,6 +131,13 @@ class LoggedLoop:
         self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}
         self._chunks: dict[Any, Any] = {}
         self._passes = [self._pass(spec, storage) for storage in log.readers]
+
+    def exact(self) -> LoggedLoop:
+        """Return its address slice with words for all that is logged."""
+        self.is_doubtful = True
+        made = logged_loop(self._program_spec, self.numbers, self._plan, is_inspector=True, is_exact=True)
+        assert made is not None  # it has one, else there are no sections
+        return made
 
     def blank(self, begin: int, end: int, where: Any) -> Any:
         """Return what is to be filled in for the trips from one to before another of the outermost loop."""
@@ -153,7 +175,7 @@ class LoggedLoop:
 
     def violation(self, words: list[int], base: int) -> Violation:
         """Return what a flag says, in a run of this base."""
-        found, cell, both = words
+        found, cell, both = words[:OPEN]
         number, what = divmod(found, 1 << WHAT_BITS)
         ids = [(both >> ID_BITS) % (1 << ID_BITS) - base, both % (1 << ID_BITS) - base]
         storage = self.logged.storages[number] if number < len(self.logged.storages) else ""
@@ -210,17 +232,31 @@ class LoggedRun:
         self._seen = np.zeros(FLAG_WORDS, np.int64) if memory is None else np.frombuffer(memory, np.int64, FLAG_WORDS)
         self._seen[:] = 0
         own = {**self._log.arrays(), loop.logged.flag: self._flag}
+        self._given, self._given_addresses = values, addresses
         self._arrays = {name: values[name] for name in loop.numbers.views} | own
         self._addresses = {**addresses, **{name: device.address(array) or 0 for name, array in own.items()}}
         log = loop.logged
         scalars = {log.base: self._log.base, log.many: self._log.many, log.first: 0}
         self._values: dict[str, Any] = {**values, **own, **scalars}
         self._runs: list[Any] = []
+        self._exact: LoggedRun | None = None
 
     @property
     def logged(self) -> tuple[str, ...]:
         """The storages that have a log."""
-        return self.loop.logged.storages
+        return self.loop.logged.storages + self.loop.logged.sectioned
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the stream has passed `finish`, and nothing is known: `settle` has to come."""
+        return self._exact is None and bool(self._seen[OPEN]) and self.found() is None
+
+    def settle(self) -> None:
+        """Enqueue what finds out all the same: the address slice once more, with words. Raises as `LoggedRun`."""
+        loop = self.loop.exact()
+        self._exact = LoggedRun(loop, self._given, self._given_addresses, self._task)
+        self._exact.launch(0, self.trips)
+        self._exact.finish()
 
     def launch(self, begin: int, end: int) -> None:
         """Enqueue the trips from one to before another of the outermost loop, each once."""
@@ -242,6 +278,8 @@ class LoggedRun:
 
     def found(self) -> Violation | Exception | None:
         """Return what was found when the stream has passed `ask`: an error of the run may be one of garbage."""
+        if self._exact is not None:
+            return self._exact.found()
         if self._seen[0]:
             return self.loop.violation(self._seen.tolist(), self._log.base)
         for run in self._runs:
@@ -259,6 +297,8 @@ class LoggedRun:
 
     def close(self) -> None:
         """Let go of the words, once the stream has passed the run."""
+        if self._exact is not None:
+            self._exact.close()
         self._log.close()
         self._runs = []
 
@@ -282,22 +322,28 @@ class LoggedRun:
 
 
 def logged_loop(
-    spec: Specialisation, numbers: Numbers, plan: NestPlan, *, is_inspector: bool = False
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, *, is_inspector: bool = False, is_exact: bool = False
 ) -> LoggedLoop | None:
-    """Return the logged loop of a call; None if it is too long, or has no address slice where that is asked for."""
-    key = is_inspector, key_of(spec, numbers), plan.variant, plan.verdict.unknown
+    """Return the logged loop of a call; None if it is too long, or has no address slice where that is asked for.
+
+    One that `is_exact` has words for all that is logged; so has one whose sections have been out of order.
+    """
+    key = is_inspector, is_exact, key_of(spec, numbers), plan.variant, plan.verdict.unknown
     with spec.lock:
         kept: LoggedLoop | None = spec.logged.pop(key, None)
         if kept is not None:
             spec.logged[key] = kept
-            return kept
+    if kept is not None:
+        return logged_loop(spec, numbers, plan, is_inspector=is_inspector, is_exact=True) if kept.is_doubtful else kept
     if math.prod(axis.trips for axis in numbers.axes[0]) >= MOST_ITERATIONS:
         return None
     launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
-    if is_inspector and not can_be_inspected(plan.nest, of.written, launch.scalars):
+    has_slice = can_be_inspected(plan.nest, of.written, launch.scalars)
+    if is_inspector and not has_slice:
         return None
-    made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector)
+    has_sections = has_slice and not is_exact
+    made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector, has_sections=has_sections)
     with spec.lock:
         if len(spec.logged) >= _MOST:
             del spec.logged[next(iter(spec.logged))]

@@ -18,6 +18,9 @@ needed, the first look at ``rd`` may be of any age, and the answer does not depe
 *What an iteration has stored* has its id in ``wr``: where it may come by again, in another trip of a loop, a plain look
 tells, and nothing is logged; whoever else has stored there meets the store.
 
+*Sections* (`sections`) stand for words where each iteration has a stretch of an array to itself: it compares where its
+own ends with where that of the next iteration begins, and says in the flag if they are not in order.
+
 *Harm.* While iterations meet, values may be garbage. Indices that follow from logged values are always checked. A loop
 whose trips may follow from them has fuel, and looks at the flag now and then. What goes wrong is a violation.
 
@@ -28,12 +31,17 @@ the store, with a fence on either side of both, and the answer depends on the sc
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.loops import ir
-from offload.loops.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged
+from offload.loops.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged, opened
 from offload.loops.making import Maker
 from offload.loops.needed import stored_before
+from offload.loops.nodes import mapped
+from offload.loops.sections import following
+from offload.loops.slices import INT, TRUTH
 from offload.loops.tainted import tainted_loops
 from offload.loops.uses import numbered
 from offload.loops.watching import Place, Watch, Watched
@@ -44,7 +52,11 @@ if TYPE_CHECKING:
     from offload.loops.cells import Cells
     from offload.loops.ir import Expression, Statement, Typed
     from offload.loops.needed import Needed
+    from offload.loops.nodes import Node
+    from offload.loops.numbers import Trips
+    from offload.loops.sections import Section
 
+NO_SECTIONS: Final[Mapping[str, Section]] = MappingProxyType({})
 ID: Final = ir.Type("uint32")
 MOST_IDS: Final = (1 << 32) - 1
 MOST_ITERATIONS: Final = 1 << 31
@@ -74,6 +86,8 @@ class Logged(NamedTuple):
         Of each storage that is logged.
     storages : tuple of str
         The number of a storage in the flag is its place here.
+    sectioned : tuple of str
+        The storages that have no words, as iterations have sections of them.
     """
 
     watched: Watched
@@ -85,6 +99,7 @@ class Logged(NamedTuple):
     first: str
     n_cells: Mapping[str, int]
     storages: tuple[str, ...]
+    sectioned: tuple[str, ...] = ()
 
 
 def logged(
@@ -92,8 +107,9 @@ def logged(
     modes: Mapping[int, ir.Mode],
     cells: Mapping[str, Cells],
     of: Needed,
-    trips: Sequence[int],
+    axes: Sequence[Trips],
     *,
+    parts: Mapping[str, Section] = NO_SECTIONS,
     checks: bool = False,
 ) -> Logged:
     """Return a nest with a log.
@@ -107,12 +123,13 @@ def logged(
         Of its arrays.
     of : Needed
         The nest, and what is logged.
-    trips : sequence of int
-        Of each axis.
+    axes : sequence of Trips
+    parts : mapping of str to Section
+        Of the storages that are to have no words.
     checks : bool
         What is outside of its array is flagged, whether it is logged or not.
     """
-    return _Log(typed, modes, cells, of, trips, checks=checks).logged()
+    return _Log(typed, modes, cells, of, axes, parts, checks=checks).logged()
 
 
 class _Log(Watch):
@@ -124,17 +141,19 @@ class _Log(Watch):
         modes: Mapping[int, ir.Mode],
         cells: Mapping[str, Cells],
         of: Needed,
-        trips: Sequence[int],
+        axes: Sequence[Trips],
+        parts: Mapping[str, Section],
         *,
         checks: bool,
     ) -> None:
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
-        watched = of.loads | of.stores
-        self.logged_at = watched
-        if checks:
-            watched |= {at for at, mode in own.items() if mode == "check"}
+        nodes = numbered(of.nest)
+        in_parts = {at for at in of.loads | of.stores if cells[nodes[at].array].storage in parts}
+        self.logged_at = watched = (of.loads | of.stores) - in_parts
+        if checks:  # a section that is in order is inside of its array
+            watched |= {at for at, mode in own.items() if mode == "check"} - in_parts
         super().__init__(typed, of.nest, own, cells, watched, of.once)
-        self.of, self.trips, self.checks = of, trips, checks
+        self.of, self.axes, self.parts, self.checks = of, axes, parts, checks
         self.flag = self.array("w_flag", "int64")
         self.base, self.many, self.first = (self.scalar(name, ID) for name in ("w_base", "w_many", "w_first"))
         self.id = self.scalar("w_id", ID)
@@ -159,17 +178,59 @@ class _Log(Watch):
             self.first,
             {storage: n_cells[storage] for storage in self.storages},
             tuple(self.storages),
+            tuple(self.parts),
         )
 
     # -- statements --------------------------------------------------------------------------------------
 
     def head(self) -> list[Statement]:
         make = self.make = Maker(self.nest.place)
-        number = make.convert(self.iteration(self.trips), ID)
+        number = make.convert(self.iteration([axis.trips for axis in self.axes]), ID)
         lines: list[Statement] = [make.let(self.id, make.binary("+", number, make.name(self.first, ID)))]
         if self.dangerous:
             lines.append(make.let(self.fuel, make.number(_FUEL)))
-        return lines
+        return lines + self.in_order() if self.parts else lines
+
+    def in_order(self) -> list[Statement]:
+        """Return what says so if a section of this iteration is not before those of the next one."""
+        make, is_so = self.make, self.fresh("w_y", TRUTH)
+        before: list[Statement] = []
+        behind: list[Statement] = []
+        inside: list[Expression] = []
+        beyond: list[Expression] = [make.name(is_so, TRUTH)]
+        step = make.number(self.axes[0].step)
+        variable = self.nest.axes[0].variable
+        for storage, part in self.parts.items():
+            low, high = self.extreme("min", part.lows, before), self.extreme("max", part.highs, before)
+            later = self.extreme("min", [following(one, variable, step) for one in part.lows], behind)
+            inside += [make.compare(make.number(0), "<=", low), make.compare(high, "<", make.extent(storage, 0))]
+            beyond += [make.compare(low, "<=", later), make.compare(high, "<", later)]
+        one = make.number(1, ID)
+        has_next = make.compare(
+            make.binary("+", make.name(self.id, ID), one), "<", make.name(self.many, ID)
+        )  # where it has none, nothing that its section is made of need be there
+        return [
+            *before,
+            make.let(is_so, make.both(*inside)),
+            make.when(has_next, *behind, make.let(is_so, make.both(*beyond))),
+            make.when(make.without(make.name(is_so, TRUTH)), opened(self)),
+        ]
+
+    def extreme(self, function: str, values: Sequence[Expression], lines: list[Statement]) -> ir.Name:
+        """Return the scalar that is the least or greatest of some values."""
+        make, name = self.make, self.fresh("w_e")
+        found: Expression | None = None
+        for value in values:
+            own = mapped(value, self.own_load)
+            if found is not None:
+                own = ir.Call(place=make.place, function=function, arguments=(make.name(name), own), type=INT)
+            lines.append(make.let(name, own))
+            found = own
+        return make.name(name)
+
+    def own_load(self, node: Node) -> Node:
+        """Return a load with a number of its own."""
+        return replace(node, at=self.at(self.modes[node.at])) if isinstance(node, ir.Load) else node
 
     def trip(self, loop: ir.For | ir.While) -> list[Statement]:
         if id(loop) not in self.dangerous:

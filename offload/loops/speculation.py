@@ -54,6 +54,7 @@ PLAIN: Final = "plain"
 """What `decided` returns where the loop is to run as any other does."""
 
 
+_NO_MEMORY: Final = "there is no memory for its log"
 _MOST_CALLS: Final = 64
 """Numbers of calls for which decisions are kept."""
 
@@ -207,13 +208,17 @@ class _Call:
         try:
             run = LoggedRun(loop, self.values, self.addresses, self.task)
         except DeviceMemoryError:
-            return self._in_order("there is no memory for its log")
+            return self._in_order(_NO_MEMORY)
         try:
             run.launch(0, run.trips)
             run.finish()
-            self.stream.synchronize()
-            self.device.check(self.stream)
+            self._reach()
+            if run.is_open:
+                run.settle()
+                self._reach()
             found = run.found()  # before it is closed: runs are let go of then
+        except DeviceMemoryError:
+            return self._in_order(_NO_MEMORY)
         finally:
             run.close()
         if found is None:
@@ -227,6 +232,10 @@ class _Call:
         results = self._in_order("its iterations depend on each other, or fail, as its addresses say")
         self._met(found)  # unless the serial program fails as well: that is no dependence
         return results
+
+    def _reach(self) -> None:
+        self.stream.synchronize()
+        self.device.check(self.stream)
 
     def _attempt(self) -> Results:
         """Run the loop with its log."""

@@ -8,7 +8,7 @@ import numpy as np
 
 import offload as omp
 from offload.loops import ir
-from offload.loops.flagging import FLAG_WORDS
+from offload.loops.flagging import FLAG_WORDS, OPEN
 from offload.loops.logged import logged_loop
 from offload.loops.nodes import walk
 from offload.loops.passing import final_pass
@@ -100,6 +100,8 @@ def verdict(loop, values, rng, words=None):
         for cell in range(log.n_cells[storage]):
             _Iteration({**given, "w_e": np.int64(cell)}, {}).block(passing.nest.body)
     words.base = many
+    if given[log.flag][OPEN] and not given[log.flag][0]:
+        return verdict(loop.exact(), values, rng)
     return not given[log.flag][0]
 
 

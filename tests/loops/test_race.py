@@ -52,7 +52,7 @@ class Device:
     `wrong_at` is the trip with which the logs show a violation; `gate` holds the stream until it is set.
     """
 
-    is_whole = False
+    is_whole = is_open = False
     live = 0
 
     def __init__(self, spec, values, task, *, wrong_at=None, gate=None, fails=None, seed=0):
