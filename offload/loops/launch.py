@@ -27,7 +27,7 @@ from offload.loops.looks import Looks, change
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import form_of, numbers_of, plans_of, ranged
 from offload.loops.prepared import described, prepared
-from offload.loops.ready import Ready, keep_ready
+from offload.loops.ready import keep_ready
 from offload.loops.runs import NestForm
 from offload.loops.speculation import PLAIN, decided
 from offload.loops.unmapped import on_own_arrays
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, Kernels
     from offload.loops.cuda_runs import CudaForm
+    from offload.loops.ready import Ready
     from offload.loops.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
 
@@ -268,12 +269,11 @@ def _enqueue_cuda(
     """Enqueue the nests on a CUDA stream; return those runs that are to be kept and looked at."""
     device: Device = task.place.device
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
-    blanks, addresses, kept = prepared(spec, values, device, ON_CUDA, task)
+    blanks, addresses, steady = prepared(spec, values, device, ON_CUDA, task)
     if len(blanks) == 1 and not blanks[0].has_own:  # the usual case, of which nothing is left
-        is_settled = kept is not None and kept.settled is not None and not spec.tells_floats
-        is_settled = is_settled and spec.program.words.speculate is None  # else each call asks
-        if kept is not None and is_settled and len(args) == len(spec.program.parameters):
-            keep_ready(spec.program.seen().ready, args, Ready(spec, blanks[0], kept.apart))
+        is_kept = not spec.tells_floats and spec.program.words.speculate is None  # else each call asks
+        if is_kept and steady is not None and len(args) == len(spec.program.parameters):
+            keep_ready(spec, args, blanks[0], steady, addresses)
         blanks[0].launch(blanks[0].filled(addresses, values), kernels, stream)
         return ()
     runs = [CudaRun(blank, values, outputs) for blank in blanks]

@@ -14,7 +14,7 @@ Floats are told apart by their bits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from offload.loops.verdicts import observe_each
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.loops.looks import Looks
     from offload.loops.plan import NestPlan, Numbers
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from offload.runtime.launch import DeviceTask
 
 BlankT_co = TypeVar("BlankT_co", covariant=True)
+
+_NO_CONTENTS: Final[Mapping[str, Contents]] = {}
 
 _MOST: Final = 64
 """Sets of numbers that a specialisation keeps: more than a program has sizes that take turns."""
@@ -108,6 +111,20 @@ class Apart:
         return True
 
 
+class Steady(NamedTuple):
+    """What has to hold for another call with the same numbers to lead to the same.
+
+    Attributes
+    ----------
+    apart : Apart
+    contents : mapping of str to Contents
+        Arrays at the same addresses still have these.
+    """
+
+    apart: Apart
+    contents: Mapping[str, Contents]
+
+
 class Prepared(Generic[BlankT_co]):
     """What calls with certain numbers lead to, where arrays share no memory.
 
@@ -121,11 +138,9 @@ class Prepared(Generic[BlankT_co]):
     Attributes
     ----------
     apart : Apart
-    settled : tuple of blank, or None
-        What each call is to fill in, where it does not depend on what arrays hold; None before the first call.
     """
 
-    __slots__ = ("_blanks", "_looks", "_numbers", "_plans", "_spec", "_where", "apart", "settled")
+    __slots__ = ("_blanks", "_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
 
     def __init__(self, spec: Specialisation, numbers: Numbers, where: Where[BlankT_co]) -> None:
         self._spec = spec
@@ -134,25 +149,32 @@ class Prepared(Generic[BlankT_co]):
         self._plans = plans_of(spec, numbers)
         self._looks = is_looked_at(spec, numbers, self._plans)
         self._blanks: dict[Any, tuple[BlankT_co, ...]] = {}
-        self.settled: tuple[BlankT_co, ...] | None = None
+        self._settled: tuple[tuple[BlankT_co, ...], Steady] | None = None  # where that is not up to elements
         self.apart = Apart(spec, numbers)
 
-    def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[BlankT_co, ...]:
-        """Return what is to be filled in for each nest; look at elements where that is worth it. Raises as `check`."""
-        if self.settled is not None:
-            return self.settled
+    def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[tuple[BlankT_co, ...], Steady | None]:
+        """Return what is to be filled in for each nest, and for how long; look at elements where that is worth it.
+
+        Raises as `check`.
+        """
+        if self._settled is not None:
+            return self._settled
         plans = self._plans
+        contents: Mapping[str, Contents] | None = _NO_CONTENTS
         if self._looks:
             look = self._where.looks(self._spec, values, task)
-            plans = plans if look is None else ranged(self._spec, self._numbers, look)
+            if look is not None:
+                plans = ranged(self._spec, self._numbers, look)
+                contents = look.contents
         variants = tuple([(plan.variant, plan.narrow) for plan in plans])  # elements may decide about both
         found = self._blanks.get(variants)
         if found is None:
             check(self._spec, plans)
             found = self._blanks[variants] = self._where.blanks(self._spec, self._numbers, plans)
-        if not self._looks:
-            self.settled = found
-        return found
+        steady = None if contents is None else Steady(self.apart, contents)
+        if steady is not None and not self._looks:
+            self._settled = found, steady
+        return found, steady
 
 
 def prepared(
@@ -161,8 +183,10 @@ def prepared(
     device: Device | None,
     where: Where[BlankT_co],
     task: DeviceTask | None = None,
-) -> tuple[tuple[BlankT_co, ...], dict[str, int], Prepared[BlankT_co] | None]:
-    """Return what is to be filled in for each nest, in their order, where the arrays lie, by name, and what is kept.
+) -> tuple[tuple[BlankT_co, ...], dict[str, int], Steady | None]:
+    """Return what is to be filled in for each nest, in their order, and where the arrays lie, by name.
+
+    The third item is what has to hold for another call with these numbers to lead to the same, if that can be told.
 
     Parameters
     ----------
@@ -199,7 +223,8 @@ def prepared(
     key = tuple(numbers_in_key)
     found: Prepared[BlankT_co] | None = spec.prepared.get(key)
     if found is not None and found.apart.holds(addresses):
-        return found.blanks(values, task), addresses, found
+        blanks, steady = found.blanks(values, task)
+        return blanks, addresses, steady
     numbers = numbers_of(spec, values, lambda array: view_at(device, array))
     is_aligned = all(view.is_aligned for view in numbers.views.values())
     if not (is_aligned or where.takes_unaligned):
@@ -213,9 +238,9 @@ def prepared(
         observe_each(spec, plans, numbers, arrays, task, where.on_host)
         return blanks, addresses, None
     made = Prepared(spec, numbers, where)
-    blanks = made.blanks(values, task)
+    blanks, steady = made.blanks(values, task)
     keep(spec, key, made)
-    return blanks, addresses, made
+    return blanks, addresses, steady
 
 
 def told(spec: Specialisation, values: Mapping[str, Any]) -> list[Any]:

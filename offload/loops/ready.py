@@ -3,28 +3,37 @@
 Theory of operation
 -------------------
 A call by position is named by the types of its arguments, the shapes and strides of its arrays, and the values of
-those scalars that are no floats. Where nothing is decided from floats, or from elements of arrays, a nest without
-memory of its own follows from these: its kernel, the shape of its launch, the structure of arguments but for addresses
-and floats. So it is kept under that name (`Ready`), beside what the function's names from outside stand for, and a call
-which finds it knows neither the function's types nor its numbers. Where the arrays lie is looked at by each launch: if
-they share memory, are not aligned or are of another device, nothing has been done, and the call goes the other way.
+those scalars that are no floats. Where nothing is decided from floats, a nest without memory of its own follows from
+these: its kernel, the shape of its launch, the structure of arguments but for addresses and floats. So it is kept under
+that name (`Ready`), beside what the function's names from outside stand for, and a call which finds it knows neither
+the function's types nor its numbers. Where the arrays lie is looked at by each launch: if they share memory, are not
+aligned or are of another device, nothing has been done, and the call goes the other way.
+
+What was decided from elements holds for arrays at the same addresses as long as their contents are the same
+(`offload.data.versions`). These are kept beside, for several sets of arrays that a program takes in turn.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops.looks import change
+from offload.loops.looks import change, contents_at
 from offload.loops.naming import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.data.versions import Contents
     from offload.loops.cuda_runs import CudaBlank
-    from offload.loops.prepared import Apart
+    from offload.loops.prepared import Steady
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
 
 _MOST: Final = 64
 """Calls of a function that are kept: as many as of a specialisation."""
+
+_MOST_TURNS: Final = 16
+"""Sets of arrays with known contents that take turns in calls of one name."""
 
 
 class Ready:
@@ -36,19 +45,21 @@ class Ready:
         It decides nothing from floats.
     blank : CudaBlank
         Of its only nest, whose runs have no memory of their own.
-    apart : Apart
-        Of arrays like these.
+    steady : Steady
+        What has to hold of arrays like these.
 
     Attributes
     ----------
     spec : Specialisation
+    blank : CudaBlank
     """
 
-    __slots__ = ("_arrays", "_blank", "_changed", "_floats", "_pairs", "_pointers", "spec")
+    __slots__ = ("_arrays", "_changed", "_contents", "_floats", "_looked_at", "_pairs", "_pointers", "blank", "spec")
 
-    def __init__(self, spec: Specialisation, blank: CudaBlank, apart: Apart) -> None:
+    def __init__(self, spec: Specialisation, blank: CudaBlank, steady: Steady) -> None:
         self.spec = spec
-        self._blank = blank
+        self.blank = blank
+        apart = steady.apart
         at = {name: position for position, name in enumerate(spec.program.parameters)}
         order = {name: number for number, name in enumerate(spec.given)}
         self._arrays = tuple([(at[name], nbytes) for name, nbytes in apart.sizes])
@@ -57,6 +68,29 @@ class Ready:
         self._pointers = tuple([(slot, order[name]) for slot, name in blank.pointers])
         self._floats = tuple([(offset, at[name], pack_into) for offset, name, pack_into in blank.floats])
         self._changed = tuple([at[name] for name in spec.changed])
+        self._looked_at = tuple([(order[name], at[name]) for name in steady.contents])
+        self._contents: dict[tuple[int, ...], tuple[Contents, ...]] = {}  # of these, by where they lie
+
+    def rely(self, steady: Steady, addresses: Mapping[str, int]) -> bool:
+        """Keep the contents of arrays at these addresses; return False if other arrays have been looked at."""
+        names = [self.spec.given[number] for number, _ in self._looked_at]
+        if names != [*steady.contents]:
+            return False
+        if names:
+            if len(self._contents) >= _MOST_TURNS:
+                self._contents.pop(next(iter(self._contents)), None)
+            self._contents[tuple([addresses[name] for name in names])] = tuple(steady.contents.values())
+        return True
+
+    def _holds(self, addresses: list[int], args: tuple[Any, ...], task: DeviceTask) -> bool:
+        """Tell whether the arrays that were looked at hold what they did."""
+        contents = self._contents.get(tuple([addresses[number] for number, _ in self._looked_at]))
+        if contents is None:
+            return False
+        for (_, position), known in zip(self._looked_at, contents, strict=True):
+            if contents_at(task, args[position]) is not known:
+                return False
+        return True
 
     def start(self, args: tuple[Any, ...], task: DeviceTask, *, changes: bool) -> bool:
         """Enqueue a call on the lane of a device task; return False, and do nothing, if it goes the other way.
@@ -77,21 +111,43 @@ class Ready:
             mine, others = addresses[one], addresses[other]
             if mine + low <= others + others_high and others + others_low <= mine + high:
                 return False
+        if self._looked_at and not self._holds(addresses, args, task):
+            return False
         if changes and task.plan is not None:
             change(task, [args[position] for position in self._changed])
-        structure = self._blank.structure()
+        structure = self.blank.structure()
         for slot, number in self._pointers:
             structure[slot] = addresses[number]
         for offset, position, pack_into in self._floats:
             pack_into(structure, offset, args[position])
-        self._blank.launch(structure, kernels, task.lane.stream)  # type: ignore[union-attr]  # the body has one
+        self.blank.launch(structure, kernels, task.lane.stream)  # type: ignore[union-attr]  # the body has one
         return True
 
 
-def keep_ready(known: dict[Any, Ready], args: tuple[Any, ...], ready: Ready) -> None:
-    """Keep what calls like this one find, in place of the oldest if there are many."""
+def keep_ready(
+    spec: Specialisation, args: tuple[Any, ...], blank: CudaBlank, steady: Steady, addresses: Mapping[str, int]
+) -> None:
+    """Keep what calls like this one find, in place of the oldest if there are many.
+
+    Parameters
+    ----------
+    spec : Specialisation
+        It decides nothing from floats.
+    args : tuple
+        By position.
+    blank, steady
+        As for `Ready`.
+    addresses : mapping of str to int
+        Of the arrays.
+    """
     name = name_of(args)
-    if name is not None:
+    if name is None:
+        return
+    known = spec.program.seen().ready
+    ready = known.get(name)
+    if ready is None or ready.blank is not blank or not ready.rely(steady, addresses):
+        ready = Ready(spec, blank, steady)
+        ready.rely(steady, addresses)
         if len(known) >= _MOST:
             known.pop(next(iter(known)), None)
         known[name] = ready

@@ -148,6 +148,23 @@ def test_a_body_that_may_write_knows_nothing(sim):
         sim.p.flags.writeable = True
 
 
+def test_an_array_that_becomes_writeable(at):
+    """What a body may write to is asked at each call: an array that was read-only may be so no more."""
+
+    @omp.target(map=[to("p", "x", "y")])
+    def body(p, x, y, away):
+        if away:
+            p[3] = AWAY
+
+    with at.present():
+        at.settle()
+        for is_writeable in (False, False, True):
+            at.p.flags.writeable = is_writeable
+            body(at.p, at.x, at.y, is_writeable)
+        with pytest.raises(IndexError):
+            at.gather(at.p, at.x, at.y)
+
+
 def test_what_a_body_writes_between_loops(at):
     """A loop in a body finds what the body has written since the loop before."""
 

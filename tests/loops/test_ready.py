@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import acc, in_, inout, tofrom
+from offload import acc, in_, inout, to, tofrom
 from offload.errors import LoopError
+from offload.loops import ranges
 from offload.loops.ready import Ready
 from tests.loops.cuda_form import GXX
 
@@ -182,3 +183,49 @@ def test_queues_of_openacc(cuda, started):
         acc.wait(3)
     assert started == [True] * 3
     assert (y == np.arange(100.0) + 1 + 4 * x).all()
+
+
+@omp.target_loop
+def gather(p, x, y):
+    for i in range(p.size):
+        y[i] = x[p[i]]
+
+
+def test_indices_of_known_contents(cuda, started, monkeypatch):
+    """What was decided from elements is filled in, for two sets of arrays in turn, until something may change them."""
+    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    sets = [(np.arange(20)[::step].copy(), np.arange(20.0), np.zeros(20 // abs(step))) for step in (-1, 1)]
+    with omp.target_data(map=[tofrom(one) for each in sets for one in each]):
+        for _ in range(4):
+            for each in sets:
+                gather(*each)
+        assert started == [False, True, True]  # two calls ask, and the third knows: one of each set
+        p, x, y = sets[0]
+        p[3] = 99
+        omp.target_update(to=p)
+        with pytest.raises(IndexError, match="index 99"):
+            gather(p, x, y)
+        assert not started[-1]
+        gather(*sets[1])
+        assert started[-1]
+    assert (sets[1][2] == np.arange(20)).all()
+
+
+def test_indices_that_a_body_may_write(cuda, started, monkeypatch):
+    """A body that may write to what indices are read from has each loop check them, unless they are read-only."""
+    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    p, x, y = np.arange(20), np.arange(20.0), np.zeros(20)
+
+    def body(p, x, y):
+        gather(p, x, y)
+        gather(p, x, y)
+
+    with omp.target_data(map=[tofrom(one) for one in (p, x, y)]):
+        for is_writeable in (True, False):
+            for _ in range(4):
+                gather(p, x, y)
+            started.clear()
+            p.flags.writeable = is_writeable
+            omp.target(map=[to("p", "x"), tofrom("y")])(body)(p, x, y)
+            assert started == [not is_writeable] * 2
+        p.flags.writeable = True

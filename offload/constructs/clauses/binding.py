@@ -102,7 +102,7 @@ class Binding:
     key : tuple or None
         What it is to be remembered by; None if it is, or is not to be.
     changed : list of int or None
-        The numbers of the items that the body writes to, where that is known; else None, or what `may_change` returns.
+        The numbers of the items that the body writes to, where that is known; else None, or all of them.
     known : object
         What else has been found out for such arguments, by a construct that remembers it with them.
     settled : object
@@ -178,7 +178,8 @@ class Binding:
         """
         items = enumerate(self.items)
         found = [n for n, item in items if item.map_type is not MapType.TO or item.host.flags.writeable]  # type: ignore[attr-defined]  # an array
-        self.changed = found
+        if len(found) == len(self.items):
+            self.changed = found  # else an array may be made writeable before the next call
         return found
 
     # -- what no clause decides ----------------------------------------------------------------------
