@@ -97,7 +97,7 @@ class Builder:
         try:
             library = self._library(replace(compiler, options=(*compiler.options, *options)), source)
         except compilers.CompilerFailure as failure:
-            where = "" if place is None else f" for {place.file}:{_line(source, str(failure), place)}"
+            where = "" if place is None else f" for {place.file}:{user_line(source, str(failure), place)}"
             raise InternalError(f"generated C{where} was not compiled: {failure}\nPlease report this.") from failure
         function = getattr(library, entry, None)
         if function is None:
@@ -161,9 +161,9 @@ def _opened(library: Path) -> ctypes.CDLL | None:
         return None
 
 
-def _line(source: str, message: str, place: Place) -> int:
+def user_line(source: str, message: str, place: Place) -> int:
     """Return the user's line that a compiler's message is about: by the last mark before the line that it names."""
-    named = re.search(r"loop\.c:(\d+)", message)
+    named = re.search(r"loop\.cu?[:(](\d+)", message)
     text = "\n".join(source.splitlines()[: int(named[1])]) if named else ""
     marks = re.findall(r"/\* \+(\d+) \*/", text)
     return place.line + (int(marks[-1]) if marks else 0)

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from offload.errors import InternalError
 from offload.loops.arguments import Blank
+from offload.loops.build import user_line
 from offload.loops.emit_c import copied
 from offload.loops.emit_cuda import FINISH, FINISH_THREADS, LOOP, CudaVariant, emit_cuda
 from offload.loops.grids import (
@@ -81,6 +83,16 @@ class CudaForm:
 
     def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
         return {}
+
+    def loaded(self, kernels: Kernels) -> Loaded:
+        """Return the kernels on a device; raise `InternalError` if they are not compiled, with the user's line."""
+        try:
+            by_name = kernels.load(self)
+        except InternalError as error:
+            place = self.nest.place
+            line = user_line(self.source, str(error), place)
+            raise InternalError(f"generated CUDA for {place.file}:{line} was not compiled: {error}") from error
+        return Loaded(by_name[LOOP], by_name.get(FINISH))
 
 
 _SHAPES: Final = 64
@@ -235,8 +247,7 @@ class CudaBlank(Blank[CudaForm]):
         """Return the kernels on a device, compiled."""
         seen, found = self._loaded
         if found is None or seen() is not kernels:
-            by_name = kernels.load(self.form)
-            found = Loaded(by_name[LOOP], by_name.get(FINISH))
+            found = self.form.loaded(kernels)
             self._loaded = weakref.ref(kernels), found
         return found
 

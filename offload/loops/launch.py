@@ -324,7 +324,7 @@ def compile_for(program: LoopProgram, values: Mapping[str, Any], device: Device 
         if isinstance(form, NestForm):
             form.compile()
         elif device is not None:
-            kernels_of(device, program).load(form)
+            form.loaded(kernels_of(device, program))
 
 
 def check_writeable(spec: Specialisation, values: Mapping[str, Any]) -> None:

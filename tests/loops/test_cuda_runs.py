@@ -7,6 +7,7 @@ import pytest
 
 import offload as omp
 from offload import tofrom
+from offload.errors import InternalError
 from tests.loops.cuda_form import GXX
 from tests.loops.oracle import copy_of
 from tests.loops.programs import program
@@ -202,6 +203,27 @@ def test_programs_give_what_cpython_gives(cuda, seed):
     arguments = copy_of(made.arguments)
     returned = omp.target_loop(**clauses_of(made))(made.function())(**arguments)
     made.check(returned, arguments)
+
+
+def test_text_that_is_not_compiled_is_an_internal_error(cuda, monkeypatch):
+    """The error has what NVRTC says, and the user's line by the mark before the generated one."""
+
+    def refused(program):
+        *_, line = [n for n, one in enumerate(program.source.splitlines(), 1) if "q_t" in one]
+        raise InternalError(f"cuda:0: NVRTC does not compile it: loop.cu({line}): error: no such thing")
+
+    @omp.target_loop
+    def spread(x):
+        for i in range(x.size):
+            a = x[i]
+            t = np.zeros(2)
+            x[i] = t[0] + a
+
+    monkeypatch.setattr(cuda, "load", refused)
+    first = spread.python.__code__.co_firstlineno
+    for call in (spread, spread.compile):
+        with pytest.raises(InternalError, match=rf"test_cuda_runs\.py:{first + 5} .*no such thing"):
+            call(np.ones(3))
 
 
 def test_compiling_runs_nothing(cuda):
