@@ -57,9 +57,11 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
     if kept is not None and kept.apart.holds({name: address_of(array) for name, array in arrays.items()}):
         for name, array in arrays.items():
             if not are_said or binding.find(array_section(array)) is None:
-                binding.items.append(implicit_item(array, f"argument {name!r}", kept.types[name]))
+                is_written = spec.uses[name].is_changed
+                kind = kept.types[name]
+                binding.items.append(implicit_item(array, f"argument {name!r}", kind, is_written=is_written))
     else:
-        _map_together(binding, arrays, map_types(spec, values, keeps=key))
+        _map_together(binding, spec, arrays, map_types(spec, values, keeps=key))
     if not are_said:  # then the types say it
         binding.changed = [n for n, item in enumerate(binding.items) if item.map_type is not MapType.TO]
     else:
@@ -72,14 +74,18 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
     return spec
 
 
-def _map_together(binding: Binding, arrays: Mapping[str, np.ndarray[Any, Any]], types: Mapping[str, MapType]) -> None:
+def _map_together(
+    binding: Binding, spec: Specialisation, arrays: Mapping[str, np.ndarray[Any, Any]], types: Mapping[str, MapType]
+) -> None:
     """Map arrays in no clause, those together that are parts of one run of bytes."""
     unmapped = {name: array for name, array in arrays.items() if binding.find(array_section(array)) is None}
     for names in _together({name: array_section(array) for name, array in unmapped.items()}):
         kinds = {types[name] for name in names}
         text = f"argument{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
         kind = MapType.TOFROM if len(kinds) > 1 else kinds.pop()
-        binding.items.append(implicit_item(_hull([unmapped[name] for name in names]), text, kind))
+        is_written = any(spec.uses[name].is_changed for name in names)
+        hull = _hull([unmapped[name] for name in names], is_written=is_written)
+        binding.items.append(implicit_item(hull, text, kind, is_written=is_written))
 
 
 def _together(sections: Mapping[str, Section]) -> list[list[str]]:
@@ -96,12 +102,15 @@ def _together(sections: Mapping[str, Section]) -> list[list[str]]:
     return groups
 
 
-def _hull(arrays: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Return the array of which all are parts: one of them, or the run of bytes from the first to the last."""
+def _hull(arrays: list[np.ndarray[Any, Any]], *, is_written: bool) -> np.ndarray[Any, Any]:
+    """Return the array of which all are parts: one of them, or the run of bytes from the first to the last.
+
+    One of them is written to, if anything is, so that the memory can be.
+    """
     sections = [array_section(array) for array in arrays]
     low, end = min(section.address for section in sections), max(section.end for section in sections)
     for array, section in zip(arrays, sections, strict=True):
-        if (section.address, section.end) == (low, end):
+        if (section.address, section.end) == (low, end) and (array.flags.writeable or not is_written):
             return array
     memory = (ctypes.c_uint8 * (end - low)).from_address(low)  # which the call's arguments keep
     return np.frombuffer(memoryview(memory), np.uint8)

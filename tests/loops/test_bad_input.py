@@ -299,6 +299,45 @@ def test_rows_that_are_one_row(loop):
     assert (y == 2).all()
 
 
+WINDOWS = {
+    "windows": lambda z: np.lib.stride_tricks.sliding_window_view(z, 3, writeable=True),
+    "with gaps": lambda z: np.lib.stride_tricks.as_strided(z, (5, 4), (32, 16), writeable=True),
+    "interleaved": lambda z: np.lib.stride_tricks.as_strided(z, (5, 2), (24, 16), writeable=True),
+}
+
+
+@pytest.mark.parametrize("view", WINDOWS.values(), ids=WINDOWS)
+def test_an_array_that_overlaps_itself_is_written(loop, view):
+    """What is written to elements that others lie on comes back, though no clause maps them."""
+
+    def first(windows, x):
+        for i in range(windows.shape[0]):
+            windows[i, 0] = x[i]
+
+    z, x = np.zeros(20), np.arange(1.0, 20)
+    for _ in range(2):
+        x += 1
+        loop(first)(view(z), x)
+        expected = np.zeros(20)
+        first(view(expected), x)
+        assert (z == expected).all()
+
+
+def test_a_read_only_view_beside_a_written_one(loop):
+    """Of an array that is read by a read-only view and written by another one the results come back."""
+
+    def count(x, y):
+        for i in range(y.size):
+            y[i] = x[i] + 1
+
+    z = np.zeros(6)
+    fixed = z.view()
+    fixed.flags.writeable = False
+    for n in (6, 4):
+        loop(count)(fixed, z[:n])
+    assert z.tolist() == [2, 2, 2, 2, 1, 1]
+
+
 # -- what comes from outside -------------------------------------------------------------------------------
 
 

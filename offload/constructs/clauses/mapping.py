@@ -157,13 +157,23 @@ def object_items(expansion: Expansion, clause: MapClause | None = None) -> list[
 
 
 def implicit_item(
-    array: np.ndarray[Any, Any], name: str, map_type: MapType = MapType.TOFROM, *, present: bool = False
+    array: np.ndarray[Any, Any],
+    name: str,
+    map_type: MapType = MapType.TOFROM,
+    *,
+    present: bool = False,
+    is_written: bool = False,
 ) -> MapItem:
-    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself."""
+    """Return the item of an array that is in no clause: ``tofrom`` is ``to`` if it is read-only or overlaps itself.
+
+    Of an array that ``is_written`` it is never.
+    """
     section = array_section(array)
     flags = array.flags
-    if map_type is MapType.TOFROM and not (
-        flags.writeable and (flags.c_contiguous or array.size * array.itemsize <= section.nbytes)
+    if (
+        map_type is MapType.TOFROM
+        and not is_written
+        and not (flags.writeable and (flags.c_contiguous or array.size * array.itemsize <= section.nbytes))
     ):
         map_type = MapType.TO
     address = section.address if flags.c_contiguous else address_of(array)
