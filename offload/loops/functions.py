@@ -148,8 +148,8 @@ class DeviceLoop(LoopFunction, TargetFunction):
             from offload.loops.profiles import check_profile  # few loops have one
 
             check_profile(self._program, self._program.words.speculate)
-        if self._program.words.speculate is not None:
-            self._is_direct = self._is_plain = False  # its work says that it may block, and may map nothing
+        if self._program.words.speculate is not None:  # its work says that it may block, and may map nothing
+            self._is_direct, self._is_plain = self._is_direct and not self._is_deferred, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`.
@@ -251,6 +251,16 @@ class DeviceLoop(LoopFunction, TargetFunction):
         if self._program.words.speculate is not None:  # where the environment names devices
             return None
         return places_of(runtime, self._sets.devices, device)
+
+    def _bound_work(
+        self, place: DevicePlace, body: Callable[..., Any], args: tuple[Any, ...], arrays: dict[int, Any]
+    ) -> TargetWork | None:
+        if self._program.words.speculate is None:
+            return super()._bound_work(place, body, args, arrays)
+        from offload.loops.unmapped import SpeculativeWork  # few loops speculate
+
+        found = self._bound(place, args, arrays, body)
+        return None if found is None else SpeculativeWork(body, args, {}, found[0], self._counter, found[1])
 
     def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
         if self._program.words.speculate is not None:

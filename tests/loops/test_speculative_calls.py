@@ -15,6 +15,7 @@ import pytest
 
 import offload as omp
 from offload import in_, inout, to, tofrom
+from offload.loops import mapping
 from offload.loops import race as racing
 from offload.loops.competitor import running
 from offload.loops.speculation import forget
@@ -385,3 +386,23 @@ def test_a_divisor_that_has_become_zero_is_seen_before_the_loop_runs_in_parallel
             with quiet(), pytest.raises(ZeroDivisionError):
                 divided(p, x, d, y)
         assert np.array_equal(y, wanted)
+
+
+def test_a_remembered_call_asks_for_its_clauses_once(monkeypatch):
+    """With the same arrays, present, a later call is bound as one before; when they are no longer it is right."""
+    p, x, y = inputs()
+    loop = omp.target_loop(update, speculate=omp.profile_dependences(update, (p, x, y)))
+    ways = []
+    encounter, bound = type(loop)._encounter, mapping.map_found
+    monkeypatch.setattr(type(loop), "_encounter", lambda *args: ways.append("long") or encounter(*args))
+    monkeypatch.setattr(mapping, "map_found", lambda *args: ways.append("bound") or bound(*args))
+    expected = serial(update, p, x, y)
+    with checked("sim:1"):
+        with omp.target_data(map=[to(p, x), tofrom(y)]):
+            for _ in range(4):
+                loop(p, x, y)
+        expected = [expected[0], expected[1], serial(update, *serial(update, *serial(update, *expected)))[2]]
+        assert (y == expected[2]).all()
+        assert ways == ["bound"]
+        loop(p, x, y)
+    assert (y == serial(update, *expected)[2]).all()
