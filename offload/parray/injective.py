@@ -6,8 +6,9 @@ Ordered by their gaps, digits give no number twice if each moves farther than al
 in any storage that is divided up, and the test is a sort. What fails it is decided by a search for two indices of one
 number. Their difference is a small integer for each digit whose sum by the steps is 0: the digits are tried from the
 greatest step down, within what the smaller ones can still make good, and only in the class of remainders in which
-they can. Two digits are so decided in one step, a few by a few; many may take longer than to look at the sums, which
-is then left to whoever asks, if these are few. Else the search is exact however long it takes.
+they can. Two digits are so decided in one step, a few by a few. Many may take longer than to look at the sums, which
+is then left to whoever asks, if these are few; else a lattice decides (`offload.parray.lattice`), which takes as long
+for 10¹² elements as for ten.
 
 Rejected: comparing the size with the range alone (7 and 11 elements apart need not meet in a range that is full), and
 an answer that depends on effort.
@@ -17,9 +18,10 @@ from __future__ import annotations
 
 import itertools
 from math import gcd
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from offload.parray.digits import extremes, pieces
+from offload.parray.lattice import Unknown, has_solution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,21 +37,15 @@ MOST_SUMS: Final = 1 << 22
 MOST_BOXES_OF_MANY: Final = 1024
 """Boxes that are compared rather than more sums are looked at; these comparisons take seconds."""
 
-
 MOST_TRIED: Final = 1 << 17
-"""Values that a search tries where sums may be looked at instead: half a second."""
+"""Values that all searches try together where sums may be looked at instead: half a second."""
+
+TRIED_FIRST: Final = 1 << 11
+"""Values that a search tries where a lattice decides in the end, which takes some milliseconds."""
 
 
 class _SpentError(Exception):
     """A search has tried as much as it may; never seen by users."""
-
-
-class Unknown(NamedTuple):
-    """An integer to be found, ``low`` to ``high``, and the positive ``step`` that it is multiplied by."""
-
-    step: int
-    low: int
-    high: int
 
 
 def is_injective(digits: Digits, size: int = 0) -> bool | None:
@@ -77,7 +73,7 @@ def is_injective(digits: Digits, size: int = 0) -> bool | None:
         for count, step, cuts in digits
     ]
     boxes = list(itertools.product(*parts))
-    tries = iter(range(MOST_TRIED)) if 0 < size <= MOST_SUMS else itertools.count()
+    tries = iter(range(MOST_TRIED)) if 0 < size <= MOST_SUMS else None
     try:
         for k, box in enumerate(boxes):
             loops = [(count, step) for count, step, _ in box]
@@ -124,14 +120,18 @@ def _gap(digit: Digit) -> int:
     return min(gaps)
 
 
-def _repeats(loops: list[tuple[int, int]], tries: Iterator[int]) -> bool:
+def _repeats(loops: list[tuple[int, int]], tries: Iterator[int] | None) -> bool:
     """Return whether two different indices of a nest have one sum."""
     unknowns = sorted((Unknown(abs(step), 1 - count, count - 1) for count, step in loops if count > 1), reverse=True)
     # The first digit that differs may differ upwards; those before it are equal.
-    return any(_solve([unknown._replace(low=1), *unknowns[k + 1 :]], 0, tries) for k, unknown in enumerate(unknowns))
+    return any(
+        _is_solved([unknown._replace(low=1), *unknowns[k + 1 :]], 0, tries) for k, unknown in enumerate(unknowns)
+    )
 
 
-def _meet(box: tuple[tuple[int, int, int], ...], other: tuple[tuple[int, int, int], ...], tries: Iterator[int]) -> bool:
+def _meet(
+    box: tuple[tuple[int, int, int], ...], other: tuple[tuple[int, int, int], ...], tries: Iterator[int] | None
+) -> bool:
     """Return whether two boxes, whose steps are the same, have a number in common."""
     target, unknowns = 0, []
     for (count, step, part), (other_count, _, other_part) in zip(box, other, strict=True):
@@ -141,7 +141,20 @@ def _meet(box: tuple[tuple[int, int, int], ...], other: tuple[tuple[int, int, in
             low, high = -high, -low
         if step and high > low:
             unknowns.append(Unknown(abs(step), low, high))
-    return _solve(sorted(unknowns, reverse=True), target, tries)
+    return _is_solved(sorted(unknowns, reverse=True), target, tries)
+
+
+def _is_solved(unknowns: list[Unknown], target: int, tries: Iterator[int] | None) -> bool:
+    """Return whether the unknowns, greatest step first, can be chosen so that their sum is ``target``.
+
+    Raises `_SpentError` where there are no more ``tries``; for None a few are followed by a lattice.
+    """
+    if tries is not None:
+        return _solve(unknowns, target, tries)
+    try:
+        return _solve(unknowns, target, iter(range(TRIED_FIRST)))
+    except _SpentError:
+        return has_solution(unknowns, target)
 
 
 def _solve(unknowns: list[Unknown], target: int, tries: Iterator[int]) -> bool:

@@ -54,6 +54,12 @@ MOST_LOOKED_AT: Final = 1 << 22
 KEPT_PLANS: Final = 1024
 """Plans that are kept, the last ones asked for."""
 
+KEPT_BOXES: Final = 1 << 19
+"""Boxes of the plans that are kept, of some 250 bytes each; with more all plans go but the last."""
+
+_n_boxes = [0]
+"""Boxes that have been made since plans last went; one number, since no two are ever needed to agree."""
+
 PlanKind: TypeAlias = Literal["empty", "contiguous", "strided", "boxes", "indexed"]
 
 Loop: TypeAlias = tuple[Digit, Digit]
@@ -163,6 +169,10 @@ def _planned(source: ArrayType, target: ArrayType) -> Plan:
     if boxes is None:
         return Plan("indexed", size, ())
     if len(boxes) > 1:
+        _n_boxes[0] += len(boxes)
+        if _n_boxes[0] > KEPT_BOXES:
+            _planned.cache_clear()  # this plan enters behind it
+            _n_boxes[0] = len(boxes)
         return Plan("boxes", size, boxes)
     is_run = boxes[0].digits in ((), ((size, 1, 1),))
     return Plan("contiguous" if is_run else "strided", size, boxes)

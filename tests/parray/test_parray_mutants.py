@@ -7,8 +7,19 @@ import textwrap
 
 import pytest
 
-from offload.parray import composition, digits, dimensions, injective, plans, properties, references, rules, types
-from tests.parray import test_digits, test_plans, test_plans_rules, test_refusals, test_types_rules
+from offload.parray import (
+    composition,
+    digits,
+    dimensions,
+    injective,
+    lattice,
+    plans,
+    properties,
+    references,
+    rules,
+    types,
+)
+from tests.parray import test_digits, test_lattice, test_plans, test_plans_rules, test_refusals, test_types_rules
 
 N_TYPES = 400
 N_PAIRS = 250
@@ -113,7 +124,14 @@ DIGITS = {
     ),
     "a wrap is cut where the least passes": (digits, "_cut", "if place != -(", "if False and place != -("),
     "digits that meet are nested": (injective, "_are_nested", "if gap <= reach:", "if gap < reach:"),
-    "pieces do not meet": (injective, "_meet", "return _solve(", "return False and _solve("),
+    "pieces do not meet": (injective, "_meet", "return _is_solved(", "return False and _is_solved("),
+}
+LATTICE = {
+    "one solution is none": (lattice, "_solutions", "target % common", "target"),
+    "divisors are not divided out": (lattice, "_solutions", "steps[k] // divisor * x", "steps[k] * x"),
+    "the ball is too small": (lattice._Reduced, "points", "square - ", "square / 4 - "),
+    "only the nearest points are looked at": (lattice._Reduced, "_points", "// limit.denominator) + 1", "* 0)"),
+    "a multiple is forgotten in what is left": (lattice._Reduced, "_points", "place * place * square", "square"),
 }
 PLANS = {
     "a target is not checked": (plans, "_what_is_wrong", "if not target.is_injective:", "if False:"),
@@ -143,7 +161,7 @@ def mutate(patch, where, name, old, new):
     made = {}
     exec(compile("from __future__ import annotations\n" + text.replace(old, new), f"<{name}>", "exec"), namespace, made)
     patch.setattr(where, name, made[name])
-    for module in (rules, references, digits, composition, dimensions, injective, plans, properties, types):
+    for module in (rules, references, digits, composition, dimensions, injective, lattice, plans, properties, types):
         if not isinstance(where, type) and vars(module).get(name) is function:
             patch.setattr(module, name, made[name])
 
@@ -194,6 +212,13 @@ def test_wrong_digits_are_found(mutant, monkeypatch):
     """Among the random digits there are some that a mistake makes differ from their numbers."""
     mutate(monkeypatch, *DIGITS[mutant])
     assert is_killed(digits_are_right, types_are_right)
+
+
+@pytest.mark.parametrize("mutant", LATTICE)
+def test_a_wrong_lattice_is_found(mutant, monkeypatch):
+    """Among the random equations there are some that a mistake decides wrongly, or for good."""
+    mutate(monkeypatch, *LATTICE[mutant])
+    assert is_killed(test_lattice.test_random_unknowns, lambda: [test_lattice.test_remainders(n) for n in (3, 4, 5)])
 
 
 @pytest.mark.parametrize("mutant", PLANS)

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from offload.parray import ArrayType, Box, Plan, dim, disp, func, plan, threads, wrap
+from offload.parray import ArrayType, Box, Plan, dim, disp, func, plan, plans, threads, wrap
 from offload.parray.plans import KEPT_PLANS, MOST_BOXES, refined
 from tests.parray.test_digits import numbers
 from tests.parray.test_plans_rules import check_plan, pairs_of
@@ -182,6 +182,19 @@ def test_plans_are_kept_within_a_bound():
         plan(ArrayType(k), ArrayType((k,)))
     gc.collect()
     assert gone() is None
+
+
+def test_boxes_are_kept_within_a_bound(monkeypatch):
+    """Plans of many boxes are let go before so many are kept, the last one not."""
+    monkeypatch.setattr(plans, "KEPT_BOXES", 100)
+    monkeypatch.setattr(plans, "_n_boxes", [0])
+    pairs = [(ArrayType((threads(p), p, 3)), ArrayType((ArrayType((p, 3))[0], threads(p), 3))) for p in (6, 7, 5)]
+    gone = [weakref.ref(plan(*pair)) for pair in pairs[:2]]  # 36 and 49 boxes
+    assert all(one() is plan(*pair) for one, pair in zip(gone, pairs, strict=False))
+    last = plan(*pairs[2])
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
+    assert plan(*pairs[2]) is last
 
 
 def test_many_boxes_of_threads():
