@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from offload.loops.contest import History
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from offload.loops.dependences import DependenceProfile
     from offload.loops.logged import LoggedLoop, Violation
@@ -38,6 +38,8 @@ class Memory:
         Where the latest call has run.
     races : dict
         By the numbers of calls, what races took (`offload.loops.contest.History`).
+    seen : tuple of (int, int) or None
+        How many iterations the first call has profiled, and of how many.
     stays : dict
         Calls that have run on the program's own arrays: what tells them, and their numbers.
     """
@@ -46,6 +48,7 @@ class Memory:
     is_sequential: bool = False
     verdicts: dict[Any, bool] = field(default_factory=dict)
     last: Winner | None = None
+    seen: tuple[int, int] | None = None
     races: dict[Any, Any] = field(default_factory=dict)
     stays: dict[Any, Any] = field(default_factory=dict)
     calls: dict[Any, Any] = field(default_factory=dict)
@@ -57,12 +60,12 @@ class Memory:
             self.verdicts[key] = verdict
         return verdict
 
-    def time(self, key: Any, *, device_s: float | None = None, host_s: float | None = None) -> History:
-        """Note what one side takes for such a call, and return what is known of both."""
+    def time(self, key: Any, known: Callable[[History], History]) -> History:
+        """Note what is known of such a call, given what was."""
         history: History = self.races.pop(key, None) or History()
         if len(self.races) >= _MOST:
             del self.races[next(iter(self.races))]
-        self.races[key] = history = history.measured(device_s=device_s, host_s=host_s)
+        self.races[key] = history = known(history)
         return history
 
     def keep(self, key: Any, *, verdict: bool) -> None:

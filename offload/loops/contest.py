@@ -32,7 +32,11 @@ _TOGETHER: Final = 3
 """Races of a loop in which both sides start at once: by then it is known what each takes."""
 
 _AGAIN: Final = 50
-"""While the host keeps winning, the device is tried again in each so many calls."""
+"""While the host keeps winning, the device is tried again after so many calls, or when these have taken so many times
+what the device takes: no more than a fiftieth of the time goes into that."""
+
+_SLOWER: Final = 2.0
+"""What a call on the host counts for at most, over what one before it has taken: others may have had the core."""
 
 _PATIENCE: Final = 1.5
 """Of what the device is thought to take: so long the competitor waits for it."""
@@ -191,6 +195,10 @@ class History:
         What each side takes for the whole loop, as far as it is known.
     winner : str or None
         That of the last race in which the device took part.
+    n_since : int
+        Calls that the host had alone since the device took part.
+    least_s : float
+        What a call on the device takes at least, with copies.
     """
 
     n_calls: int = 0
@@ -198,32 +206,43 @@ class History:
     device_s: float | None = None
     host_s: float | None = None
     winner: Literal["device", "host"] | None = None
+    n_since: int = 0
+    least_s: float = 0.0
+
+    @property
+    def is_hosts(self) -> bool:
+        """Whether the next call is the host's alone: it keeps winning, or no device can be as quick."""
+        if self.winner is None:
+            return self.device_s is None and self.host_s is not None and self.host_s <= self.least_s
+        return self.winner == "host" and not start_of(self).device
 
     def with_race(
         self, *, winner: Literal["device", "host"], raced: bool, device_s: float | None, host_s: float | None
     ) -> History:
         """Return what is known after another call; times that it has not told stay."""
-        return History(
-            self.n_calls + 1,
-            self.n_races + raced,
-            self.device_s if device_s is None else device_s,
-            self.host_s if host_s is None else host_s,
-            winner if raced else self.winner,
+        return replace(
+            self,
+            n_calls=self.n_calls + 1,
+            n_races=self.n_races + raced,
+            device_s=self.device_s if device_s is None else device_s,
+            host_s=self.host_s if host_s is None else host_s,
+            winner=winner if raced else self.winner,
+            n_since=0 if raced else self.n_since + 1,
         )
 
-    def measured(self, *, device_s: float | None = None, host_s: float | None = None) -> History:
-        """Return what is known after a side was timed by itself; once both are known, the quicker one has won.
+    def stayed(self, host_s: float) -> History:
+        """Return what is known after a call that the host had alone, and that has taken so long."""
+        known_s = host_s if self.host_s is None else min(host_s, _SLOWER * self.host_s)
+        return self.with_race(winner="host", raced=False, device_s=None, host_s=known_s)
 
-        The first time of a device counts for nothing: it has compiled.
-        """
-        if device_s is not None and not self.n_calls:
-            device_s = None
-            self = replace(self, n_calls=1)  # noqa: PLW0642  # as if it were a later one
+    def measured(self, *, device_s: float | None = None, host_s: float | None = None) -> History:
+        """Return what is known after a side was timed by itself; once both are known, the quicker one has won."""
         made = replace(
             self,
             n_calls=self.n_calls + (device_s is not None),
             device_s=self.device_s if device_s is None else device_s,
             host_s=self.host_s if host_s is None else host_s,
+            n_since=self.n_since if device_s is None else 0,
         )
         if made.device_s is None or made.host_s is None:
             return made
@@ -246,10 +265,16 @@ def start_of(history: History, *, can_compete: bool = True, always: bool = False
     if always or history.n_races < _TOGETHER:
         return Start(device=True, host_after_s=0.0)
     if history.winner == "host":
-        is_due = (history.n_calls + 1) % _AGAIN == 0
-        return Start(device=is_due, host_after_s=0.0)
+        return Start(device=history.n_since + 1 >= _AGAIN * _costs(history), host_after_s=0.0)
     delays: Sequence[float] = [
         *([] if history.device_s is None else [_PATIENCE * history.device_s]),
         *([] if history.host_s is None else [_DELAY * history.host_s]),
     ]
     return Start(device=True, host_after_s=min(delays, default=0.0))
+
+
+def _costs(history: History) -> float:
+    """Return how many calls of the host one of the device takes, at least 1."""
+    if not history.device_s or not history.host_s:
+        return 1.0
+    return max(1.0, history.device_s / history.host_s)

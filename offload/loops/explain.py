@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offload.loops.cuda_runs import shaped
-from offload.loops.explain_speculation import speculation_of
+from offload.loops.explain_speculation import seen_by, speculation_of
 from offload.loops.levels import levels_of, loops_in
 from offload.loops.looks import Looks
 from offload.loops.mapping import map_types
@@ -114,7 +114,7 @@ def explained(
             "filter": _filter(spec, values, spread),
             "speculation": speculation_of(spec, numbers, plans, is_on_host=device is None),
             "cache": list(program.words.cache),
-            "notes": [*spec.typed.notes, *_left(plans)],
+            "notes": [*spec.typed.notes, *_left(plans), *seen_by(spec)],
         }
     )
 

@@ -12,6 +12,8 @@ from offload.loops.plan import plain
 from offload.loops.uses import numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import Specialisation
 
@@ -36,3 +38,11 @@ def speculation_of(
             at = numbered(of.nest)
             logged = list(dict.fromkeys(at[one].array for one in sorted(of.loads | of.stores)))
     return {"mode": mode, "logged": logged, "last": memory.last}
+
+
+def seen_by(spec: Specialisation) -> Iterator[str]:
+    """Yield a note of how much of a loop its first call has profiled."""
+    memory: Memory | None = spec.speculation
+    if memory is not None and memory.seen is not None:
+        n, n_in_all = memory.seen
+        yield f"the first call has profiled {n:,} of {n_in_all:,} iterations"

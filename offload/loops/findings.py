@@ -65,9 +65,18 @@ class Findings(NamedTuple):
         The scalars that come out.
     failure : Exception or None
         What the run, as far as it came, has found wrong.
+    n_trips : int
+        Of the outermost loop, so many were carried out; 0 where it was part of one.
+    n_iterations : int
+        So many were.
+    is_whole : bool
+        The run came to the end of the serial program, by its last iteration or by what that raises.
     """
 
     found: dict[tuple[str, DependenceKind], Observed]
     exposed: frozenset[str]
     results: dict[str, Any]
     failure: Exception | None
+    n_trips: int
+    n_iterations: int
+    is_whole: bool

@@ -75,9 +75,11 @@ class Launcher:
         Whether what the loop writes to was known at the call, as part of its binding.
     values : dict or None
         The arguments by name, where they are what the one task that runs this is given.
+    is_first : bool
+        It speculates, and was profiled when its task began.
     """
 
-    __slots__ = ("__wrapped__", "_is_alone", "_program", "_ready", "is_mapped", "specialisation", "values")
+    __slots__ = ("__wrapped__", "_is_alone", "_program", "_ready", "is_first", "is_mapped", "specialisation", "values")
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
@@ -85,7 +87,7 @@ class Launcher:
         self._is_alone = is_alone
         self.specialisation: Specialisation | None = None
         self.values: dict[str, Any] | None = None
-        self.is_mapped = False
+        self.is_first = self.is_mapped = False
         self._ready: Ready | None = None
 
     @property
@@ -138,7 +140,8 @@ class Launcher:
             change(task, [values[name] for name in spec.changed])
         if self._program.words.speculate is not None:
             is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
-            found = on_own_arrays(spec, values, task) if is_own else decided(spec, values, task)
+            carry_out = on_own_arrays if is_own else decided
+            found = carry_out(spec, values, task, is_first=self.is_first)
             if found != PLAIN:
                 if spec.typed.function.returns:
                     task.leave(lambda _: outcome(spec, found))

@@ -26,7 +26,7 @@ from offload.loops.numbers import Launch, Trips, View
 from offload.loops.passing import final_pass
 from offload.loops.plan import NestPlan, Numbers, key_of, layout_of, plain
 from offload.loops.sections import sections
-from offload.loops.specialise import Specialisation
+from offload.loops.specialise import MOST_LOGGED, Specialisation
 from offload.loops.speculate import MOST_ITERATIONS, NO_SECTIONS, logged
 from offload.loops.where import ON_HOST, kernels_of, n_threads_of
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from offload.loops.needed import Needed
     from offload.loops.watching import Watched
     from offload.runtime.launch import DeviceTask
-
-_MOST: Final = 64
-"""Logged loops that a specialisation keeps, as many as plans."""
 
 _MOST_BLANKS: Final = 256
 """Chunks of a logged loop for which blanks are kept."""
@@ -95,6 +92,8 @@ class LoggedLoop:
         Its trips are run in one piece, since something comes out of it.
     n_iterations, n_inner : int
         Of the nest, and of one trip of its outermost loop.
+    is_new : bool
+        No run of it has ended: what it and its launches are made of is made meanwhile.
     """
 
     def __init__(
@@ -108,6 +107,7 @@ class LoggedLoop:
         has_sections: bool = False,
     ) -> None:
         axes, self.numbers, self._plan = numbers.axes[0], numbers, plan
+        self.is_new = True
         trips = [axis.trips for axis in axes]
         self._program_spec, self.needs = spec, of
         self.is_doubtful = False
@@ -345,7 +345,7 @@ def logged_loop(
     has_sections = has_slice and not is_exact
     made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector, has_sections=has_sections)
     with spec.lock:
-        if len(spec.logged) >= _MOST:
+        if len(spec.logged) >= MOST_LOGGED:
             del spec.logged[next(iter(spec.logged))]
         spec.logged[key] = made
     return made

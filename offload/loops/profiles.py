@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import ClauseError
 from offload.loops import ir
 from offload.loops.dependences import DependenceExample, DependenceProfile, ProfiledDependence
 from offload.loops.needed import needed
+from offload.loops.nodes import walk
 from offload.loops.numbers import Launch
-from offload.loops.observe import observe
-from offload.loops.plan import plain
-from offload.loops.profiling import KINDS
+from offload.loops.observe import Observer
+from offload.loops.plan import key_of, plain
+from offload.loops.profiling import KINDS, NOTE
 from offload.loops.remedies import is_updated
+from offload.loops.specialise import MOST_LOGGED
 from offload.loops.uses import numbered
 
 if TYPE_CHECKING:
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from offload.loops.specialise import LoopProgram, Specialisation
 
 
+STEPS: Final = 1 << 16
+"""Of a first call that is observed: about a millisecond, compiled (`offload.loops.profiling`)."""
+
+
 def observed(
     spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], *, is_quick: bool
 ) -> Findings | None:
@@ -40,11 +46,51 @@ def observed(
     watched = frozenset(_watched(plan))
     if not watched:
         return None
-    modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[0], numbers.axes[0]
-    launch = Launch(axes, plain(scalars), numbers.views)
+    return _observer(spec, numbers, plan, watched, is_quick=is_quick).observe(numbers.scalars[0], arrays)
+
+
+def begun(spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any]) -> Findings:
+    """Run a nest from its beginning, on copies, until a dependence is seen or for `STEPS`; something is unknown of it.
+
+    Whether there is a dependence in what was run is all that the findings tell.
+    """
+    observer = _observer(spec, numbers, plan, frozenset(_watched(plan)), is_quick=True, most=STEPS)
+    return observer.begin(numbers.scalars[0], arrays)
+
+
+def is_short(numbers: Numbers, plan: NestPlan) -> bool:
+    """Tell whether it is certain that a nest takes no more than `STEPS`."""
+    if any(isinstance(node, ir.For | ir.While) for node in walk(*plan.nest.body)):
+        return False
+    per_iteration = 1 + NOTE * sum(1 for _ in _watched(plan))
+    return math.prod(axis.trips for axis in numbers.axes[0]) * per_iteration <= STEPS
+
+
+def _observer(
+    spec: Specialisation,
+    numbers: Numbers,
+    plan: NestPlan,
+    watched: frozenset[int],
+    *,
+    is_quick: bool,
+    most: int | None = None,
+) -> Observer:
+    """Return what observes a nest, as it is kept with what logs it."""
+    key = "profile", is_quick, most, key_of(spec, numbers), plan.variant, watched
+    with spec.lock:
+        kept: Observer | None = spec.logged.get(key)
+    if kept is not None:
+        return kept
+    axes = numbers.axes[0]
+    launch = Launch(axes, plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, plan.nest, launch, watched) if is_quick else None
-    words = spec.program.words
-    return observe(spec.typed, plan.nest, modes, watched, scalars, arrays, numbers.views, axes, words, of)
+    modes, words = dict(plan.variant.modes), spec.program.words
+    made = Observer(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most)
+    with spec.lock:
+        if len(spec.logged) >= MOST_LOGGED:
+            del spec.logged[next(iter(spec.logged))]
+        spec.logged[key] = made
+    return made
 
 
 def _watched(plan: NestPlan) -> Iterable[int]:
@@ -56,8 +102,10 @@ def _watched(plan: NestPlan) -> Iterable[int]:
     return [at for at in ats if not isinstance(known[at], ir.Atomic)]
 
 
-def profile_of(spec: Specialisation, numbers: Numbers, plan: NestPlan, found: Findings | None) -> DependenceProfile:
-    """Return the profile of one run; `found` is None where all was proved."""
+def profile_of(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, found: Findings | None, n_iterations: int | None = None
+) -> DependenceProfile:
+    """Return the profile of one run; `found` is None where all was proved, `n_iterations` where that is all of them."""
     axes = numbers.axes[0]
     seen = [] if found is None else sorted(found.found.values(), key=lambda one: KINDS.index(one.kind))
     verdict = _verdict(plan.verdict, seen)
@@ -70,7 +118,7 @@ def profile_of(spec: Specialisation, numbers: Numbers, plan: NestPlan, found: Fi
         tuple([_dependence(plan, axes, one) for one in seen]),
         tuple(own),
         tuple(updated),
-        math.prod(axis.trips for axis in axes),
+        math.prod(axis.trips for axis in axes) if n_iterations is None else n_iterations,
         1,
         spec.program.name,
         source_sha256(spec.program),

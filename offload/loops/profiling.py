@@ -38,6 +38,9 @@ WRITER, READER, OTHER, WORDS = 0, 1, 2, 4
 COUNT, LEAST, GREATEST, SOURCE, SINK, HEAD = 0, 1, 2, 3, 4, 5
 """The words of a record; behind them is the element of the first event, an index a dimension."""
 
+NOTE: Final = 8
+"""Steps of an access that is noted: it touches words all over memory, a trip of an inner loop takes a nanosecond."""
+
 _MOST_ACCESS_BITS: Final = 12
 """Of a word, for the access. Those beyond the last number share it."""
 
@@ -67,6 +70,8 @@ class Profiled(NamedTuple):
         Of the words of cells.
     access_bits : int
         Low bits of a word that tell the access.
+    steps : str or None
+        The name of an array of one int64, 0 at first, in which steps are counted, where they are.
     """
 
     watched: Watched
@@ -80,6 +85,7 @@ class Profiled(NamedTuple):
     n_words: int
     dtype: ir.Dtype
     access_bits: int
+    steps: str | None
 
 
 def profiled(
@@ -90,6 +96,7 @@ def profiled(
     watched: Collection[int],
     trips: Sequence[int],
     once: Collection[int] = (),
+    most: int | None = None,
 ) -> Profiled:
     """Return a nest that takes note of its accesses.
 
@@ -108,8 +115,10 @@ def profiled(
         Of each axis.
     once : collection of int
         The accesses that are noted once an iteration.
+    most : int, optional
+        Steps are counted, and loops of an iteration end when there are more.
     """
-    profile = _Profile(typed, nest, modes, cells, watched, trips, once)
+    profile = _Profile(typed, nest, modes, cells, watched, trips, once, most)
     made = profile.made()
     first_cells: dict[str, int] = {}
     n_cells = 0
@@ -131,6 +140,7 @@ def profiled(
         profile.n_words,
         profile.word.dtype,
         profile.bits,
+        profile.steps,
     )
 
 
@@ -144,14 +154,17 @@ class _Profile(Watch):
         watched: Collection[int],
         trips: Sequence[int],
         once: Collection[int],
+        most: int | None,
     ) -> None:
         super().__init__(typed, nest, modes, cells, watched, once)
         self.trips = trips
+        self.most = most
         self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)
         self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]
         self.words = self.array("w_cells", self.word.dtype)
         self.records = self.array("w_records", "int64")
         self.exposed = self.array("w_exposed", "int64")
+        self.steps = None if most is None else self.array("w_steps", "int64")
         self.names: dict[str, int] = {}
         self.numbers: dict[int, int] = {}
         self.firsts: dict[str, str] = {}
@@ -161,7 +174,22 @@ class _Profile(Watch):
     def head(self) -> list[Statement]:
         make = self.make
         serial = make.binary("+", self.iteration(self.trips), make.number(1))
-        return [make.let(self.me, make.binary("*", serial, make.number(1 << self.bits)))]
+        return [make.let(self.me, make.binary("*", serial, make.number(1 << self.bits))), *self._stepped(1)]
+
+    def trip(self, loop: ir.For | ir.While) -> list[Statement]:
+        if self.steps is None:
+            return []
+        make, most = self.make, self.number_given("w_most", self.most or 0)
+        taken = make.load(self.steps, make.number(0), self.at(), INT)
+        return [*self._stepped(1), make.when(make.compare(taken, ">", most), ir.Break(place=make.place))]
+
+    def _stepped(self, n: int) -> list[Statement]:
+        """Return what counts steps, where they are counted."""
+        if self.steps is None:
+            return []
+        make = self.make
+        taken = make.load(self.steps, make.number(0), self.at(), INT)
+        return [make.store(self.steps, make.number(0), make.plus(taken, make.number(n)), self.at())]
 
     def load(self, place: Place) -> list[Statement]:
         make, source, sink = self.make, self.fresh("w_s"), self._sink(place)
@@ -184,7 +212,8 @@ class _Profile(Watch):
             ]
 
         notes = self.each_cell(place, note)
-        return [make.let(source, make.number(0)), *notes, *self._event(source, "flow", place, number)]
+        event = self._event(source, "flow", place, number)
+        return [*self._stepped(NOTE), make.let(source, make.number(0)), *notes, *event]
 
     def store(self, place: Place) -> list[Statement]:
         make, read, written, sink = self.make, self.fresh("w_s"), self.fresh("w_s"), self._sink(place)
@@ -212,6 +241,7 @@ class _Profile(Watch):
 
         notes = self.each_cell(place, note)
         return [
+            *self._stepped(NOTE),
             make.let(read, make.number(0)),
             make.let(written, make.number(0)),
             *notes,

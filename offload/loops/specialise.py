@@ -223,6 +223,10 @@ class LoopProgram:
         )
 
 
+MOST_LOGGED: Final = 64
+"""Loops with logs that a specialisation keeps, as many as plans."""
+
+
 class Specialisation:
     """A program with the types of arguments, and what has been made of it.
 
@@ -245,7 +249,7 @@ class Specialisation:
     n_looks : int
         Looks of devices at such elements since one has been of use.
     logged : dict
-        The loop with logs, for numbers of a call.
+        The loop with logs, or observed, for numbers of a call.
     speculation : Memory or None
         What is remembered of speculative calls.
     observed : dict

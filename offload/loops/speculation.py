@@ -3,10 +3,13 @@
 Theory of operation
 -------------------
 In this order: what is proved, parallel or not; what is remembered of such a call (`offload.loops.attempts.Memory`); a
-dependence that was seen or met in any call before, after which the loop runs in order. Else the first call is profiled,
-a run in order with right results. If that sees no dependence, later ones are *inspected*: a kernel of the address slice
-fills the log, and the loop runs after the verdict, plain, or in order. A loop that computes its addresses has none, and
-is raced (`offload.loops.race`): it runs with its log, while what it writes is kept where it cannot be reached.
+dependence that was seen or met in any call before, after which the loop runs in order. Else the first call is
+*profiled*: a run in order that sees what depends, with right results if the loop is short; of a longer one no more than
+a millisecond, or nothing where that would have much fetched from the device. If that sees no dependence the loop is
+*inspected*: a kernel of the address slice fills the log, and the loop runs after the verdict, plain, or in order. A
+loop that computes its addresses has none, and is raced (`offload.loops.race`): it runs with its log, while what it
+writes is kept out of reach. If it is then that a first call is found to depend, nobody is warned: a whole profile
+would have said the same.
 
 A verdict follows from the versions of the arrays that addresses are made of, from the scalars that reach them, and from
 the numbers of the call. A loop that writes to such an array changes its version, and arrays in no entry of the task
@@ -18,6 +21,7 @@ of the task: it waits for its stream. Only what a verdict has let through is ord
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -33,7 +37,7 @@ from offload.loops.looks import contents_at
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import check, key_of, numbers_of, ranged
 from offload.loops.prepared import Apart, told, view_at
-from offload.loops.profiles import check_types, observed, profile_of
+from offload.loops.profiles import begun, check_types, observed, profile_of
 from offload.loops.race import race, race_key
 from offload.loops.reports import iteration
 from offload.loops.where import ON_HOST, kernels_of
@@ -41,6 +45,7 @@ from offload.loops.where import ON_HOST, kernels_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from offload.loops.findings import Findings
     from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
@@ -55,12 +60,20 @@ PLAIN: Final = "plain"
 
 
 _NO_MEMORY: Final = "there is no memory for its log"
+
+_FETCHED_NBYTES: Final = 1 << 20
+"""Of arrays that the device has: more are not fetched for a profile; the inspector, or a race, says what it would."""
+
 _MOST_CALLS: Final = 64
 """Numbers of calls for which decisions are kept."""
 
 
-def decided(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Results | Literal["plain"]:
+def decided(
+    spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool
+) -> Results | Literal["plain"]:
     """Decide about a call in a device task, and carry it out unless it may run as any other loop.
+
+    ``is_first``: it was profiled when its task began, and nothing was known before.
 
     Returns
     -------
@@ -71,7 +84,7 @@ def decided(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -
     IndexError, ZeroDivisionError, AssertionError, ValueError
         As the serial program does; arrays hold what that has written.
     """
-    return _at_once(spec, values, task) or _Call(spec, values, task).decided()
+    return _at_once(spec, values, task) or _Call(spec, values, task, is_first=is_first).decided()
 
 
 class _Known(NamedTuple):
@@ -142,8 +155,8 @@ def _key(numbers: Any, known: _Known, values: Mapping[str, Any], addresses: Mapp
 class _Call:
     """A call of a speculative loop in a device task."""
 
-    def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> None:
-        self.spec, self.values, self.task = spec, values, task
+    def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool) -> None:
+        self.spec, self.values, self.task, self.is_first = spec, values, task, is_first
         self.device: Any = task.place.device
         self.stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
         is_cuda = kernels_of(self.device, spec.program).dialect == "cuda"
@@ -175,7 +188,10 @@ class _Call:
         if known is not None or is_sequential:
             return self._in_order("its iterations were seen to depend on each other")
         if self.memory.profile is None:
-            return self._profiled()
+            self.is_first = True
+            found = self._profiled()
+            if found is not None:
+                return found
         inspected = self._inspected()
         return self._attempt() if inspected is None else inspected
 
@@ -189,16 +205,30 @@ class _Call:
         self._note("host", f"in order: {why}")
         return self._on_host(lambda arrays: run_in_order(self.spec, {**self.values, **arrays}))
 
-    def _profiled(self) -> Results:
-        """Run the loop in order, and keep what is seen."""
-        self._note("host", f"in order, profiled: {FIRST}")
-
+    def _profiled(self) -> Results | None:
+        """Run the loop in order, and keep what is seen; None if that is to go no further, and nothing has changed."""
         spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
-        found = self._on_host(lambda arrays: profiled(spec, numbers, plan, arrays, memory))
+        if sum(self.values[name].nbytes for name in spec.given) > _FETCHED_NBYTES:
+            with spec.lock:
+                _keep_profile(spec, numbers, plan, memory, None, 0)
+            return None
+        side = HostSide(self.task, spec, self.values)
+        side.wait()
+        arrays = side.private()
+        seen = looked(spec, numbers, plan, arrays, memory)
+        if seen.found:
+            return self._in_order(f"profiled, {FIRST}, and its iterations depend on each other")
+        if not seen.is_whole:
+            return None
+        self._note("host", f"in order, profiled: {FIRST}")
+        if seen.failure is not None:
+            side.leave(arrays)
+            raise seen.failure
+        side.commit(arrays)
         with spec.lock:
             if not memory.is_sequential:
                 memory.keep(self.key, verdict=True)
-        return found
+        return seen.results
 
     def _inspected(self) -> Results | Literal["plain"] | None:
         """Look at the addresses, and run the loop in parallel or in order; None if that cannot be done."""
@@ -224,8 +254,8 @@ class _Call:
         if found is None:
             with self.spec.lock:
                 self.memory.keep(self.key, verdict=True)
-            plan = self.task.plan
-            if plan is not None and plan.created and not self.task.predecessors:
+            plan, is_new, loop.is_new = self.task.plan, loop.is_new, False
+            if plan is not None and plan.created and not (self.task.predecessors or is_new):
                 key = race_key(self.spec, self.numbers)
                 self.task.leave(partial(_timed, self.spec, self.memory, key, self.task.start_s))
             return self._plain("its iterations are independent, as its addresses say")
@@ -282,7 +312,7 @@ class _Call:
         with self.spec.lock:
             self.memory.is_sequential = True
         program = self.spec.program
-        if "speculation" not in program.warned:
+        if not self.is_first and "speculation" not in program.warned:
             program.warned.add("speculation")
             place = program.source.place
             text = f"{program.directive} {program.name!r}: {self._text(found)}; results are right, and it runs in order"
@@ -332,8 +362,9 @@ class _Call:
 
 def _timed(spec: Specialisation, memory: Memory, key: Any, start_s: float, value: Any) -> Any:
     """Note what a call has taken on the device, with its copies, when all of it has passed; return the task's value."""
+    device_s = perf_counter() - start_s
     with spec.lock:
-        memory.time(key, device_s=perf_counter() - start_s)
+        memory.time(key, lambda history: history.measured(device_s=device_s))
     return value
 
 
@@ -358,11 +389,33 @@ def profiled(
     found = observed(spec, numbers, plan, arrays, is_quick=True)
     assert found is not None  # else it is proved
     with spec.lock:
-        memory.profile = profile_of(spec, numbers, plan, found)
-        memory.is_sequential = memory.is_sequential or bool(found.found)
+        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
     if found.failure is not None:
         raise found.failure
     return found.results
+
+
+def looked(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], memory: Memory
+) -> Findings:
+    """Run the beginning of a nest in order, on copies, and keep and return what is seen."""
+    found = begun(spec, numbers, plan, arrays)
+    with spec.lock:
+        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
+    return found
+
+
+def _keep_profile(
+    spec: Specialisation,
+    numbers: Numbers,
+    plan: NestPlan,
+    memory: Memory,
+    found: Findings | None,
+    n_iterations: int,
+) -> None:
+    memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
+    memory.is_sequential = memory.is_sequential or bool(found and found.found)
+    memory.seen = n_iterations, math.prod(axis.trips for axis in numbers.axes[0])
 
 
 def memory_of(spec: Specialisation) -> Memory:

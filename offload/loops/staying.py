@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import SCALARS, array_section
-from offload.loops.contest import start_of
 from offload.loops.launch import check_writeable, outcome
 from offload.loops.speculation import numbers_in
 from offload.loops.unmapped import stayed
@@ -43,7 +42,7 @@ def staying(program: LoopProgram, args: tuple[Any, ...], place: DevicePlace) -> 
         return None
     if not memory.is_sequential:
         history = memory.races.get(race)
-        if history is None or history.winner != "host" or start_of(history).device:
+        if history is None or not history.is_hosts:
             return None
     search = place.table.search
     with place.lock:

@@ -8,28 +8,34 @@ is decided when the call's task begins, before anything is mapped (`SpeculativeW
 are the host's, none of them is present, and each is mapped as the loop uses it. Where that is not so the call maps as
 any other does, and works on copies of what the device has.
 
-The first call of a loop, which is profiled, runs so as well.
+The first call of a loop is profiled here. If it is certain to be short, all of it is, on the program's own arrays.
+Else its beginning is (`offload.loops.profiles.begun`), on copies of what it writes, which are dropped: where that sees
+a dependence, or gets to the end, the call runs in order; else it goes on as any later one. Before that the host goes on
+where the profile has ended, on the same copies, for as long as it takes to tell what it would take for the loop.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from offload.constructs.target_work import TargetWork
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
-from offload.loops.contest import History, start_of
+from offload.loops.contest import History
 from offload.loops.hostside import reach
 from offload.loops.observe import copies_of
 from offload.loops.ordered import ordered_runs, run_in_order
 from offload.loops.plan import numbers_of, plans_of
 from offload.loops.prepared import mapped_view
+from offload.loops.profiles import is_short
 from offload.loops.race import race_key
-from offload.loops.speculation import FIRST, memory_of, numbers_in, profiled, tell
+from offload.loops.speculation import FIRST, looked, memory_of, numbers_in, profiled, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +52,31 @@ if TYPE_CHECKING:
 _SAMPLE_S: Final = 1e-3
 """How long the host is tried, of a loop of which nothing is known."""
 
+_SAMPLE_NBYTES: Final = 1 << 20
+"""Of what a short loop writes: where it is more, the copies would take longer than the loop."""
+
+_LEAST_S: Final = 200e-6
+_MOST_BYTES_PER_S: Final = 32e9
+"""A call on a device that maps its arrays takes no less: on an H100 one of 10,000 iterations took a millisecond, and
+memory that is not page-locked is copied at less than half of that rate."""
+
 _MOST: Final = 64
 """Calls that are known to stay on the host."""
+
+
+class Way(NamedTuple):
+    """Where a call runs.
+
+    Attributes
+    ----------
+    on_host : bool
+        On the program's own arrays.
+    is_first : bool
+        It has been profiled, and nothing was known before.
+    """
+
+    on_host: bool
+    is_first: bool = False
 
 
 class SpeculativeWork(TargetWork):
@@ -64,7 +93,9 @@ class SpeculativeWork(TargetWork):
         launcher: Any = self.body
         values = launcher.program.bound(tuple(self.args), self.kwargs or {})
         spec = launcher.specialisation
-        if spec is None or not self._may_stay(spec, values, place) or not goes_to_host(spec, values):
+        way = way_of(spec, values) if spec is not None and self._may_stay(spec, values, place) else Way(on_host=False)
+        launcher.is_first = way.is_first
+        if not way.on_host:
             super().begin(launch, place, lane, staged)
 
     def _may_stay(self, spec: Specialisation, values: Mapping[str, Any], place: DevicePlace) -> bool:
@@ -86,51 +117,89 @@ class SpeculativeWork(TargetWork):
             return not any(any(place.table.search(item.section)) for item in binding.items)
 
 
-def goes_to_host(spec: Specialisation, values: Mapping[str, Any]) -> bool:
-    """Tell whether a call with host arrays that are not present runs on the host, as far as is known before it."""
+def way_of(spec: Specialisation, values: Mapping[str, Any]) -> Way:
+    """Return where a call with host arrays that are not present runs, as far as is known before it."""
     words = spec.program.words
     try:
         numbers = numbers_of(spec, values, mapped_view)
         plans = plans_of(spec, numbers)
     except (ArithmeticError, AssertionError, DirectiveError, IndexError, ValueError):
-        return False  # what is wrong is said where it always is
+        return Way(on_host=False)  # what is wrong is said where it always is
     verdicts = {plan.verdict.verdict for plan in plans}
     if verdicts == {"parallel"} or not all(plan.is_sound for plan in plans):
-        return False
+        return Way(on_host=False)
     if len(plans) > 1 or "sequential" in verdicts:
-        return True
+        return Way(on_host=True)
     if words.speculate == "always":
-        return False
+        return Way(on_host=False)
     memory = memory_of(spec)
-    key = race_key(spec, numbers)
     with spec.lock:
-        if memory.is_sequential or memory.profile is None:
-            return True
-        history: History = memory.races.get(key, History())
-    if history.host_s is None and not history.n_races:
-        sampled_s = _sampled_s(spec, values, numbers, plans[0])
-        with spec.lock:
-            history = memory.time(key, host_s=sampled_s)
-    return history.winner == "host" and not start_of(history).device
+        if memory.is_sequential:
+            return Way(on_host=True)
+        is_first = memory.profile is None
+        history: History = memory.races.get(race_key(spec, numbers), History())
+    if is_first and is_short(numbers, plans[0]):
+        return Way(on_host=True)  # on which all of it is profiled
+    if is_first or (history.host_s is None and not history.n_races):
+        found = _tried(spec, values, numbers, plans[0], is_first=is_first)
+        if found is None:
+            return Way(on_host=True, is_first=is_first)
+        history = found
+    return Way(history.is_hosts, is_first)
 
 
-def _sampled_s(spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plan: NestPlan) -> float:
-    """Return what the loop takes in order on the host, as a millisecond of it tells, on copies of what it writes."""
-    arrays = copies_of(plan.nest, {name: values[name] for name in spec.given}, numbers.views)
-    (run,) = ordered_runs(spec, {**values, **arrays})
+def _tried(
+    spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plan: NestPlan, *, is_first: bool
+) -> History | None:
+    """Profile the beginning of a first call, and try the host, on copies; return what is known then.
+
+    None: it is to run in order, since iterations depend on each other, or since it is too short to be tried.
+    """
+    given = [values[name] for name in spec.given]
+    written_nbytes = sum(values[name].nbytes for name in spec.changed)
+    memory, done = memory_of(spec), 0
+    if not is_first and written_nbytes > _SAMPLE_NBYTES and is_short(numbers, plan):
+        return None
+    arrays = copies_of(plan.nest, dict(zip(spec.given, given, strict=True)), numbers.views)
+    if is_first:
+        seen = looked(spec, numbers, plan, arrays, memory)
+        if seen.found or seen.is_whole:
+            return None
+        done = seen.n_trips
+    host_s = _sampled_s(spec, {**values, **arrays}, done)
+    least_s = 0.0
+    if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
+        least_s = _LEAST_S + (sum(array.nbytes for array in given) + written_nbytes) / _MOST_BYTES_PER_S
+    with spec.lock:
+        known = partial(_with_host, host_s=host_s, least_s=least_s)
+        return memory.time(race_key(spec, numbers), known)
+
+
+def _with_host(history: History, *, host_s: float, least_s: float) -> History:
+    return replace(history, least_s=least_s).measured(host_s=host_s)
+
+
+def _sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int) -> float:
+    """Return what the loop takes in order on the host, as a millisecond of it tells, behind the trips that are done."""
+    (run,) = ordered_runs(spec, values)
     if not run.form.is_compiled:
         return math.inf
     run.run(0, 0)  # what is compiled once
-    begun_s, done, size = time.perf_counter(), 0, 1
+    first = done = 0 if done >= run.trips else done
+    begun_s, size = time.perf_counter(), 1
     while done < run.trips and not run.has_failed and time.perf_counter() - begun_s < _SAMPLE_S:
         end = min(done + size, run.trips)
         run.run(done, end)
         done, size = end, 4 * size
-    return (time.perf_counter() - begun_s) * run.trips / max(done, 1)
+    return (time.perf_counter() - begun_s) * run.trips / max(done - first, 1)
 
 
-def on_own_arrays(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Any]:
+def on_own_arrays(
+    spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool
+) -> dict[str, Any]:
     """Carry out a call for which `SpeculativeWork` has mapped nothing; return the scalars that come out.
+
+    ``is_first``: it has been profiled.
 
     Raises
     ------
@@ -147,13 +216,22 @@ def on_own_arrays(spec: Specialisation, values: Mapping[str, Any], task: DeviceT
         tell(task, memory, "host", f"in order, profiled: {FIRST}")
         return profiled(spec, numbers, plans[0], {name: values[name] for name in spec.given}, memory)
     race = race_key(spec, numbers) if is_unknown and not memory.is_sequential else None
-    why = "its iterations depend on each other" if race is None else "the host keeps winning"
-    tell(task, memory, "host", f"in order, on the program's own arrays: {why}")
+    if is_first:
+        tell(task, memory, "host", f"in order, profiled: {FIRST}")
+    else:
+        tell(task, memory, "host", f"in order, on the program's own arrays: {_why(memory, race)}")
     with spec.lock:
         if len(memory.stays) >= _MOST:
             memory.stays.clear()
         memory.stays[numbers_in(spec, values)] = race_key(spec, numbers)
     return stayed(spec, values, memory, race)
+
+
+def _why(memory: Memory, race: Any) -> str:
+    if race is None:
+        return "its iterations depend on each other"
+    history = memory.races.get(race)
+    return "no device is as quick" if history is None or history.winner is None else "the host keeps winning"
 
 
 def stayed(spec: Specialisation, values: Mapping[str, Any], memory: Memory, race: Any) -> dict[str, Any]:
@@ -164,7 +242,5 @@ def stayed(spec: Specialisation, values: Mapping[str, Any], memory: Memory, race
     host_s = time.perf_counter() - begun_s
     if race is not None:
         with spec.lock:
-            history = memory.races.get(race)
-            if history is not None:
-                memory.races[race] = history.with_race(winner="host", raced=False, device_s=None, host_s=host_s)
+            memory.time(race, lambda history: history.stayed(host_s))
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import math
 import warnings
 from dataclasses import dataclass, field
 from itertools import count
@@ -13,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 import offload as omp
-from offload.loops import unmapped
+from offload.loops.contest import History
 from offload.loops.logged import LoggedRun
 from offload.loops.race import alone
 
@@ -100,7 +99,7 @@ def noted():
 
 def slow_host():
     """Return a context in which no loop is thought to be cheaper in order."""
-    return mock.patch.object(unmapped, "_sampled_s", return_value=math.inf)
+    return mock.patch.object(History, "is_hosts", new=False)
 
 
 @contextlib.contextmanager

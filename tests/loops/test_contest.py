@@ -131,20 +131,33 @@ def test_three_races_begin_together_then_the_competitor_waits():
     assert start_of(history, can_compete=False) == (True, None)
 
 
+def tried_in(history, n_calls):
+    """Return the calls, of the next so many, in which the device takes part and loses."""
+    tried = []
+    for call in range(1, n_calls + 1):
+        start = start_of(history)
+        assert start.host_after_s == 0.0
+        assert start.device != history.is_hosts
+        if start.device:
+            tried.append(call)
+        history = raced(history, winner="host", raced=True) if start.device else history.stayed(1e-3)
+    return tried
+
+
 def test_while_the_host_keeps_winning_the_device_is_tried_every_fiftieth_call():
     """The host runs alone; a race that the device wins turns that round."""
     history = History()
     for _ in range(3):
         history = raced(history, winner="host")
-    tried = []
-    for call in range(4, 151):
-        start = start_of(history)
-        assert start.host_after_s == 0.0
-        if start.device:
-            tried.append(call)
-        history = raced(history, winner="host", raced=start.device)
-    assert tried == [50, 100, 150]
+    assert tried_in(history, 150) == [50, 100, 150]
     assert start_of(raced(history, winner="device", device_s=1.0)).device
+
+
+def test_a_device_that_costs_more_is_tried_less_often():
+    """What it takes to try it is a fiftieth of what the calls between take, at most."""
+    history = History().measured(host_s=1e-3).measured(device_s=4e-3)
+    assert tried_in(history, 500) == [200, 400]
+    assert tried_in(History().measured(host_s=1e-3).measured(device_s=1.0001e-3), 100) == [51]
 
 
 def test_sides_that_were_timed_by_themselves_decide_like_races():
@@ -152,8 +165,21 @@ def test_sides_that_were_timed_by_themselves_decide_like_races():
     history = History().measured(host_s=1e-3)
     assert history.winner is None
     assert start_of(history).device
-    history = history.measured(device_s=9.0)  # it has compiled
-    assert history.winner is None
+    assert not history.is_hosts
     assert history.measured(device_s=2e-3).winner == "host"
     assert not start_of(history.measured(device_s=2e-3)).device
+    assert history.measured(device_s=2e-3).is_hosts
     assert history.measured(device_s=5e-4).winner == "device"
+    assert not history.measured(device_s=5e-4).is_hosts
+
+
+def test_what_no_device_can_be_as_quick_as_is_the_hosts():
+    """A loop that takes less than any call on a device is not tried there, until it takes longer for some time."""
+    history = History(least_s=2e-4).measured(host_s=1e-4)
+    assert history.is_hosts
+    assert not History(least_s=2e-4).is_hosts
+    assert not History(least_s=2e-4).measured(host_s=3e-4).is_hosts
+    history = history.stayed(1.0)  # another had the core
+    assert history.is_hosts
+    assert not history.stayed(1.0).is_hosts
+    assert history.stayed(1e-4).stayed(1.0).is_hosts
