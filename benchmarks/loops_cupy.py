@@ -10,6 +10,8 @@ from itertools import pairwise
 import cupy
 import numpy as np
 
+from offload.devices.cuda.kernels import CudaKernel
+
 SOURCE = r"""
 extern "C" __global__ void saxpy(REAL a, const REAL *__restrict__ x, REAL *__restrict__ y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -289,6 +291,25 @@ def probably(name, n):
         function((_blocks(n, 256),), (256,), (*arguments, np.int32(n)))
 
     return call
+
+
+def kernels_ms(call):
+    """Return what the kernels take of the device that a call of the library launches, by events around each."""
+    around, launch = [], CudaKernel.launch
+
+    def timed(kernel, stream, *rest):
+        around.append((cupy.cuda.Event(), cupy.cuda.Event()))
+        around[-1][0].record(stream)
+        launch(kernel, stream, *rest)
+        around[-1][1].record(stream)
+
+    CudaKernel.launch = timed
+    try:
+        call()
+    finally:
+        CudaKernel.launch = launch
+    synchronize()
+    return sum(cupy.cuda.get_elapsed_time(*both) for both in around)
 
 
 def synchronize():

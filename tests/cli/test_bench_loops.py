@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 
 import numpy as np
 import pytest
 
-from offload.cli.bench.loops import host, programs
+from offload.cli.bench.loops import host, probably, programs, speculation
 from offload.cli.command import main
 from offload.errors import InternalError
 
@@ -57,3 +58,33 @@ def test_what_cannot_be_measured(capsys):
     """A mistake in an option is an error that names it."""
     assert main(["bench", "loops", "--repeat", "0"]) == 2
     assert "--repeat" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="serial C is compiled by gcc")
+def test_programs_that_are_probably_parallel_are_checked_and_told_as_they_come(capsys):
+    """All forms of all six programs give one result; what is measured of one is printed before the next."""
+    assert main(["bench", "loops", "--section", "speculation", "--scale", "0.0003", "--repeat", "1", "--json"]) == 0
+    said = capsys.readouterr()
+    figures = json.loads(said.out)
+    whole = figures["sections"]["speculation"]["tables"]["speculation"]["rows"]
+    names = [program.name for program in probably.programs(0.0003)]
+    assert {row: list(of) for row, of in whole.items()} == dict.fromkeys(
+        (speculation.PLAIN, speculation.LOGGED, speculation.REMEMBERED, speculation.SERIAL), names
+    )
+    places = [said.err.index(f"speculation: {name}, ") for name in names]
+    assert places == sorted(places)
+
+
+def test_a_log_that_writes_something_else_is_no_figure(monkeypatch):
+    """A form whose result differs ends the benchmark."""
+    right = speculation._whole_s
+
+    def wrong(program, name, loops, n_steps):
+        took_s = right(program, name, loops, n_steps)
+        if name == speculation.LOGGED:
+            program.arrays[program.written[0]][0] += 1
+        return took_s
+
+    monkeypatch.setattr(speculation, "_whole_s", wrong)
+    with pytest.raises(InternalError, match=speculation.LOGGED):
+        speculation.measure(1, 0.0001)
