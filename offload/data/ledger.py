@@ -41,7 +41,7 @@ from offload.data.entries import Accesses, set_access
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
+    from threading import Lock
     from typing import TypeAlias
 
     from offload.arrays.sections import Section
@@ -127,7 +127,7 @@ class Ledger:
 
     Parameters
     ----------
-    lock : context manager
+    lock : Lock
         Held by the caller of `before`, `before_end`, `open` and `note`; `settle` and `arrived` take it.
 
     Attributes
@@ -138,13 +138,14 @@ class Ledger:
         Whether events may be asked if they are over.
     """
 
-    __slots__ = ("_back", "_kept", "_lock", "_open", "back_on", "may_query")
+    __slots__ = ("_back", "_ends", "_kept", "_lock", "_open", "back_on", "may_query")
 
-    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+    def __init__(self, lock: Lock) -> None:
         self.may_query = True
         self._lock = lock
         self._back = CopiesBack()
         self.back_on: dict[Lane, deque[CopyBack]] = {}
+        self._ends: deque[Point] = deque()  # where copies back have arrived, until they are forgotten
         self._open: dict[Lane, tuple[list[tuple[Accesses, tuple[Lane, Section]]], list[CopyBack]]] = {}
         self._kept: dict[Lane, list[Any]] = {}
 
@@ -286,13 +287,23 @@ class Ledger:
 
     # -- what arrives --------------------------------------------------------------------------------
     def arrived(self, end: Point) -> None:
-        """Forget the copies back that a lane has done."""
-        with self._lock:
-            copies = self.back_on.get(end.lane)
-            while copies and copies[0].point.sequence <= end.sequence:
-                self._back.remove(copies.popleft())
-            if copies is not None and not copies:
-                del self.back_on[end.lane]
+        """Forget the copies back that a lane has done; where another thread has the lock, those who come next do so.
+
+        To wait for it would have the two threads take turns, as each construct that maps something takes it.
+        """
+        self._ends.append(end)
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            while self._ends:
+                end = self._ends.popleft()
+                copies = self.back_on.get(end.lane)
+                while copies and copies[0].point.sequence <= end.sequence:
+                    self._back.remove(copies.popleft())
+                if copies is not None and not copies:
+                    del self.back_on[end.lane]
+        finally:
+            self._lock.release()
 
     # -- constructs that fail ------------------------------------------------------------------------
     def keep(self, lane: Lane, things: Iterable[Any]) -> None:
