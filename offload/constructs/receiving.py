@@ -20,6 +20,7 @@ from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.names import parse_item
+from offload.constructs.clauses.sharing import SHARING
 from offload.constructs.clauses.variadics import members, named_by
 from offload.constructs.target_work import TargetWork
 from offload.data.maptypes import Construct
@@ -56,6 +57,29 @@ class Late(NamedTuple):
     slot: Slot
     text: str
     is_one_of_all: bool
+
+
+def divided_clauses(
+    clauses: Mapping[str, Any],
+    words: Mapping[str, str],
+    values: Values,
+    visible: VisibleNames | None,
+    names: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
+) -> tuple[list[Any], list[Late]]:
+    """Return what a construct's ``map`` clause names but for values of tasks, and those; ``words`` are for messages.
+
+    Raises
+    ------
+    ClauseError
+        A clause says of a value what has to be said at the call.
+    """
+    check_known(
+        {words.get(clause, clause): clauses.get(clause, ()) for clause in SHARING}, values, visible, names, kwargs
+    )
+    given, late = divided(clauses.get("map", ()), values, visible, names, kwargs)
+    check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
+    return given, late
 
 
 def divided(

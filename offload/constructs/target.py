@@ -22,10 +22,11 @@ from offload.constructs.clauses.maps import (
 from offload.constructs.clauses.names import parse_item, unseen
 from offload.constructs.clauses.parameters import WholeParameters, are_parameters
 from offload.constructs.clauses.parts import enter_parts
-from offload.constructs.clauses.sharing import SHARING, ArgumentRules, check_defaultmap, check_sharing, has_rules
+from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing, has_rules
 from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
+from offload.constructs.host_region import HostRegion
 from offload.constructs.passed import dependence_on, device_of
-from offload.constructs.receiving import check_default, check_known, divided, rebuilt_on_host, receiving_work
+from offload.constructs.receiving import divided_clauses, receiving_work
 from offload.constructs.target_work import Known, TargetWork
 from offload.data.entries import Counter
 from offload.data.maptypes import Construct
@@ -36,10 +37,8 @@ from offload.runtime.current import current_scope, here, put_off_here
 from offload.runtime.generate import defer, encounter, run
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
-from offload.tasks.received import Receiver, Values
-from offload.tasks.recipe import Recipe
+from offload.tasks.received import Values
 from offload.tasks.stack import owned
-from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
+    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
 
 
@@ -87,7 +87,17 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_is_short", "_prepared", "_rules", "_said", "_whole")
+    __slots__ = (
+        "_is_deferred",
+        "_is_direct",
+        "_is_plain",
+        "_is_short",
+        "_mapped",
+        "_prepared",
+        "_rules",
+        "_said",
+        "_whole",
+    )
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         self._defaults = Defaults.of(function)
@@ -98,6 +108,7 @@ class TargetFunction(DirectiveFunction):
         names = self._names
         self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
         self._prepared: list[MapItem] | None = None
+        self._mapped: tuple[tuple[Any, ...], Binding] | None = None  # of a call whose arrays clauses name
         self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
         self._said = object() if "map" in clauses else None  # what bindings are remembered by
         self._is_deferred = bool(clauses.get("nowait"))
@@ -125,7 +136,7 @@ class TargetFunction(DirectiveFunction):
                 copy = self._with_dependences(depend)
                 copy._is_plain = copy._is_direct = copy._is_short = True  # noqa: SLF001  # its own kind
                 copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
-                copy._rules = copy._prepared = copy._said = copy._whole = None  # noqa: SLF001  # the same
+                copy._rules = copy._prepared = copy._mapped = copy._said = copy._whole = None  # noqa: SLF001  # the same
                 return copy
             clauses["depend"] = depend
         return super().options(**clauses)
@@ -235,10 +246,10 @@ class TargetFunction(DirectiveFunction):
             self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
         if values is None:
             self._look(binding, body)
-        recipe: _HostRegion | DeviceRecipe
+        recipe: HostRegion | DeviceRecipe
         work: TargetWork | ReceivingWork | None = None
         if place is None:
-            recipe = _HostRegion(site, body, binding.args, dict(binding.kwargs), self._label, priority)
+            recipe = HostRegion(site, body, binding.args, dict(binding.kwargs), self._label, priority)
             recipe.binding = binding
         else:
             if values is None:
@@ -319,12 +330,7 @@ class TargetFunction(DirectiveFunction):
         ClauseError
             A clause says of a value what has to be said at the call.
         """
-        words, clauses = self._rules_of.words, self._clauses
-        shared = {words.get(clause, clause): clauses.get(clause, ()) for clause in SHARING}
-        check_known(shared, values, self._names, names, kwargs)
-        given, late = divided(clauses.get("map", ()), values, self._names, names, kwargs)
-        check_default(clauses.get("defaultmap", {}), values, late, words.get("defaultmap", "defaultmap"))
-        return given, late
+        return divided_clauses(self._clauses, self._rules_of.words, values, self._names, names, kwargs)
 
     def _bound_work(
         self, place: DevicePlace, body: Callable[..., Any], args: tuple[Any, ...], arrays: dict[int, Any]
@@ -342,6 +348,11 @@ class TargetFunction(DirectiveFunction):
         if known is not None and known.layouts.are_current():
             self._recall(known.binding, body)
             return known.binding, known
+        if self._mapped is not None and self._mapped[0] == key:
+            binding = self._mapped[1]
+            check_writeable(binding.items)
+            binding.key = key
+            return binding, None
         items = self._known_items(args)
         if items is None:
             return None
@@ -352,6 +363,10 @@ class TargetFunction(DirectiveFunction):
         binding.key = key
         for slot, array in arrays.items():
             binding.add_array(slot, array)
+        if self._prepared is not None and self._runs_function:
+            items = binding.items
+            if all(items[number].host is host for _, host, _, number in binding.arrays):  # which clauses keep alive
+                self._mapped = key, binding
         return binding, None
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
@@ -378,24 +393,6 @@ class TargetFunction(DirectiveFunction):
         else:
             check_writeable(prepared)
         return list(prepared)
-
-
-class _HostRegion(Recipe):
-    """What the tasks of a region whose device is the host are made of: each has private arguments of its own."""
-
-    __slots__ = ("binding", "values")
-
-    binding: Binding
-    values: Values | None
-
-    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
-        args, kwargs = self.binding.on_host()
-        body = self.body
-        if self.values is not None:
-            body = Receiver(body, self.values.of(sources), rebuilt_on_host)
-        task = Task(self.site, body, args, kwargs, frame)
-        self._mark(task)
-        return task
 
 
 def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

@@ -134,19 +134,23 @@ class TargetWork(Work):
         except BaseException:
             own.clear()  # the traceback refers to this frame, and would keep their memory
             raise
-        args, kwargs = list(self.args), dict(self.kwargs)
+        args, kwargs = list(self.args), dict(self.kwargs) if self.kwargs else {}
+        views = plan.views
         try:
             for slot, host, address, number in binding.arrays:
-                put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
+                array = views.get(number) if binding.items[number].host is host else None
+                if array is None:
+                    array = self._view(plan, place, lane, number, host, address)
+                if slot.__class__ is int:
+                    args[slot] = array
+                else:
+                    kwargs[slot] = array
             for slot, private, array in own:
                 if private.is_first:
                     place.copy(array, private.host, lane, staged)
                 put(args, kwargs, slot, array)
-            copies: dict[int, Any] = {}  # an object that is passed twice is one object in the body, too
-            for slot, expansion in binding.copies:
-                if id(expansion) not in copies:
-                    copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
-                put(args, kwargs, slot, copies[id(expansion)])
+            if binding.copies:
+                self._put_objects(plan, place, lane, args, kwargs)
         except BaseException:
             with suppress(DeviceLostError):  # on a lost device nothing has to be released in order
                 place.ledger.keep(lane, place.undo(plan, lane))  # first: what is still open nobody else has found
@@ -172,6 +176,16 @@ class TargetWork(Work):
         if host.size and self._binding.items[number].if_present:
             return host
         return place.device.alloc(host.shape, host.dtype, lane.stream)
+
+    def _put_objects(
+        self, plan: Entered, place: DevicePlace, lane: Lane, args: list[Any], kwargs: dict[str, Any]
+    ) -> None:
+        """Give the body copies of objects, whose attributes are the device's; one that is passed twice is one there."""
+        copies: dict[int, Any] = {}
+        for slot, expansion in self._binding.copies:
+            if id(expansion) not in copies:
+                copies[id(expansion)] = expansion.rebuilt(lambda host: self._corresponding(plan, place, lane, host))
+            put(args, kwargs, slot, copies[id(expansion)])
 
     def _corresponding(self, plan: Entered, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
         """Return the device array of an attribute that a mapper maps."""

@@ -8,12 +8,9 @@ the counting and the transfers of one construct are one step for all others.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offload.arrays.sections import Section, overlaps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class CopyBack:
@@ -62,10 +59,11 @@ class CopiesBack:
         if not self._copies:
             self._reach = 0
 
-    def meeting(self, section: Section) -> Iterator[CopyBack]:
-        """Yield the copies that share a byte with ``section``."""
+    def meeting(self, section: Section) -> list[CopyBack]:
+        """Return the copies that share a byte with ``section``."""
+        copies = self._copies
+        if not copies or (len(copies) == 1 and copies[0].section == section):  # an array that is mapped again and again
+            return copies
         first = bisect_right(self._starts, section.address - self._reach)
         last = bisect_left(self._starts, section.end, first)
-        for copy in self._copies[first:last]:
-            if overlaps(copy.section, section):
-                yield copy
+        return [copy for copy in copies[first:last] if overlaps(copy.section, section)]

@@ -16,16 +16,15 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from offload.data.again import Again
 from offload.data.entries import Counter
 from offload.data.known import KnownUpdate
-from offload.data.ledger import Due
+from offload.data.own import Own
 from offload.data.plans import OwnEnter
+from offload.data.released import Released
 from offload.data.replicas import replicas_of
 from offload.data.shared import check_writeable
 from offload.data.steps import Steps, entry_steps, exit_steps, update_steps
 from offload.data.storage import BYTE
-from offload.devices.retired import Retired
 from offload.errors import DeviceLostError, DeviceMemoryError
 
 if TYPE_CHECKING:
@@ -34,29 +33,10 @@ if TYPE_CHECKING:
     from offload.data.entries import Entry
     from offload.data.items import MapItem
     from offload.data.plans import CountedEnter, Entered
-    from offload.devices.base import Device
     from offload.devices.streams import Lane, Point
 
 
-class Released:
-    """Buffers of mappings that a construct has ended, until no work needs them."""
-
-    __slots__ = ("_buffers",)
-
-    def __init__(self, entries: Iterable[Entry], device: Device) -> None:
-        self._buffers: list[tuple[Device, Any, object]] = [(device, entry.buffer, entry.label) for entry in entries]
-
-    def add(self, entries: Iterable[Entry], device: Device) -> None:
-        """Add those of another device."""
-        self._buffers += [(device, entry.buffer, entry.label) for entry in entries]
-
-    def retire(self) -> None:
-        """Note that they have gone back: arrays over them that somebody has kept are not to be used any more."""
-        for device, buffer, label_ in self._buffers:
-            device.retire(buffer, Retired(label_))
-
-
-class DataEnvironment(Again):
+class DataEnvironment(Own):
     """The mappings of one device, and the constructs that change them."""
 
     # -- constructs ----------------------------------------------------------------------------------
@@ -121,54 +101,22 @@ class DataEnvironment(Again):
 
         It writes to the items of the numbers ``changed``. The plan's ``point`` means nothing.
         """
-        with self.lock:
-            own = None
-            if self.table.has(items[0].section):
+        if self.table.has(items[0].section):
+            with self.lock:
                 known = self.table.reenter(items, counter)
                 if known is not None:
                     self.follow(known, lane)
                     for number in changed:
                         known.entries[number].change(lane)
                     return known
-            else:
-                own = self.table.own(items, counter)
-                if own is not None:
-                    self._commit_own(own, lane)
-                    for number in changed:
-                        own.entries[number].change(lane)
-        if own is None:
-            plan = self.enter(items, lane, staged, counter)
-            if changed:
-                self.change([plan.entries[number] for number in changed], lane)
-            return plan
-        copied = []
-        end: Point | Due | None = None
-        try:
-            for item, entry in zip(items, own.entries, strict=True):
-                if item.map_type.copies_in:
-                    copied.append(entry)
-                    self.copy(self.view(entry, item.host, item.address), item.host, lane, staged, item.label)
-            if copied and not staged:  # a body that blocks would have its lane between the copies and a late mark
-                end = lane.mark() if self.device.bodies_block else Due(lane)
-        except BaseException:
-            with self.lock:
-                self.ledger.keep(lane, [entry.buffer for entry in self.table.undo(own)])
-            raise
-        if copied:
-            self.ledger.end_own(lane, copied, end)
-        return own
-
-    def _commit_own(self, own: OwnEnter, lane: Lane) -> None:
-        """Make the entries of a region, under the lock; where allocations or waits fail nothing has changed."""
-        items, entries = own.items, own.entries
-        waits = self.ledger.before((), (), [entry.section for entry in entries])
-        buffers = self.allocate(entries, lane)
-        if waits:
-            lane.wait_for(waits)
-        self.table.commit_own(own, buffers)
-        self.ledger.open_own(
-            lane, [entry for item, entry in zip(items, entries, strict=True) if item.map_type.copies_in]
-        )
+        else:
+            own = self.enter_own(items, lane, staged, counter, changed)
+            if own is not None:
+                return own
+        plan = self.enter(items, lane, staged, counter)
+        if changed:
+            self.change([plan.entries[number] for number in changed], lane)
+        return plan
 
     def exit_region(self, plan: Entered, lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None] | None:
         """Do what `exit` does where a region has made all of its entries and nobody else uses them; else return None.
@@ -179,20 +127,22 @@ class DataEnvironment(Again):
             return None
         own: Any = plan
         items, entries = own.items, own.entries
+        steps = Steps()
+        steps.plan = own
+        steps.failures = []
         with self.lock:
             if not self.table.holds_alone(own):
                 return None
-            steps = Steps()
-            steps.plan = own
-            steps.failures = []
-            steps.copies_out = [copy for copy in zip(items, entries, strict=True) if copy[0].map_type.copies_out]
             waits = self.ledger.before_end(entries)
             if waits:
                 lane.wait_for(waits)
             self.table.remove_own(own)
-            if steps.copies_out:
-                self.ledger.open(lane, (), (), [entry.section for _, entry in steps.copies_out])
-        point = self._carry_out(steps, lane, staged)
+            steps.copies_out = copies = [
+                copy for copy in zip(items, entries, strict=True) if copy[0].map_type.copies_out
+            ]
+            if copies:
+                self.ledger.open_back(lane, copies)
+        point = self._carry_out(steps, lane, staged) if copies else None
         return [Released(entries, self.device), *[item.host for item in items]], point
 
     def exit(
@@ -337,7 +287,8 @@ class DataEnvironment(Again):
         Where one fails, an entry is undone, and an exit ends as far as it has got.
         """
         try:
-            self.copy_in(steps, lane, staged)
+            if steps.zeroed or steps.copies_in:
+                self.copy_in(steps, lane, staged)
             if steps.copies_out:
                 self._copy_out(steps.copies_out, steps, lane, staged)
             if steps.failures:

@@ -41,7 +41,6 @@ from offload.data.entries import Accesses, set_access
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from threading import Lock
     from typing import TypeAlias
 
     from offload.arrays.sections import Section
@@ -64,6 +63,15 @@ class Lane(Protocol):
 
     def mark(self) -> Any:
         """Return the place where the lane is now, a `Point`."""
+
+
+class Lock(Protocol):
+    """A lock of `threading`."""
+
+    def acquire(self, blocking: bool = True) -> bool: ...
+    def release(self) -> None: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *args: object) -> None: ...
 
 
 class _Open:
@@ -132,21 +140,20 @@ class Ledger:
 
     Attributes
     ----------
-    back_on : dict
-        By lane, the copies back under way there that `arrived` is to hear of.
+    back_on : deque
+        The copies back under way that `arrived` is to forget, the oldest first.
     may_query : bool
         Whether events may be asked if they are over.
     """
 
-    __slots__ = ("_back", "_ends", "_kept", "_lock", "_open", "back_on", "may_query")
+    __slots__ = ("_back", "_kept", "_lock", "_open", "back_on", "may_query")
 
     def __init__(self, lock: Lock) -> None:
         self.may_query = True
         self._lock = lock
         self._back = CopiesBack()
-        self.back_on: dict[Lane, deque[CopyBack]] = {}
-        self._ends: deque[Point] = deque()  # where copies back have arrived, until they are forgotten
-        self._open: dict[Lane, tuple[list[tuple[Accesses, tuple[Lane, Section]]], list[CopyBack]]] = {}
+        self.back_on: deque[CopyBack] = deque()
+        self._open: dict[Lane, tuple[Sequence[tuple[Accesses, tuple[Lane, Section]]], list[CopyBack]]] = {}
         self._kept: dict[Lane, list[Any]] = {}
 
     # -- acquiring -----------------------------------------------------------------------------------
@@ -182,6 +189,16 @@ class Ledger:
             raise PutOffError
         return found
 
+    def before_fresh(self, entries: Iterable[Entry]) -> list[Any]:
+        """Do what `before` does, of a construct that makes these entries and uses no others."""
+        back = self._back
+        if not back:
+            return []
+        found = [copy.point for entry in entries for copy in back.meeting(entry.section)]
+        if OPEN in found:
+            raise PutOffError
+        return found
+
     def before_end(self, entries: Iterable[Entry]) -> list[Any]:
         """Return the places of all that accesses entries, as far as it has been enqueued."""
         found: list[Any] = []
@@ -212,10 +229,15 @@ class Ledger:
         if opened or back:
             self._open[lane] = opened, [self._back.add(section, OPEN) for section in back]
 
+    def open_back(self, lane: Lane, copies: Iterable[tuple[Any, Entry]]) -> None:
+        """Enter what a construct on a lane copies back, of items and the entries that they had."""
+        add = self._back.add
+        self._open[lane] = (), [add(entry.section, OPEN) for _, entry in copies]
+
     def open_own(self, lane: Lane, entries: Iterable[Entry]) -> None:
         """Enter the copies of a region on a lane to entries that it has just made, until `end_own`."""
         for entry in entries:
-            entry.writes = Accesses({(lane, entry.section): OPEN})
+            set_access(entry.writes, (lane, entry.section), OPEN)
 
     def end_own(self, lane: Lane, entries: Iterable[Entry], end: Point | Due | None) -> None:
         """Take note of where these copies end, which are all enqueued; None: some are staged, open until `settle`."""
@@ -223,7 +245,7 @@ class Ledger:
             self._open[lane] = [(entry.writes, (lane, entry.section)) for entry in entries], []
             return
         for entry in entries:
-            entry.writes = Accesses({(lane, entry.section): end})  # one step: nobody else has entered anything
+            set_access(entry.writes, (lane, entry.section), end)  # one step; nobody else has entered a write
 
     # -- releasing -----------------------------------------------------------------------------------
     def settle(self, lane: Lane, point: Any = None) -> Any:
@@ -245,17 +267,18 @@ class Ledger:
         try:
             point = point or lane.mark()
         finally:
-            with self._lock:
-                if point is None:
-                    for accesses, key in opened:
-                        accesses.pop(key, None)
-                    for copy in back:
-                        self._back.remove(copy)
-                else:
-                    for accesses, key in opened:
-                        self._enter(accesses, key, point)
-                    if back:
-                        self._end_back(back, point)
+            if point is None or opened:
+                with self._lock:
+                    if point is None:
+                        for accesses, key in opened:
+                            accesses.pop(key, None)
+                        for copy in back:
+                            self._back.remove(copy)
+                    else:
+                        for accesses, key in opened:
+                            self._enter(accesses, key, point)
+            if back and point is not None:
+                self._end_back(back, point)
         return point
 
     def note(
@@ -283,25 +306,21 @@ class Ledger:
     def _end_back(self, copies: Sequence[CopyBack], point: Point) -> None:
         for copy in copies:
             copy.point = point
-        self.back_on.setdefault(point.lane, deque()).extend(copies)
+        self.back_on.extend(copies)
 
     # -- what arrives --------------------------------------------------------------------------------
     def arrived(self, end: Point) -> None:
-        """Forget the copies back that a lane has done; where another thread has the lock, those who come next do so.
+        """Forget the copies back that have arrived, as a lane has got to a point; or leave them to the next call.
 
-        To wait for it would have the two threads take turns, as each construct that maps something takes it.
+        Nobody follows one that has arrived, so that it may be forgotten later: where another thread has the lock, and
+        where one before it has not arrived. To wait for the lock would have the two threads take turns.
         """
-        self._ends.append(end)
         if not self._lock.acquire(blocking=False):
             return
         try:
-            while self._ends:
-                end = self._ends.popleft()
-                copies = self.back_on.get(end.lane)
-                while copies and copies[0].point.sequence <= end.sequence:
-                    self._back.remove(copies.popleft())
-                if copies is not None and not copies:
-                    del self.back_on[end.lane]
+            copies = self.back_on
+            while copies and _has_arrived(copies[0].point, end):
+                self._back.remove(copies.popleft())
         finally:
             self._lock.release()
 
@@ -321,6 +340,11 @@ def is_open(entry: Entry) -> bool:
 
 
 _NOTHING: Any = None, ()
+
+
+def _has_arrived(point: Point, end: Point) -> bool:
+    """Tell whether a point has passed, as ``end`` has."""
+    return point.event is None or (point.lane is end.lane and point.sequence <= end.sequence)
 
 
 def _is_over(access: Any) -> bool:

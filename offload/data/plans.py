@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from offload.arrays.sections import Section
     from offload.data.entries import Counter, Entry
     from offload.data.items import MapItem
+
+_NO_VIEWS: Mapping[int, Any] = MappingProxyType({})
 
 
 class Plan:
@@ -39,6 +42,8 @@ class Plan:
         Copies of the items' own bytes, each once: of an entry to the device, of an exit to the host.
     point : object
         Where the copies of an entry end, for those who carry the plan out; opaque here.
+    views : mapping
+        By the numbers of items, their device arrays, where these are known.
     """
 
     __slots__ = (
@@ -57,6 +62,7 @@ class Plan:
     )
 
     only_counts: ClassVar[bool] = False
+    views: ClassVar[Mapping[int, Any]] = _NO_VIEWS
 
     def __init__(self, items: tuple[MapItem, ...], version: int, counter: Counter) -> None:
         self.items = items
@@ -97,6 +103,7 @@ class CountedEnter:
     is_committed: ClassVar[bool] = True
     only_counts: ClassVar[bool] = True
     point: ClassVar[None] = None
+    views: ClassVar[Mapping[int, Any]] = _NO_VIEWS
 
     def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry], state: object = None) -> None:
         self.items = items
@@ -114,17 +121,33 @@ class CountedEnter:
 class OwnEnter:
     """The entry of a construct that has found nothing present, and has made an entry for each item: a `Plan` too.
 
-    Most constructs that map storage at each call are such; that is why it has no more than they need.
+    Most constructs that map storage at each call are such; that is why it has no more than they need. Of its entries
+    those are ``copied`` that begin with what the host has.
     """
 
-    __slots__ = ("counted", "counter", "created", "entries", "is_committed", "items", "point", "removed")
+    __slots__ = (
+        "copied",
+        "counted",
+        "counter",
+        "created",
+        "entries",
+        "is_committed",
+        "items",
+        "point",
+        "removed",
+        "views",
+    )
 
     only_counts: ClassVar[bool] = False
 
-    def __init__(self, items: Sequence[MapItem], counter: Counter, entries: list[Entry]) -> None:
+    def __init__(
+        self, items: Sequence[MapItem], counter: Counter, entries: list[Entry], copied: Sequence[Entry]
+    ) -> None:
         self.items = items
         self.counter = counter
         self.entries = self.created = self.counted = entries
+        self.copied = copied
+        self.views: dict[int, Any] = {}
         self.is_committed = False
         self.removed: Sequence[Entry] = ()
         self.point: Any = None

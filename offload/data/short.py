@@ -121,14 +121,15 @@ class ShortWays:
             return None
         search = self._index.search
         entries: list[Entry] = []
+        copied: list[Entry] = []
         for item in items:
-            section = item.section
+            section, map_type = item.section, item.map_type
             if (
                 search(section, item) != _ABSENT
                 or item.present
                 or item.if_present
                 or item.zeroes
-                or item.map_type is MapType.DELETE
+                or map_type is MapType.DELETE
                 or not section[3]
                 or (section[2] and not section.is_nested)
             ):
@@ -136,15 +137,22 @@ class ShortWays:
             for other in entries:
                 if overlaps(section, other.section):
                     return None
-            entries.append(Entry(section, item.host, item.label))
-        return OwnEnter(items, counter, entries)
+            entry = Entry(section, item.host, item.label)
+            entries.append(entry)
+            if map_type.copies_in:
+                copied.append(entry)
+        return OwnEnter(items, counter, entries, copied)
 
     def commit_own(self, plan: OwnEnter, buffers: Sequence[object]) -> None:
         """Insert the entries of `own`, counted once, with their buffers; as `commit`."""
         plan.is_committed = True
         self.version += 1
+        is_dynamic = plan.counter is Counter.DYNAMIC
         for entry, buffer in zip(plan.entries, buffers, strict=True):
-            entry.increment(plan.counter)
+            if is_dynamic:
+                entry.dynamic = 1
+            else:
+                entry.structured = 1
             self._add(entry, buffer)
 
     def holds_alone(self, plan: OwnEnter) -> bool:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from offload.data.environment import Released
 from offload.data.ledger import PutOffError
+from offload.data.released import Released
 from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import calls_program

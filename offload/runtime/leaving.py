@@ -21,11 +21,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from offload.data.entries import Counter
-from offload.data.environment import Released, raise_first
+from offload.data.environment import raise_first
 from offload.data.exchanges import before
 from offload.data.gathering import gather
 from offload.data.ledger import PutOffError, is_open
 from offload.data.membership import set_of, sort_items
+from offload.data.released import Released
 from offload.data.replicas import locked, replicas_of
 from offload.data.shared import check_writeable
 from offload.errors import DeviceLostError

@@ -20,12 +20,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from offload.data.entries import Counter
-from offload.data.environment import Released
 from offload.data.exchanges import before, receive
 from offload.data.ledger import PutOffError
 from offload.data.maptypes import MapType
 from offload.data.membership import mirror_of, sort_items, without_copies
 from offload.data.plans import CountedEnter
+from offload.data.released import Released
 from offload.data.replicas import ReplicaSet, locked, numbers_of, replicas_of
 from offload.data.steps import entry_steps
 from offload.errors import DeviceLostError, DeviceMemoryError

@@ -1,0 +1,35 @@
+"""Target regions whose device is the host: what their tasks are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offload.constructs.receiving import rebuilt_on_host
+from offload.tasks.received import Receiver
+from offload.tasks.recipe import Recipe
+from offload.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.constructs.clauses.binding import Binding
+    from offload.tasks.received import Values
+    from offload.tasks.region import Region
+
+
+class HostRegion(Recipe):
+    """What the tasks of a region whose device is the host are made of: each has private arguments of its own."""
+
+    __slots__ = ("binding", "values")
+
+    binding: Binding
+    values: Values | None
+
+    def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> Task:
+        args, kwargs = self.binding.on_host()
+        body = self.body
+        if self.values is not None:
+            body = Receiver(body, self.values.of(sources), rebuilt_on_host)
+        task = Task(self.site, body, args, kwargs, frame)
+        self._mark(task)
+        return task

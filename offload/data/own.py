@@ -1,0 +1,63 @@
+"""Regions that map storage of their own: nothing of their items is present, and all goes with them.
+
+The short way of a data environment for them; what is more than that `offload.data.environment` plans.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from offload.data.again import Again
+from offload.data.ledger import Due
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.data.entries import Counter, Entry
+    from offload.data.items import MapItem
+    from offload.data.plans import OwnEnter
+    from offload.devices.streams import Lane, Point
+
+
+class Own(Again):
+    """What `DataEnvironment` does about them at their beginning."""
+
+    def allocate(self, created: Sequence[Entry], lane: Lane) -> list[Any]:
+        """Return a buffer for each of these entries."""
+        raise NotImplementedError
+
+    def enter_own(
+        self, items: Sequence[MapItem], lane: Lane, staged: list[Any], counter: Counter, changed: Sequence[int] = ()
+    ) -> OwnEnter | None:
+        """Do what `DataEnvironment.enter_region` does; None where it is more than that: then nothing has changed."""
+        ledger = self.ledger
+        with self.lock:
+            own = self.table.own(items, counter)
+            if own is None:
+                return None
+            entries, copied = own.entries, own.copied
+            waits = ledger.before_fresh(entries)
+            buffers = self.allocate(entries, lane)
+            if waits:
+                lane.wait_for(waits)
+            self.table.commit_own(own, buffers)
+            if copied:
+                ledger.open_own(lane, copied)
+            for number in changed:
+                entries[number].change(lane)
+        if not copied:
+            return own
+        end: Point | Due | None = None
+        try:
+            for number, item in enumerate(items):
+                if item.map_type.copies_in:
+                    own.views[number] = view = self.view(entries[number], item.host, item.address)
+                    self.copy(view, item.host, lane, staged, item.label)
+            if not staged:  # a body that blocks would have its lane between the copies and a late mark
+                end = lane.mark() if self.device.bodies_block else Due(lane)
+        except BaseException:
+            with self.lock:
+                ledger.keep(lane, [entry.buffer for entry in self.table.undo(own)])
+            raise
+        ledger.end_own(lane, copied, end)
+        return own
