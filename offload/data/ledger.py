@@ -34,6 +34,7 @@ Model: the event lists of CUDASTF, of which each instance of data has two.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.copies_back import CopiesBack
@@ -65,13 +66,11 @@ class Lane(Protocol):
         """Return the place where the lane is now, a `Point`."""
 
 
-class Lock(Protocol):
+class Lock(AbstractContextManager[Any], Protocol):
     """A lock of `threading`."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
     def release(self) -> None: ...
-    def __enter__(self) -> Any: ...
-    def __exit__(self, *args: object) -> None: ...
 
 
 class _Open:
