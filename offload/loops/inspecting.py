@@ -65,17 +65,31 @@ def _may_fail(node: Node, known: Mapping[str, bool | int | float]) -> bool:
 
 def inspector(log: Logged, of: Needed) -> Logged:
     """Return the address slice of a nest that has a log, by which whatever is outside of its array is flagged."""
-    typed, nest, modes, given = log.watched
     words = {log.flag, *log.writers.values(), *log.readers.values()}
-    own = {node.name for node in walk(*nest.body) if isinstance(node, ir.Local)} | set(of.nest.privates)
+    return log._replace(watched=address_slice(log.watched, words, of.nest.privates))
+
+
+def address_slice(watched: Watched, words: Collection[str], privates: Collection[str]) -> Watched:
+    """Return what is left of a nest that is watched, if all it is to change are the words; nothing comes out of it.
+
+    Parameters
+    ----------
+    watched : Watched
+    words : collection of str
+        Arrays.
+    privates : collection of str
+        Of the nest, of which iterations have their own.
+    """
+    typed, nest, modes, given = watched
+    own = {node.name for node in walk(*nest.body) if isinstance(node, ir.Local)} | set(privates)
     slice_ = _Slice(words, own)
     body = slice_.block(nest.body)
     while (again := slice_.block(nest.body)) != body:
         body = again
-    privates = {name: "private" if word == "lastprivate" else word for name, word in nest.privates.items()}
-    nest = replace(nest, body=body, reductions=(), last=(), privates=privates)
+    kinds = {name: "private" if word == "lastprivate" else word for name, word in nest.privates.items()}
+    nest = replace(nest, body=body, reductions=(), last=(), privates=kinds)
     function = replace(typed.function, parts=(nest,), returns=())
-    return log._replace(watched=Watched(replace(typed, function=function), nest, modes, given))
+    return Watched(replace(typed, function=function), nest, modes, given)
 
 
 class _Slice:

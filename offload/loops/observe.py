@@ -33,7 +33,6 @@ from offload.loops.profiling import (
     NOTE,
     SINK,
     SOURCE,
-    WORDS,
     Profiled,
     profiled,
 )
@@ -77,6 +76,8 @@ class Observer:
         much, and who reads what it has not written, is not to be asked for.
     most : int, optional
         Steps of a run of which only the beginning is observed (`begin`).
+    is_slice : bool
+        It changes nothing, and finds nothing wrong: its address slice is run alone (`offload.loops.inspecting`).
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class Observer:
         words: LoopWords = _WORDS,
         of: Needed | None = None,
         most: int | None = None,
+        *,
+        is_slice: bool = False,
     ) -> None:
         names = {node.array for at, node in numbered(nest).items() if at in observed}
         of_names = {name: view for name, view in views.items() if name in names}
@@ -97,10 +100,11 @@ class Observer:
         self._trips = [axis.trips for axis in axes]
         last = None if most is None else _LEEWAY * most
         if of is None:
-            made = profiled(typed, nest, modes, cells, observed, self._trips, (), last)
+            made = profiled(typed, nest, modes, cells, observed, self._trips, (), last, is_slice=is_slice)
         else:
             modes = {at: modes.get(before, "check") for at, before in of.originals.items()}
-            made = profiled(typed, of.nest, modes, cells, of.loads | of.stores, self._trips, of.once, last)
+            noted = of.loads | of.stores
+            made = profiled(typed, of.nest, modes, cells, noted, self._trips, of.once, last, is_slice=is_slice)
             made = made._replace(numbers=tuple([of.originals[at] for at in made.numbers]))
         self._made, self._axes, self._words, self._most = made, axes, words, most
         self._is_shared = any(len(group) > 1 for group in groups_of(views))
@@ -162,7 +166,7 @@ class Observer:
         """Return a run that has not begun, and the arrays that it is given besides."""
         made, watched = self._made, self._made.watched
         given: dict[str, Any] = {
-            made.cells: np.zeros(max(made.n_cells, 1) * WORDS, made.dtype),
+            made.cells: np.zeros(max(made.n_cells * made.n_in_cell, 1), made.dtype),
             made.records: np.zeros(max(3 * len(made.arrays), 1) * made.n_words, np.int64),
             made.exposed: np.zeros(max(len(made.arrays), 1), np.int64),
         }

@@ -39,9 +39,9 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
 
     Notes
     -----
-    *Blocks* for the runs: compiled, some ten times as long as the loop takes in order on one core; 16 bytes, or 32
-    where it is very long, for each element of an array that is watched. Only accesses count that are not proved
-    independent. No OpenMP.
+    *Blocks* for the runs: compiled, up to ten times as long as the loop takes in order on one core, less where
+    addresses follow from nothing that it computes; 4 to 32 bytes for each element of an array that is watched. Only
+    accesses count that are not proved independent. No OpenMP.
     """
     from offload.loops.profile_inputs import profile_inputs  # what parses is imported when there is a loop to parse
 

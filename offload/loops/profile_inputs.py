@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import label
 from offload.errors import UnsupportedError, UsageError
 from offload.loops.clauses import LoopWords
+from offload.loops.looks import Looks
 from offload.loops.observe import copies_of
-from offload.loops.plan import numbers_of, plans_of
+from offload.loops.plan import numbers_of, plans_of, ranged
 from offload.loops.prepared import view_at
-from offload.loops.profiles import joined, observed, profile_of
+from offload.loops.profiles import has_slice, is_inside, joined, observed, profile_of
 from offload.loops.specialise import LoopProgram
 
 if TYPE_CHECKING:
@@ -49,7 +51,12 @@ def _seen(program: LoopProgram, given: Any) -> tuple[Specialisation, Numbers, Ne
         )
     (plan,) = plans_of(spec, numbers)
     arrays = {name: values[name] for name in numbers.views}
-    found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views), is_quick=True)
+    (known,) = ranged(spec, numbers, Looks(arrays))
+    if has_slice(spec, numbers, plan) and is_inside(known):  # so nothing can fail, and nothing need be computed
+        modes = replace(plan.variant, modes=known.variant.modes)
+        found = observed(spec, numbers, plan._replace(variant=modes), arrays, is_quick=True, is_slice=True)
+    else:
+        found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views), is_quick=True)
     if found is not None and found.found:
         found = observed(spec, numbers, plan, copies_of(plan.nest, arrays, numbers.views), is_quick=False)
     if found is not None and found.failure is not None:

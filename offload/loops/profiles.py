@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import ClauseError
 from offload.loops import ir
+from offload.loops.cells import groups_of
 from offload.loops.dependences import DependenceExample, DependenceProfile, ProfiledDependence
+from offload.loops.inspecting import can_be_inspected
 from offload.loops.needed import needed
 from offload.loops.nodes import walk
 from offload.loops.numbers import Launch
@@ -36,25 +38,48 @@ STEPS: Final = 1 << 16
 
 
 def observed(
-    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], *, is_quick: bool
+    spec: Specialisation,
+    numbers: Numbers,
+    plan: NestPlan,
+    arrays: Mapping[str, Any],
+    *,
+    is_quick: bool,
+    is_slice: bool = False,
 ) -> Findings | None:
     """Run a nest in order on arrays of the host, and return what has been seen, a failure as well.
 
     Where all is proved it returns None, and nothing has run. A quick run tells whether there is a dependence; how many
-    there are, and what to do about them, it does not know.
+    there are, and what to do about them, it does not know. A slice changes nothing, and does not fail.
     """
     watched = frozenset(_watched(plan))
     if not watched:
         return None
-    return _observer(spec, numbers, plan, watched, is_quick=is_quick).observe(numbers.scalars[0], arrays)
+    observer = _observer(spec, numbers, plan, watched, is_quick=is_quick, is_slice=is_slice)
+    return observer.observe(numbers.scalars[0], arrays)
 
 
-def begun(spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any]) -> Findings:
+def has_slice(spec: Specialisation, numbers: Numbers, plan: NestPlan) -> bool:
+    """Tell whether a nest can be observed without being carried out, but for accesses that are outside of arrays."""
+    changed = set(spec.changed)
+    written = {name for names in groups_of(numbers.views) if not changed.isdisjoint(names) for name in names}
+    return can_be_inspected(plan.nest, written, plain(numbers.scalars[0]))
+
+
+def is_inside(plan: NestPlan) -> bool:
+    """Tell whether each access of a nest is known to be inside of its array."""
+    modes = dict(plan.variant.modes)
+    return all(modes.get(at, "check") != "check" for at in numbered(plan.nest))
+
+
+def begun(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], *, is_slice: bool = False
+) -> Findings:
     """Run a nest from its beginning, on copies, until a dependence is seen or for `STEPS`; something is unknown of it.
 
-    Whether there is a dependence in what was run is all that the findings tell.
+    Whether there is a dependence in what was run is all that the findings tell. A slice changes nothing.
     """
-    observer = _observer(spec, numbers, plan, frozenset(_watched(plan)), is_quick=True, most=STEPS)
+    watched = frozenset(_watched(plan))
+    observer = _observer(spec, numbers, plan, watched, is_quick=True, most=STEPS, is_slice=is_slice)
     return observer.begin(numbers.scalars[0], arrays)
 
 
@@ -74,9 +99,10 @@ def _observer(
     *,
     is_quick: bool,
     most: int | None = None,
+    is_slice: bool = False,
 ) -> Observer:
     """Return what observes a nest, as it is kept with what logs it."""
-    key = "profile", is_quick, most, key_of(spec, numbers), plan.variant, watched
+    key = "profile", is_quick, most, is_slice, key_of(spec, numbers), plan.variant, watched
     with spec.lock:
         kept: Observer | None = spec.logged.get(key)
     if kept is not None:
@@ -85,7 +111,7 @@ def _observer(
     launch = Launch(axes, plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, plan.nest, launch, watched) if is_quick else None
     modes, words = dict(plan.variant.modes), spec.program.words
-    made = Observer(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most)
+    made = Observer(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most, is_slice=is_slice)
     with spec.lock:
         if len(spec.logged) >= MOST_LOGGED:
             del spec.logged[next(iter(spec.logged))]

@@ -17,10 +17,14 @@ array is *exposed* if an iteration reads an element that it has not written befo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offload.loops import ir
+from offload.loops.inspecting import address_slice
+from offload.loops.making import Maker
+from offload.loops.nodes import walk
 from offload.loops.slices import INT
 from offload.loops.watching import Place, Watch, Watched
 
@@ -32,8 +36,9 @@ if TYPE_CHECKING:
     from offload.loops.ir import Expression, Nest, Statement, Typed
 
 KINDS: Final[tuple[DependenceKind, ...]] = "flow", "anti", "output"
-WRITER, READER, OTHER, WORDS = 0, 1, 2, 4
-"""The words of a cell; there are four, so that none lies across two lines of a cache."""
+WRITER, READER, OTHER, _WORDS = 0, 1, 2, 4
+"""The words of a cell; there are four, so that none lies across two lines of a cache. Where no load is noted, which is
+usual if a profile is to be quick, there is the first alone: memory is what it costs."""
 
 COUNT, LEAST, GREATEST, SOURCE, SINK, HEAD = 0, 1, 2, 3, 4, 5
 """The words of a record; behind them is the element of the first event, an index a dimension."""
@@ -55,11 +60,12 @@ class Profiled(NamedTuple):
     ----------
     watched : Watched
     cells, records, exposed : str
-        Names of the arrays that it is given, zero at first: `WORDS` words for each cell; the records, of int64; a word
-        of int64 for each array.
+        Names of the arrays that it is given, zero at first: the words of each cell; the records, of int64; a word of
+        int64 for each array.
     first_cells : mapping of str to int
         Where the cells of each storage begin.
-    n_cells : int
+    n_cells, n_in_cell : int
+        Cells, and the words of each.
     arrays : tuple of str
         Those that are watched; the records of the n-th, one for each kind, begin with record ``3*n``.
     numbers : tuple of int
@@ -80,6 +86,7 @@ class Profiled(NamedTuple):
     exposed: str
     first_cells: Mapping[str, int]
     n_cells: int
+    n_in_cell: int
     arrays: tuple[str, ...]
     numbers: tuple[int, ...]
     n_words: int
@@ -97,6 +104,7 @@ def profiled(
     trips: Sequence[int],
     once: Collection[int] = (),
     most: int | None = None,
+    is_slice: bool = False,
 ) -> Profiled:
     """Return a nest that takes note of its accesses.
 
@@ -117,8 +125,10 @@ def profiled(
         The accesses that are noted once an iteration.
     most : int, optional
         Steps are counted, and loops of an iteration end when there are more.
+    is_slice : bool
+        What is noted is all that it does (`offload.loops.inspecting`).
     """
-    profile = _Profile(typed, nest, modes, cells, watched, trips, once, most)
+    profile = _Profile(typed, nest, modes, cells, watched, trips, once, most, is_slice=is_slice)
     made = profile.made()
     first_cells: dict[str, int] = {}
     n_cells = 0
@@ -135,6 +145,7 @@ def profiled(
         profile.exposed,
         first_cells,
         n_cells,
+        profile.n_in_cell,
         tuple(profile.names),
         tuple(profile.numbers),
         profile.n_words,
@@ -155,16 +166,20 @@ class _Profile(Watch):
         trips: Sequence[int],
         once: Collection[int],
         most: int | None,
+        *,
+        is_slice: bool,
     ) -> None:
         super().__init__(typed, nest, modes, cells, watched, once)
         self.trips = trips
-        self.most = most
+        self.most, self.is_slice = most, is_slice
         self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)
         self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]
         self.words = self.array("w_cells", self.word.dtype)
         self.records = self.array("w_records", "int64")
         self.exposed = self.array("w_exposed", "int64")
         self.steps = None if most is None else self.array("w_steps", "int64")
+        nodes = [node for node in walk(*nest.body) if isinstance(node, ir.Load)]
+        self.n_in_cell = _WORDS if any(node.at in self.watched for node in nodes) else 1
         self.names: dict[str, int] = {}
         self.numbers: dict[int, int] = {}
         self.firsts: dict[str, str] = {}
@@ -176,12 +191,36 @@ class _Profile(Watch):
         serial = make.binary("+", self.iteration(self.trips), make.number(1))
         return [make.let(self.me, make.binary("*", serial, make.number(1 << self.bits))), *self._stepped(1)]
 
-    def trip(self, loop: ir.For | ir.While) -> list[Statement]:
+    def made(self) -> Watched:
+        found = super().made()
+        if self.is_slice:
+            words = {self.words, self.records, self.exposed} | ({self.steps} if self.steps else set())
+            found = address_slice(found, words, self.nest.privates)
         if self.steps is None:
-            return []
-        make, most = self.make, self.number_given("w_most", self.most or 0)
-        taken = make.load(self.steps, make.number(0), self.at(), INT)
-        return [*self._stepped(1), make.when(make.compare(taken, ">", most), ir.Break(place=make.place))]
+            return found
+        most = self.number_given("w_most", self.most or 0)
+        nest = replace(found.nest, body=self._with_trips(found.nest.body, most))
+        function = replace(found.typed.function, parts=(nest,))
+        typed = replace(found.typed, function=function, scalars={**found.typed.scalars, **self.scalars})
+        return Watched(typed, nest, self.modes, self.given)
+
+    def _with_trips(self, statements: tuple[Statement, ...], most: Expression) -> tuple[Statement, ...]:
+        """Return statements in whose loops each trip is counted, and is the last one if there are too many."""
+        found: list[Statement] = []
+        for node in statements:
+            match node:
+                case ir.For() | ir.While():
+                    self.make = make = Maker(node.place)
+                    taken = make.load(self.steps or "", make.number(0), self.at(), INT)
+                    leave = make.when(make.compare(taken, ">", most), ir.Break(place=node.place))
+                    body = self._with_trips(node.body, most)
+                    found.append(replace(node, body=(*self._stepped(1), leave, *body)))
+                case ir.If():
+                    then, otherwise = self._with_trips(node.then, most), self._with_trips(node.otherwise, most)
+                    found.append(replace(node, then=then, otherwise=otherwise))
+                case _:
+                    found.append(node)
+        return tuple(found)
 
     def _stepped(self, n: int) -> list[Statement]:
         """Return what counts steps, where they are counted."""
@@ -227,25 +266,29 @@ class _Profile(Watch):
             base, before, reader = self.fresh("w_b"), self.fresh("w_w"), self.fresh("w_r")
             since = make.compare(iteration(make.name(before)), "<=", iteration(make.name(reader)))
             is_mine = make.compare(make.name(before), ">=", me)
-            return [
-                make.let(base, self._base(place, cell)),
-                make.let(before, self._word(base, WRITER)),
+            readers = [
                 make.let(reader, self._word(base, READER)),
                 make.when(make.compare(make.name(reader), ">=", me), make.let(reader, self._word(base, OTHER))),
                 make.when(make.both(since, self._is_later(reader, read)), *self._take(read, reader)),
+            ]
+            return [
+                make.let(base, self._base(place, cell)),
+                make.let(before, self._word(base, WRITER)),
+                *(readers if has_readers else []),
                 make.when(
                     make.both(make.without(is_mine), self._is_later(before, written)), *self._take(written, before)
                 ),
                 self._put(base, WRITER, sink),
             ]
 
+        has_readers = self.n_in_cell > 1
         notes = self.each_cell(place, note)
         return [
             *self._stepped(NOTE),
-            make.let(read, make.number(0)),
+            *([make.let(read, make.number(0))] if has_readers else []),
             make.let(written, make.number(0)),
             *notes,
-            *self._event(read, "anti", place, number),
+            *(self._event(read, "anti", place, number) if has_readers else []),
             *self._event(written, "output", place, number),
         ]
 
@@ -260,7 +303,7 @@ class _Profile(Watch):
         storage = self.cells[place.node.array].storage
         name = self.firsts.setdefault(storage, f"w_f_{storage}")
         cell = self.make.plus(self.number_given(name, 0), cell)
-        return self.make.binary("*", cell, self.make.number(WORDS))
+        return self.make.binary("*", cell, self.make.number(self.n_in_cell)) if self.n_in_cell > 1 else cell
 
     def _word(self, base: str, word: int) -> Expression:
         place = self.make.plus(self.make.name(base), self.make.number(word))

@@ -396,10 +396,16 @@ def profiled(
 
 
 def looked(
-    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], memory: Memory
+    spec: Specialisation,
+    numbers: Numbers,
+    plan: NestPlan,
+    arrays: Mapping[str, Any],
+    memory: Memory,
+    *,
+    is_slice: bool = False,
 ) -> Findings:
-    """Run the beginning of a nest in order, on copies, and keep and return what is seen."""
-    found = begun(spec, numbers, plan, arrays)
+    """Run the beginning of a nest in order, on copies or as a slice, and keep and return what is seen."""
+    found = begun(spec, numbers, plan, arrays, is_slice=is_slice)
     with spec.lock:
         _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
     return found

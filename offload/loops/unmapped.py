@@ -33,7 +33,7 @@ from offload.loops.observe import copies_of
 from offload.loops.ordered import ordered_runs, run_in_order
 from offload.loops.plan import numbers_of, plans_of
 from offload.loops.prepared import mapped_view
-from offload.loops.profiles import is_short
+from offload.loops.profiles import has_slice, is_short
 from offload.loops.race import race_key
 from offload.loops.speculation import FIRST, looked, memory_of, numbers_in, profiled, tell
 
@@ -155,21 +155,24 @@ def _tried(
 
     None: it is to run in order, since iterations depend on each other, or since it is too short to be tried.
     """
-    given = [values[name] for name in spec.given]
+    given = {name: values[name] for name in spec.given}
     written_nbytes = sum(values[name].nbytes for name in spec.changed)
     memory, done = memory_of(spec), 0
     if not is_first and written_nbytes > _SAMPLE_NBYTES and is_short(numbers, plan):
         return None
-    arrays = copies_of(plan.nest, dict(zip(spec.given, given, strict=True)), numbers.views)
+    is_slice = is_first and has_slice(spec, numbers, plan)
+    arrays = given if is_slice else copies_of(plan.nest, given, numbers.views)
     if is_first:
-        seen = looked(spec, numbers, plan, arrays, memory)
+        seen = looked(spec, numbers, plan, arrays, memory, is_slice=is_slice)
         if seen.found or seen.is_whole:
             return None
-        done = seen.n_trips
+        done = 0 if is_slice else seen.n_trips
+    if is_slice:
+        arrays = copies_of(plan.nest, given, numbers.views)
     host_s = _sampled_s(spec, {**values, **arrays}, done)
     least_s = 0.0
     if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
-        least_s = _LEAST_S + (sum(array.nbytes for array in given) + written_nbytes) / _MOST_BYTES_PER_S
+        least_s = _LEAST_S + (sum(array.nbytes for array in given.values()) + written_nbytes) / _MOST_BYTES_PER_S
     with spec.lock:
         known = partial(_with_host, host_s=host_s, least_s=least_s)
         return memory.time(race_key(spec, numbers), known)

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
+from offload.loops.clauses import LoopWords
 from offload.loops.needed import needed
 from offload.loops.numbers import Launch
-from offload.loops.observe import observe
+from offload.loops.observe import Observer, observe
 from offload.loops.plan import numbers_of, plain
 from offload.loops.prepared import view_at
 from offload.loops.uses import numbered
@@ -71,6 +72,42 @@ def test_what_is_seen_is_what_all_pairs_say(plan):
     again = {name: values[name].copy() for name in numbers.views}
     quick = observe(spec.typed, nest, {}, every, numbers.scalars[0], again, numbers.views, numbers.axes[0], of=of)
     assert bool(quick.found) == bool(events(plan))
+    given = (spec.typed, nest, {}, every, numbers.views, numbers.axes[0], LoopWords(), of)
+    again = {name: values[name].copy() for name in numbers.views}
+    sliced = Observer(*given, is_slice=True).observe(numbers.scalars[0], again)
+    assert bool(sliced.found) == bool(events(plan))
+    assert all((again[name] == values[name]).all() for name in again)
+
+
+@given(PLANS, st.integers(1, 600), st.booleans())
+def test_a_beginning_sees_what_it_has_carried_out(plan, most, is_slice):
+    """So many iterations as are told were looked at, in order, and what is found is between them; as many each time."""
+    kinds, places = np.array(plan).transpose(2, 0, 1)
+    values = OBSERVED._program.bound((np.zeros(3), kinds, places, np.zeros(TRIPS)), {})
+    spec = OBSERVED._program.specialise(values)
+    numbers = numbers_of(spec, values, partial(view_at, None))
+    nest = spec.typed.function.nests[0]
+    every = frozenset(numbered(nest))
+    of = needed(spec.typed, nest, Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views), every)
+    seen = []
+    for _ in range(2):
+        arrays = {name: values[name].copy() for name in numbers.views}
+        observer = Observer(
+            spec.typed, nest, {}, every, numbers.views, numbers.axes[0], LoopWords(), of, most, is_slice=is_slice
+        )
+        found = observer.begin(numbers.scalars[0], arrays)
+        assert found.failure is None
+        assert bool(found.found) == bool(events(plan[: found.n_iterations]))
+        assert found.is_whole == (found.n_iterations == TRIPS)
+        if is_slice:
+            assert all((arrays[name] == values[name]).all() for name in arrays)
+        elif found.is_whole:
+            carried_out(*(expected := [values[name].copy() for name in ("a", "kinds", "places", "sums")]))
+            assert (arrays["a"] == expected[0]).all()
+            assert (arrays["sums"] == expected[3]).all()
+        seen.append(found.n_iterations)
+    assert seen[0] == seen[1]
+    assert (seen[0] == TRIPS) or most < 600 or found.found
 
 
 @given(PLANS, st.integers(0, 100))
