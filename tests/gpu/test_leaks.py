@@ -53,9 +53,9 @@ def everything():
     with own:
         add(cupy.zeros(100))
     event = omp.Event()
-    omp.task(detach=event)(lambda: add(d))()
-    event.fulfill_on(own)
-    omp.taskwait()
+    with omp.taskgroup():  # which waits for the region in the task too
+        omp.task(detach=event)(lambda: add(d))()
+        event.fulfill_on(own)
     assert (omp.target(map=[])(lambda d: d + 1)(d) == d + 1).all()
     omp.target_free(d)
 
