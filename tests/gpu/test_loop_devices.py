@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 import offload as omp
+from offload.cli.bench.loops.devices import run_once
 from tests.conftest import checked
 from tests.gpu.conftest import cupy
 from tests.loops.device_kernels import check
@@ -101,3 +104,29 @@ def test_ways_are_timed(twins):
             loop(p, x, y)
         assert "took" in loop.explain(p, x, y).to_dict()["filter"]["why"]
     assert y.all()
+
+
+@omp.target_loop
+def plus_one(y):
+    for i in range(y.size):
+        y[i] += 1
+
+
+def test_what_is_timed_has_been_filled(gpu, latch):
+    """A benchmark's call in a body follows what the program's own stream still has to do for its arrays."""
+    y = cupy.zeros(8)
+    run_once(lambda: plus_one(y), (y,))  # CUDA loads code when it is first used
+    started = threading.Event()
+
+    def call():
+        plus_one(y)
+        started.set()
+
+    latch.hold(cupy.cuda.get_current_stream())
+    y.fill(2)
+    thread = threading.Thread(target=run_once, args=(call, (y,)))
+    thread.start()
+    assert started.wait(20)
+    latch.release()
+    thread.join(20)
+    assert (y.get() == 3).all()

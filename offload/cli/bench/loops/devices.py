@@ -20,7 +20,7 @@ from offload.cli.demo.examples import load_benchmark
 from offload.errors import DeviceUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from offload.cli.bench.targets import Target
@@ -158,10 +158,10 @@ def _kernels(repeat: int, scale: float, peers: ModuleType) -> Section:
         case = made_case(peers.cupy, label, scale, scatter)
         whole = _whole(case)
         case.arguments[-1][...] = 0
-        _once(partial(case.loop, *case.arguments))
+        run_once(partial(case.loop, *case.arguments), case.arguments)
         expected = case.arguments[-1].copy()
         case.arguments[-1][...] = 0
-        _once(whole)
+        run_once(whole, case.arguments)
         expect(peers.cupy.allclose(case.arguments[-1], expected, rtol=1e-12), f"{label}, {kind}")
         calls: dict[str, Callable[[], object]] = {"plain": partial(case.loop, *case.arguments), kind: whole}
         runs = alternate({name: partial(_device_ms, call) for name, call in calls.items()}, repeat)
@@ -210,14 +210,14 @@ def _whole(case: Case) -> Callable[[], None]:
     return call
 
 
-def _once(call: Callable[[], object]) -> None:
-    """Call in a body."""
+def run_once(call: Callable[[], object], arguments: Sequence[Any]) -> None:
+    """Call in a body, which follows what the program's own stream has to do for these arguments."""
 
     @omp.target
-    def body() -> None:
+    def body(*_: Any) -> None:
         call()
 
-    body()
+    body(*arguments)
 
 
 def _device_ms(call: Callable[[], object]) -> float:
