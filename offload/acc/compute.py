@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from offload.constructs.target_work import TargetWork
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
+    from offload.runtime.place import DevicePlace
     from offload.tasks.received import Values
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
@@ -179,14 +180,19 @@ class ComputeFunction(TargetFunction):
         runtime = scope.runtime
         frame = scope.frame(self._directive)
         device = self._clauses.get("device")
-        place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
+        places = self._places(runtime, device)
+        if places is not None:
+            place: DevicePlace | None = places[0]
+        else:
+            place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
         queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
         arrays = plain_arrays(args) if queue is not None else None
         body = self._short_body(args, is_given=arrays == {})
-        work = None if arrays is None or place is None else self._bound_work(place, body, args, arrays)
-        if work is None or queue is None or place is None:
+        found = None if arrays is None or place is None else self._bound(place, args, arrays, body)
+        if found is None or queue is None or place is None:
             return super()._encounter(scope, args, kwargs)
-        orderings = presence(runtime.queues, work.items, place, changes=False)
+        work: Any = self._short_work(body, args, *found, places)
+        orderings = presence(runtime.queues, found[0].items, place, changes=False)
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
         work = None  # what it holds goes before the task is complete
         after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []

@@ -184,9 +184,10 @@ class TargetFunction(DirectiveFunction):
         if self._is_late and self._names is not None:
             depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
         if arrays or not self._is_plain:
-            work: TargetWork | None = self._bound_work(place, body, args, arrays)
-            if work is None:
+            found = self._bound(place, args, arrays, body)
+            if found is None:
                 return self._encounter(scope, args, kwargs)
+            work: Any = TargetWork(body, args, {}, found[0], self._counter, found[1])
             work.takes_device_arrays = takes_arrays
             priority = self._clauses.get("priority", 0)
             if priority:
@@ -332,12 +333,16 @@ class TargetFunction(DirectiveFunction):
         """
         return divided_clauses(self._clauses, self._rules_of.words, values, self._names, names, kwargs)
 
-    def _bound_work(
-        self, place: DevicePlace, body: Callable[..., Any], args: tuple[Any, ...], arrays: dict[int, Any]
-    ) -> TargetWork | None:
-        """Return the work of a short call with these host arrays, the other arguments as they are; None as `_bound`."""
-        found = self._bound(place, args, arrays, body)
-        return None if found is None else TargetWork(body, args, {}, found[0], self._counter, found[1])
+    def _short_work(
+        self,
+        body: Any,
+        args: tuple[Any, ...],
+        binding: Binding,
+        known: Known | None,
+        places: tuple[DevicePlace, ...] | None,
+    ) -> TargetWork:
+        """Return the work of a call by position of host arrays and scalars, with what `_bound` has returned."""
+        return TargetWork(body, args, {}, binding, self._counter, known)
 
     def _bound(
         self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Callable[..., Any]

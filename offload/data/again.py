@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 class Again(Shared):
     """What `DataEnvironment` does once more."""
 
-    def enter_again(self, known: CountedEnter, changed: Sequence[int], lane: Lane) -> bool:
+    def enter_again(
+        self, known: CountedEnter, changed: Sequence[int], lane: Lane, states: Sequence[object] | None = None
+    ) -> bool:
         """Carry out once more the entry of a region that has only counted, and that writes to some of its items.
+
+        With ``states`` they are in replica sets, whose tables are to be in these, as the region then leaves them.
 
         Returns
         -------
@@ -38,11 +42,13 @@ class Again(Shared):
             Nothing has changed.
         """
         with self.lock:
-            if not self.table.again(known):
+            if not self.table.again(known, states):
                 return False
             for entry in known.counted:
                 if entry.writes:
                     self.follow(known, lane)
+                    if states is not None:  # copies from other devices end within a task, whose end alone is told
+                        self.ledger.prune(known.counted)
                     break
             entries = known.entries
             for number in changed:

@@ -23,6 +23,7 @@ from offload.data.plans import OwnEnter
 from offload.data.released import Released
 from offload.data.replicas import replicas_of
 from offload.data.shared import check_writeable
+from offload.data.short import are_in
 from offload.data.steps import Steps, entry_steps, exit_steps, update_steps
 from offload.data.storage import BYTE
 from offload.errors import DeviceLostError, DeviceMemoryError
@@ -83,10 +84,9 @@ class DataEnvironment(Own):
             known = self.table.reenter(items, counter, knows_sets=True)
             if known is None:
                 return None
-            for entry, state in zip(known.entries, states, strict=True):
-                if entry.replicas is None or entry.replicas.table.state is not state:
-                    self.table.undo(known)
-                    return None
+            if not are_in(known.entries, states):
+                self.table.undo(known)
+                return None
             return self.follow(known, lane)
 
     def enter_region(

@@ -302,6 +302,13 @@ class Ledger:
         else:
             accesses[key] = point
 
+    def prune(self, entries: Iterable[Entry]) -> None:
+        """Forget of entries those writes that lanes have passed, by a look at each."""
+        if self.may_query:
+            for entry in entries:
+                if entry.writes:
+                    entry.writes.prune(_is_over)
+
     def _end_back(self, copies: Sequence[CopyBack], point: Point) -> None:
         for copy in copies:
             copy.point = point

@@ -92,20 +92,23 @@ class ShortWays:
         """Tell whether `leave` only counts: no entry goes with the plan's construct."""
         return all(any(entry.counts_after(plan.counter)) for entry in plan.counted)
 
-    def again(self, plan: CountedEnter) -> bool:
+    def again(self, plan: CountedEnter, states: Sequence[object] | None = None) -> bool:
         """Carry out once more what `reenter` has carried out.
 
         Returns
         -------
         bool
-            False where an entry has gone since, or has replicas, so that it has to be planned anew; then nothing has
-            changed.
+            False where an entry has gone since, or has replicas, other than of tables in these states, an item each, so
+            that it has to be planned anew; then nothing has changed.
         """
         if plan.state is not self.state:
             return False
-        for entry in plan.counted:
-            if entry.replicas is not None:
-                return False
+        if states is None:
+            for entry in plan.counted:
+                if entry.replicas is not None:
+                    return False
+        elif not are_in(plan.entries, states):
+            return False
         self.count(plan)
         return True
 
@@ -198,3 +201,12 @@ class ShortWays:
                     entry.structured -= 1
         self.version += 1
         return True
+
+
+def are_in(entries: Sequence[Entry], states: Sequence[object]) -> bool:
+    """Tell whether entries are in replica sets whose tables are in these states, in their order."""
+    for entry, state in zip(entries, states, strict=True):
+        replicas = entry.replicas
+        if replicas is None or replicas.table.state is not state:
+            return False
+    return True

@@ -122,7 +122,7 @@ def explained(
 def _filter(
     spec: Specialisation, values: Mapping[str, Any], spread: tuple[SetWords, Sequence[Device]] | None
 ) -> dict[str, Any]:
-    """Return how the loop is divided: as the latest call was, before one as it would be."""
+    """Return how the loop is divided: as the latest call was, before one at most."""
     devices = [] if spread is None else [device.number for device in spread[1]]
     if spread is None or len(devices) == 1:
         return {"mode": "off", "why": "one device", "devices": devices, "arrays": {}, "predicates": []}
@@ -136,7 +136,7 @@ def _filter(
     nests = divided.nests(None)
     chooser = divided.chooser(words.filter, tuple([one.space for one in spread[1]]))
     reports = [nest.ways.filtering.report(devices) for nest in nests]
-    mode = chooser.latest or next((nest.mode_of(chooser.now) for nest in nests), "single")
+    mode = chooser.latest or next((nest.mode_of(chooser.widest) for nest in nests), "single")
     return {
         "mode": mode,
         "why": "; ".join(dict.fromkeys([*(nest.ways.why for nest in nests), *filter(None, [chooser.why])])),

@@ -228,17 +228,17 @@ class DeviceLoop(LoopFunction, TargetFunction):
             elif value.__class__ not in SCALARS:
                 return None
         runtime = scope.runtime
-        places = self._places(runtime, None)
-        if places is None or len(places) == 1:
+        places = self._reached(runtime, frame.inherited.default_device)
+        if places is None:
             return None
-        from offload.loops.set_work import set_body, work_on
-
-        body = set_body(self._program, self._sets, places)
+        body = launching().Launcher(self._program)
         found = self._bound(places[0], args, arrays, body)
         if found is None:
             return None
-        work = work_on(body, args, found[0], self._counter)
-        priority = min(self._clauses.get("priority", 0), runtime.engine.max_priority)
+        work = self._short_work(body, args, *found, places)
+        priority = self._clauses.get("priority", 0)
+        if priority:
+            priority = min(priority, runtime.engine.max_priority)
         return DeviceTask.of(self._site_in(runtime), frame, places[0], work, self._label, priority)
 
     def _dependences_of(self, args: tuple[Any, ...]) -> Any:
@@ -250,7 +250,21 @@ class DeviceLoop(LoopFunction, TargetFunction):
     def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
         if self._program.words.speculate is not None:  # where the environment names devices
             return None
-        return places_of(runtime, self._sets.devices, device)
+        region = here().region
+        if device is not None or region is None:
+            return places_of(runtime, self._sets.devices, device)
+        return self._reached(runtime, region.inherited.default_device)
+
+    def _reached(self, runtime: Runtime, default: int) -> tuple[DevicePlace, ...] | None:
+        """Return the places that a call without ``device`` is on, where this is the region's default device."""
+        devices = self._sets.devices
+        known = self.__dict__.get("_known_places")  # shared with copies of other clauses
+        if known is not None and known[0] is runtime and known[1] == devices and known[2] == default:
+            places: tuple[DevicePlace, ...] | None = known[3]
+        else:
+            places = places_of(runtime, devices)
+            self.__dict__["_known_places"] = runtime, devices, default, places
+        return places
 
     def _bound_work(
         self, place: DevicePlace, body: Callable[..., Any], args: tuple[Any, ...], arrays: dict[int, Any]
@@ -269,9 +283,17 @@ class DeviceLoop(LoopFunction, TargetFunction):
             return SpeculativeWork(body, binding.args, binding.kwargs, binding, self._counter)
         if places is None or len(places) == 1:
             return super()._work(body, binding, places)
-        from offload.loops.set_work import set_work
+        work: TargetWork = on_sets().set_work(self._sets, body, binding, places, self._counter)
+        return work
 
-        return set_work(self._program, self._sets, body, binding, places, self._counter)
+    def _short_work(
+        self, body: Any, args: tuple[Any, ...], binding: Binding, known: Any, places: tuple[DevicePlace, ...] | None
+    ) -> TargetWork:
+        if places is None or len(places) == 1:
+            return super()._short_work(body, args, binding, known, places)
+        work: Any = on_sets().SetWork(body, args, {}, binding, self._counter, known)
+        work.words, work.places = self._sets, places
+        return work  # type: ignore[no-any-return]  # a SetWork
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what starts the loop where it is called."""
@@ -350,6 +372,14 @@ def launching() -> ModuleType:
     from offload.loops import launch
 
     return launch
+
+
+@cache
+def on_sets() -> ModuleType:
+    """Return what loops on several devices do, which is imported for the first of them."""
+    from offload.loops import set_work
+
+    return set_work
 
 
 def names_of(function: Callable[..., Any]) -> Iterable[str]:

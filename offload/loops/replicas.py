@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from offload.loops.joint_runs import JointRun
     from offload.loops.modes import Chooser
     from offload.loops.ranges import Part
-    from offload.loops.specialise import LoopProgram, Specialisation
+    from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 
@@ -80,24 +80,21 @@ class SetLauncher(Launcher):
 
     Parameters
     ----------
-    program : LoopProgram
+    one : Launcher
+        The body that it would have on one device.
     words : SetWords
     places : tuple of DevicePlace
         The primary's first.
     """
 
-    __slots__ = ("_settled", "_words", "places")
+    __slots__ = ("_places", "_settled", "_words")
 
-    def __init__(self, program: LoopProgram, words: SetWords, places: tuple[DevicePlace, ...]) -> None:
-        super().__init__(program)
+    def __init__(self, one: Launcher, words: SetWords, places: tuple[DevicePlace, ...]) -> None:
+        super().__init__(one.program)
+        self.specialisation = one.specialisation
         self._words = words
-        self.places = places
+        self._places = places
         self._settled: tuple[Any, ...] | None = None
-
-    @property
-    def is_default(self) -> bool:
-        """Whether the loop does not name its devices itself."""
-        return self._words.devices is None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
@@ -108,28 +105,20 @@ class SetLauncher(Launcher):
         task: Any = here().task
         first = {**values, **{name: array.arrays[0] for name, array in arrays.items()}}
         spec = self.specialisation or self._program.specialise(first)
-        call = _Call(spec, first, arrays, self.places, task, self._words)
+        call = _Call(spec, first, arrays, self._places, task, self._words)
         before = call.states
         chooser = call.run()
-        is_settled = chooser.chosen == "single" and call.may_settle and before == call.states
-        self._settled = (self.places, self._words, chooser) if is_settled else None
+        is_settled = chooser.resting == "single" and call.may_settle and before == call.states
+        self._settled = (self._places, self._words, chooser) if is_settled else None
         return None
 
     def settle(self, binding: Binding, plan: Any) -> None:
-        """Remember that calls with these arrays and numbers are the first device's alone, if this one was."""
+        """Remember that calls with these arrays and numbers are the first device's alone, if this one was.
+
+        They are as long as nothing is to be tried, and the items' tables are in the states in which they are now.
+        """
         if self._settled is not None:
             binding.settled = *self._settled, tuple([replicas.table.state for replicas in plan.sets])
-
-    def settled(self, binding: Binding) -> tuple[Any, ...] | None:
-        """Return the states of its items' tables in which a call is the first device's alone, and leaves them so.
-
-        They are those of an earlier call with the same arrays and numbers, behind which nothing is measured any more;
-        None if there was none.
-        """
-        if binding.settled is None:
-            return None
-        places, words, chooser, states = binding.settled
-        return states if chooser.chosen == "single" and places == self.places and words == self._words else None
 
 
 class _Call:
@@ -201,10 +190,11 @@ class _Call:
         task.device_nums = tuple([self.places[number].device.number for number in numbers])
         before_nbytes = self._sent_nbytes()
         times = self._enqueue(runs, [asked for _, asked in taken], is_timed=is_timed)
-        chooser.sent_nbytes = self._sent_nbytes() - before_nbytes
+        chooser.sent_nbytes = sent_nbytes = self._sent_nbytes() - before_nbytes
         returns = spec.typed.function.returns
         if times is not None:
-            task.leave(lambda value: self._note_time(chooser, mode, times, value))
+            task.watch()  # what comes of it is for the next calls
+            task.leave(lambda value: self._note_time(chooser, mode, times, sent_nbytes, value))
         task.leave(lambda value: self._outcome(runs) if returns else self._look(runs, value))
         return chooser
 
@@ -249,6 +239,7 @@ class _Call:
         places, kernels = self.places, self.device.kernels
         stream = self.lane.stream
         begin = kernels.time(stream) if is_timed else None
+        sent_nbytes = self._sent_nbytes()
         for run in runs:  # the others copy into what the first one allocates, behind the fork
             run.prepare(0, self.device, stream)
         is_alone = not self.words.is_eager and all(run.way.devices in ((0,), ()) for run in runs)
@@ -263,6 +254,8 @@ class _Call:
                 if number and fork is not None:
                     fork.align()
                 self._exchange(asks, lanes)
+                if begin is not None and fork is None and not number and self._sent_nbytes() == sent_nbytes:
+                    begin = kernels.time(stream)  # what the host has done so far is no time of the device
                 self._launch(run, lanes)
                 if run.joins:
                     if fork is not None:
@@ -354,10 +347,12 @@ class _Call:
             found |= run.results
         return outcome(self.spec, found)
 
-    def _note_time(self, chooser: Chooser, mode: FilterMode, times: tuple[Any, Any], value: Any) -> Any:
+    def _note_time(
+        self, chooser: Chooser, mode: FilterMode, times: tuple[Any, Any], sent_nbytes: int, value: Any
+    ) -> Any:
         seconds = self.device.kernels.seconds(*times)
         with self.spec.lock:
-            chooser.note(mode, seconds)
+            chooser.note(mode, seconds, sent_nbytes)
         return value
 
     def _look(self, runs: Sequence[JointRun], value: Any) -> Any:

@@ -16,20 +16,18 @@ from offload.runtime.together import Together, enter, leave, settle, undo
 from offload.runtime.works import present_items
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from offload.constructs.clauses.binding import Binding
+    from offload.data.boxes import State
     from offload.data.entries import Counter
-    from offload.data.plans import CountedEnter
     from offload.devices.streams import Lane
     from offload.loops.clauses import SetWords
     from offload.loops.launch import Launcher
-    from offload.loops.specialise import LoopProgram
     from offload.runtime.place import DevicePlace
 
 
 def set_work(
-    program: LoopProgram,
     words: SetWords,
     body: Launcher,
     binding: Binding,
@@ -42,57 +40,65 @@ def set_work(
     """
     if binding.takes_device_arrays or binding.privates or binding.copies:
         return TargetWork(body, binding.args, binding.kwargs, binding, counter)
-    launcher = set_body(program, words, places)
-    launcher.specialisation = body.specialisation
-    return SetWork(launcher, binding.args, binding.kwargs, binding, counter)
-
-
-def set_body(program: LoopProgram, words: SetWords, places: tuple[DevicePlace, ...]) -> SetLauncher:
-    """Return the body of a call on these places."""
-    return SetLauncher(program, words, places)
-
-
-def work_on(body: SetLauncher, args: tuple[Any, ...], binding: Binding, counter: Counter) -> SetWork:
-    """Return the work of a call by position, of host arrays and scalars."""
-    return SetWork(body, args, {}, binding, counter)
+    work = SetWork(body, binding.args, binding.kwargs, binding, counter)
+    work.words, work.places = words, places
+    return work
 
 
 class SetWork(TargetWork):
-    """A loop on several devices: map everywhere, run, unmap."""
+    """A loop on several devices: map everywhere, run, unmap.
 
-    __slots__ = ("places",)
+    Where an earlier call with the same arrays has found that the first device's alone is best, and who has what is as
+    that has left it, a call is what it is without other devices: the same entry, the same views, the same body.
 
-    def __init__(
-        self, body: SetLauncher, args: Any, kwargs: Mapping[str, Any], binding: Binding, counter: Counter
-    ) -> None:
-        super().__init__(body, args, kwargs, binding, counter)
-        self.places = body.places
+    Attributes
+    ----------
+    words : SetWords
+    places : tuple of DevicePlace
+        The primary's first.
+    """
+
+    __slots__ = ("places", "words")
+
+    words: SetWords
+    places: tuple[DevicePlace, ...]
 
     def begin(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        body: Any = self.body
-        states = body.settled(self._binding)
-        if states is not None:
-            alone = place.enter_as_before(self._binding.items, states, lane, self._counter)
-            if alone is not None:
-                self._begin_alone(launch, place, lane, alone)
+        settled = self._binding.settled
+        if settled is not None:
+            places, words, chooser, states = settled
+            is_alone = (chooser.chosen or chooser.resting) == "single" and places == self.places and words == self.words
+            if is_alone and self._begin_alone(launch, place, lane, states):
+                launch.device_nums = (place.device.number,)
                 return
         try:
             self._begin(launch, lane, staged)
         except MapError:
-            if not body.is_default:
+            if self.words.devices is not None:
                 raise
             super().begin(launch, place, lane, staged)  # nobody has named the devices: as without them
+        else:
+            launch.body = SetLauncher(self.body, self.words, self.places)  # type: ignore[arg-type]  # a loop's body
 
-    def _begin_alone(self, launch: Any, place: DevicePlace, lane: Lane, plan: CountedEnter) -> None:
-        """Begin as a loop on the first device does: who has what is as it was, and stays so."""
-        binding = self._binding
+    def _begin_alone(self, launch: Any, place: DevicePlace, lane: Lane, states: Sequence[State]) -> bool:
+        """Begin as a loop on the first device does, if tables are in these states, and so stay in them."""
+        binding, known = self._binding, self._known
         changed = binding.may_change() if binding.changed is None else binding.changed
+        before = None if known is None else known.plan
+        if known is not None and before is not None:
+            again = known.arguments(self.args)
+            if again is not None and place.enter_again(before, changed, lane, states):
+                launch.plan, launch.args = before, again
+                return True
+        plan = place.enter_as_before(binding.items, states, lane, self._counter)
+        if plan is None:
+            return False
         place.change([plan.entries[number] for number in changed], lane)
         args, kwargs = list(self.args), dict(self.kwargs)
         for slot, host, address, number in binding.arrays:
             put(args, kwargs, slot, self._view(plan, place, lane, number, host, address))
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
-        launch.device_nums = (place.device.number,)
+        return True
 
     def _begin(self, launch: Any, lane: Lane, staged: list[Any]) -> None:
         binding, gate = self._binding, launch.construct.runtime.gate
@@ -120,18 +126,17 @@ class SetWork(TargetWork):
             launch.point = settle(launch, self.places, lane)
 
     def end(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        if not isinstance(launch.plan, Together):
+        if launch.plan.__class__ is not Together:
             super().end(launch, place, lane, staged)
             return
         plan, gate = launch.plan, launch.construct.runtime.gate
-        binding, body = self._binding, self.body
+        binding = self._binding
         launch.point = leave(plan, lane)
         if launch.point is not None:
-            body.settle(binding, plan)  # type: ignore[union-attr]  # it is a SetLauncher
-            if binding.key is not None:
-                key, binding.key = binding.key, None
+            launch.body.settle(binding, plan)
+            if binding.key is not None and self._known is None:  # which stays, for the end of a call on one device
                 with place.lock:
-                    _ = place.table.remember(key, Known(binding))
+                    _ = place.table.remember(binding.key, Known(binding))
         else:
             launch.held, launch.point = leave_sets(
                 launch, gate, self.places, present_items(plan), lane, staged, self._counter, ends_region=True

@@ -1,23 +1,52 @@
-"""Who chooses among the ways of a loop on several devices: the model, trials in pairs, times that come late."""
+"""Who chooses among the ways of a loop on several devices: the model, trials in pairs, bounds, times that come late."""
 
 from __future__ import annotations
 
-from offload.loops.modes import CALL_S, FORK_S, Chooser, Cost, expected_s
+from offload.loops.modes import CALL_S, FORK_S, SPREAD_S, Chooser, Cost, expected_s
 
 
 def given(chooser, n):
     return [chooser.next() for _ in range(n)]
 
 
+def twice(*modes):
+    """Return the calls in which ways are tried."""
+    return [(mode, is_timed) for mode in modes for is_timed in (False, True)]
+
+
 def test_each_way_is_tried_twice_and_the_second_call_counts():
-    """Ways come in their order, two calls each, of which the second is timed; then the quickest is taken."""
-    chooser = Chooser({"split": 1e-3, "duplicate": 1e-3, "single": 1e-3})
-    trials = [(mode, is_timed) for mode in ("split", "duplicate", "single") for is_timed in (False, True)]
-    assert given(chooser, 6) == trials
-    for mode, seconds in (("split", 2e-3), ("duplicate", 3e-3), ("single", 1e-3)):
-        chooser.note(mode, seconds)
+    """The best expected comes first, then one device: two calls each, the second is timed; then the quickest."""
+    chooser = Chooser({"split": 1e-3, "duplicate": 2.5e-3, "single": 2e-3})
+    assert given(chooser, 5) == [*twice("split", "single"), ("split", False)]
+    chooser.note("split", 2e-3)
+    chooser.note("single", 1e-3)
     assert given(chooser, 2) == [("single", False)] * 2
-    assert "single took 1000 µs" in chooser.why
+    assert "split took 2000 µs; single took 1000 µs; duplicate would take 1015 µs at least" in chooser.why
+
+
+def test_one_device_says_what_is_worth_a_trial():
+    """Where one device comes first the others wait for its time, and are tried if they may be quicker than that."""
+    expected = {"split": 26e-6, "duplicate": 27e-6, "single": 11e-6}
+    long, short = Chooser(expected), Chooser(expected)
+    for chooser, seconds in ((long, 3 * SPREAD_S), (short, SPREAD_S)):
+        assert given(chooser, 4) == [*twice("single"), ("single", False), ("single", False)]
+        assert chooser.resting == "single"
+        chooser.note("single", seconds)
+    assert (short.chosen, short.candidates) == ("single", ("single",))
+    assert "split would take 100 µs at least; duplicate would take 115 µs at least" in short.why
+    assert long.resting is None
+    assert given(long, 3) == [*twice("split"), ("single", False)]
+    long.note("split", 0.5 * SPREAD_S)
+    assert (long.chosen, long.candidates) == ("split", ("split", "single"))
+
+
+def test_every_device_may_have_what_one_is_sent():
+    """All devices doing all is tried where one device had to be sent something: that may be what takes so long."""
+    for sent_nbytes, expected in ((0, ("split", "single")), (1 << 20, ("split", "duplicate", "single"))):
+        chooser = Chooser({"split": 1e-3, "duplicate": 2.5e-3, "single": 2e-3})
+        given(chooser, 4)
+        chooser.note("single", 2e-3, sent_nbytes)
+        assert chooser.candidates == expected
 
 
 def test_what_cannot_win_is_not_tried():
@@ -26,17 +55,24 @@ def test_what_cannot_win_is_not_tried():
     assert given(chooser, 3) == [("single", False)] * 3
     assert chooser.why == "split is expected to take 3500 µs"
     assert Chooser({"split": 3e-3, "single": 1e-3}).candidates == ("split", "single")
+    assert Chooser({"split": 1e-3, "single": 3.5e-3}).chosen == "split"
+
+
+def test_without_one_device_all_are_tried():
+    """Where the model has struck out one device nothing bounds the others: each is tried, the best expected first."""
+    chooser = Chooser({"split": 2e-3, "duplicate": 1e-3, "single": 4e-3})
+    assert given(chooser, 4) == twice("duplicate", "split")
 
 
 def test_until_times_are_known():
-    """While times are on their way the best one so far is taken: of those without a time what the model expects."""
-    chooser = Chooser({"split": 1.2e-3, "single": 1e-3})
+    """While times are on their way the best one so far is taken; before there is any, what the model expects to be."""
+    chooser = Chooser({"split": 1.0e-3, "single": 1.2e-3})
     given(chooser, 4)
-    assert chooser.next() == ("single", False)
-    chooser.note("split", 0.5e-3)
     assert chooser.next() == ("split", False)
-    chooser.note("single", 0.4e-3)
+    chooser.note("single", 0.5e-3)
     assert chooser.next() == ("single", False)
+    chooser.note("split", 0.4e-3)
+    assert chooser.next() == ("split", False)
 
 
 def test_the_chosen_one_stays():
