@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from offload.constructs.target_work import TargetWork
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
-    from offload.runtime.place import DevicePlace
     from offload.tasks.received import Values
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
@@ -177,24 +176,21 @@ class ComputeFunction(TargetFunction):
         """Encounter the region: in a queue, with whole parameters or arrays in its clauses, or as any target region."""
         if not self._is_bare or self._async is None or kwargs or put_off_here(scope, self, args, kwargs):
             return super()._encounter(scope, args, kwargs)
-        runtime = scope.runtime
-        frame = scope.frame(self._directive)
+        runtime, frame = scope.runtime, scope.frame(self._directive)
         device = self._clauses.get("device")
-        places = self._places(runtime, device)
-        if places is not None:
-            place: DevicePlace | None = places[0]
-        else:
-            place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
+        alone = runtime.default_place(frame) if device is None else runtime.place(frame, device)
+        places = self._places(runtime, device) or (alone,)
+        place = places[0]
         queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
         arrays = plain_arrays(args) if queue is not None else None
         body = self._short_body(args, is_given=arrays == {})
         found = None if arrays is None or place is None else self._bound(place, args, arrays, body)
         if found is None or queue is None or place is None:
             return super()._encounter(scope, args, kwargs)
-        work: Any = self._short_work(body, args, *found, places)
-        orderings = presence(runtime.queues, found[0].items, place, changes=False)
+        work = self._short_work(body, args, *found, places)
+        orderings = presence(runtime.queues, work.items, place, changes=False)
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
-        work = None  # what it holds goes before the task is complete
+        del found, work  # what they hold goes before the task is complete
         after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
         return put(scope, frame, queue, task, self._depend, after, orderings)
 
@@ -221,17 +217,15 @@ class ComputeFunction(TargetFunction):
         refuse_host_arrays(self._directive, values, found)
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
+        pointers = [_name_or_id(item) for item in self._acc.get("deviceptr", ())]
         for item in self._reduced:
             name = item.item
-            if isinstance(name, str) and is_device_array(names.get(name)) and not self._is_in_deviceptr(name):
+            if isinstance(name, str) and is_device_array(names.get(name)) and name not in pointers:
                 raise ClauseError(f"reduction: {name!r} is a device array; put it into deviceptr as well")
         items = super()._items(names, objects, given)
         check_distinct(self._directive, items, of_function=True)
         excuse_empty(items)
         return items
-
-    def _is_in_deviceptr(self, item: str) -> bool:
-        return item in map(_name_or_id, self._acc.get("deviceptr", ()))
 
     def _is_offloaded(self) -> bool:
         return bool(self._acc.get("if_", True)) and not self._acc.get("self_", False)

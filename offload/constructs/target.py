@@ -187,13 +187,13 @@ class TargetFunction(DirectiveFunction):
             found = self._bound(place, args, arrays, body)
             if found is None:
                 return self._encounter(scope, args, kwargs)
-            work: Any = TargetWork(body, args, {}, found[0], self._counter, found[1])
+            work: Any = self._short_work(body, args, *found, None)
             work.takes_device_arrays = takes_arrays
             priority = self._clauses.get("priority", 0)
             if priority:
                 priority = min(priority, runtime.engine.max_priority)
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
-            work = None  # what it holds goes before the task is complete
+            found = work = None  # what they hold goes before the task is complete
         else:
             task = DeviceTask.plain(site, frame, place, body, args)
             if takes_arrays:
@@ -333,14 +333,7 @@ class TargetFunction(DirectiveFunction):
         """
         return divided_clauses(self._clauses, self._rules_of.words, values, self._names, names, kwargs)
 
-    def _short_work(
-        self,
-        body: Any,
-        args: tuple[Any, ...],
-        binding: Binding,
-        known: Known | None,
-        places: tuple[DevicePlace, ...] | None,
-    ) -> TargetWork:
+    def _short_work(self, body: Any, args: Any, binding: Binding, known: Known | None, places: Any) -> TargetWork:
         """Return the work of a call by position of host arrays and scalars, with what `_bound` has returned."""
         return TargetWork(body, args, {}, binding, self._counter, known)
 

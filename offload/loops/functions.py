@@ -1,9 +1,7 @@
-"""Loop functions: what the decorator ``target_loop`` makes of a function, and what all loop constructs have in common.
+"""Loop functions on devices: what the decorator ``target_loop`` makes of a function, and OpenACC's have in common.
 
-A loop function is a target function, or a task function, whose body is a `offload.loops.launch.Launcher`: it finds out
-where it runs, and starts the loop there. Everything else about a call, which is dependences, deferring, devices,
-mapping and failures, is that of the construct which it belongs to. `LoopFunction` is what both have in common: the
-clauses that speak of the loop, and the program that they and the function make.
+A call has one of several short ways where nothing has to be asked but what it is passed: on one device that of any
+target region, on several devices, and where it speculates, one of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ from offload.constructs.target import TargetFunction
 from offload.errors import UsageError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
-from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, LoopWords, SetWords
+from offload.loops.clauses import DEVICE_CHECKS, SetWords
+from offload.loops.common import LoopFunction, launching
 from offload.loops.dependences import DependenceProfile
 from offload.runtime.current import current_scope, here
 from offload.runtime.generate import defer, run
@@ -38,96 +37,11 @@ if TYPE_CHECKING:
     from offload.constructs.clauses.binding import Binding
     from offload.constructs.target_work import TargetWork
     from offload.devices.base import Device
-    from offload.loops.explain import LoopReport
     from offload.loops.launch import Launcher
-    from offload.loops.specialise import LoopProgram
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.region import Region
-
-
-class LoopFunction(DirectiveFunction):
-    """A function whose calls are loops: what all loop constructs have in common.
-
-    A construct names the slots of this, since it may have another base with slots.
-    """
-
-    _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
-    """The clauses that speak of the loop."""
-
-    __slots__ = ()
-    _all: dict[str, Any]
-    _program: LoopProgram
-
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        """Take over the clauses: those of the loop here, the others by the construct."""
-        from offload.loops.specialise import program_of  # what parses is imported when there is a loop to parse
-
-        self._all = dict(clauses)
-        self._program = program_of(self._function, self._words(clauses), self._directive, self.__dict__)
-        super()._apply({name: value for name, value in clauses.items() if name not in self._words_of})
-
-    def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
-        """Return what the clauses say of the loop."""
-        return LoopWords.of(self._directive, clauses, names_of(self._function))
-
-    def _given(self) -> dict[str, Any]:
-        """Return all clauses, as the construct has them."""
-        return dict(self._all)
-
-    @property
-    def python(self) -> Callable[..., Any]:
-        """The undecorated function."""
-        return self._function
-
-    def compile(self, *args: Any, device: int | None = None, **kwargs: Any) -> None:
-        """Compile the loop for such arguments; run nothing.
-
-        Parameters
-        ----------
-        device : int, optional
-            A device number; None is the one that a call would take.
-        """
-        from offload.loops.launch import compile_for
-
-        values, spread = self._program.bound(args, kwargs), self._spread(device)
-        compile_for(self._program, values, self._device_of(device))
-        if spread is not None and len(spread[1]) > 1:
-            from offload.loops.set_kinds import compile_ways  # few loops are on several devices
-
-            compile_ways(self._program.specialise(values), values, *spread)
-
-    def source(self, *args: Any, device: int | None = None, **kwargs: Any) -> str:
-        """Return the C, or CUDA, that the loop becomes for such arguments; on several devices, in the next way."""
-        from offload.loops.launch import forms_for
-
-        values, spread = self._program.bound(args, kwargs), self._spread(device)
-        if spread is not None and len(spread[1]) > 1:
-            from offload.loops.set_kinds import sources  # as above
-
-            return "\n".join(sources(self._program.specialise(values), values, *spread))
-        forms = forms_for(self._program, values, self._device_of(device))
-        return "\n".join([form.source for form in forms])
-
-    def explain(self, *args: Any, device: int | None = None, **kwargs: Any) -> LoopReport:
-        """Return what is known of the loop for such arguments: types, verdicts, maps, bounds."""
-        from offload.loops.explain import explained
-
-        values = self._program.bound(args, kwargs)
-        return explained(self._program, values, self._device_of(device), self._said_maps(), self._spread(device))
-
-    def _spread(self, device: int | None) -> tuple[SetWords, Sequence[Device]] | None:
-        """Return what clauses say of several devices, and these; None of a loop on one."""
-        return None
-
-    def _said_maps(self) -> Mapping[str, str]:
-        """Return the map type that clauses give a parameter, by name."""
-        return {}
-
-    def _device_of(self, number: int | None) -> Any:
-        """Return the device of that number, or of a call; None for the host."""
-        return None
 
 
 class DeviceLoop(LoopFunction, TargetFunction):
@@ -172,23 +86,25 @@ class DeviceLoop(LoopFunction, TargetFunction):
             runtime = scope.runtime
             devices = self._sets.devices or runtime.settings.loop_devices
             alone = frame.inherited.default_device
-            if devices is not None and devices != (alone,) and (devices, alone, len(runtime.places)) != ("all", 0, 1):
+            if self._program.words.speculate is not None:
+                own = None if kwargs else self._on_own(scope, frame, args)
+                if own is not None:
+                    try:
+                        return run(scope, frame, own, ())
+                    finally:
+                        del own  # as `run` asks for
+            elif devices is not None and devices != (alone,) and (devices, alone, len(runtime.places)) != ("all", 0, 1):
                 task = None if kwargs else self._on_set(scope, frame, args)
                 if task is None:
                     return self._encounter(scope, args, kwargs)
-                if not self._is_deferred:
-                    try:
-                        return run(scope, frame, task, self._dependences_of(args))
-                    finally:
-                        del task  # as `run` asks for
-                defer(scope, frame, task, self._dependences_of(args))
-                return task
-            own = None if kwargs or self._program.words.speculate is None else self._on_own(scope, frame, args)
-            if own is not None:
+                depend = self._dependences_of(args) if self._is_late else self._depend
+                if self._is_deferred:
+                    defer(scope, frame, task, depend)
+                    return task
                 try:
-                    return run(scope, frame, own, ())
+                    return run(scope, frame, task, depend)
                 finally:
-                    del own  # as `run` asks for
+                    del task  # as `run` asks for
         return super().__call__(*args, **kwargs)
 
     def _on_own(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> Task | None:
@@ -266,16 +182,6 @@ class DeviceLoop(LoopFunction, TargetFunction):
             self.__dict__["_known_places"] = runtime, devices, default, places
         return places
 
-    def _bound_work(
-        self, place: DevicePlace, body: Callable[..., Any], args: tuple[Any, ...], arrays: dict[int, Any]
-    ) -> TargetWork | None:
-        if self._program.words.speculate is None:
-            return super()._bound_work(place, body, args, arrays)
-        from offload.loops.unmapped import SpeculativeWork  # few loops speculate
-
-        found = self._bound(place, args, arrays, body)
-        return None if found is None else SpeculativeWork(body, args, {}, found[0], self._counter, found[1])
-
     def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
         if self._program.words.speculate is not None:
             from offload.loops.unmapped import SpeculativeWork  # few loops speculate
@@ -286,9 +192,11 @@ class DeviceLoop(LoopFunction, TargetFunction):
         work: TargetWork = on_sets().set_work(self._sets, body, binding, places, self._counter)
         return work
 
-    def _short_work(
-        self, body: Any, args: tuple[Any, ...], binding: Binding, known: Any, places: tuple[DevicePlace, ...] | None
-    ) -> TargetWork:
+    def _short_work(self, body: Any, args: Any, binding: Binding, known: Any, places: Any) -> TargetWork:
+        if self._program.words.speculate is not None:
+            from offload.loops.unmapped import SpeculativeWork  # few loops speculate
+
+            return SpeculativeWork(body, args, {}, binding, self._counter, known)
         if places is None or len(places) == 1:
             return super()._short_work(body, args, binding, known, places)
         work: Any = on_sets().SetWork(body, args, {}, binding, self._counter, known)
@@ -367,25 +275,11 @@ class TargetLoop(DeviceLoop):
 
 
 @cache
-def launching() -> ModuleType:
-    """Return what starts loops, which is imported for the first call."""
-    from offload.loops import launch
-
-    return launch
-
-
-@cache
 def on_sets() -> ModuleType:
     """Return what loops on several devices do, which is imported for the first of them."""
     from offload.loops import set_work
 
     return set_work
-
-
-def names_of(function: Callable[..., Any]) -> Iterable[str]:
-    """Return the names of a function's parameters and variables."""
-    code = getattr(function, "__code__", None)
-    return () if code is None else (*code.co_varnames, *code.co_cellvars)
 
 
 def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

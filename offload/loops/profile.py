@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.loops.functions import LoopFunction
+from offload.loops.common import LoopFunction
 
 if TYPE_CHECKING:
     from offload.loops.dependences import DependenceProfile

@@ -46,7 +46,6 @@ def scatter(p: Any, x: Any, y: Any) -> None:
 
 five_point = omp.target_loop(collapse=2)(programs.five_point.python)
 csr = omp.target_loop(programs.csr.python)
-histogram = omp.target_loop(atomic=["counts"])(programs.histogram.python)
 
 
 @omp.target_loop
@@ -86,7 +85,6 @@ def along_columns(r: Any) -> None:
             r[j, i] -= 0.5 * r[j - 1, i]
 
 
-@omp.target_loop
 def tiny(x: Any) -> None:
     """Do next to nothing."""
     for i in range(x.size):
@@ -112,8 +110,8 @@ def measure(repeat: int, scale: float = 1.0) -> Section:
     targets: list[Target] = []
     with runtime:
         peers = load_benchmark("loops_cupy")
-        for one in (_calls, _kernels, _steady, _bad):
-            if one in (_steady, _bad) and omp.get_num_devices() < 2:
+        for one in (_calls, _kernels, _steady, measure_bad):
+            if one in (_steady, measure_bad) and omp.get_num_devices() < 2:
                 continue
             found = one(repeat, scale, peers)
             tables |= found.tables
@@ -365,43 +363,46 @@ save at most is what half of the two loops takes, less that.
 """
 
 
-def _bad(repeat: int, scale: float, _peers: ModuleType) -> Section:
+def measure_bad(repeat: int, scale: float, _peers: ModuleType) -> Section:
     """Measure loops that gain nothing by several devices, from their first call on."""
     table = Table(f"{_N_BAD} calls from the first on, ms")
     ratios: dict[str, list[float]] = {}
     whys = []
-    for label, (loop, make) in _BAD.items():
+    for label, (function, clauses, make) in BAD.items():
         arrays = make(scale)
         ways: dict[str, dict[str, Any]] = {
-            "one device": {"device": 0},
+            "one device": {},
             "split": {"devices": "all", "filter": "always"},
             "all devices": {"devices": "all"},
         }
-        runs = alternate({name: partial(_first_ms, loop, arrays, words) for name, words in ways.items()}, repeat)
+        found: dict[Any, str] = {}
+        runs = alternate(
+            {name: partial(_first_ms, function, {**clauses, **words}, arrays, found) for name, words in ways.items()},
+            repeat,
+        )
         for name, samples in runs.items():
             table.rows.setdefault(name, {})[label] = samples
         best = [min(one, split) for one, split in zip(runs["one device"], runs["split"], strict=True)]
         ratios[label] = pairwise(runs["all devices"], best)
-        facts = loop.options(devices="all").explain(*arrays).to_dict()["filter"]
-        whys.append(f"{label}: {facts['mode']}")
+        whys.append(f"{label}: {found['all', None]}")
     table.note = "Chosen: " + "; ".join(whys) + "."
     table.rows["all devices / the better one"] = ratios
     return Section({"devices_bad": table}, [promise("bad cases, over the better one", ratios, _BAD_AT_MOST)])
 
 
-def _first_ms(loop: Any, arrays: list[Any], words: dict[str, Any]) -> float:
-    """Return what calls of a loop take that has never been called: a copy of it, whose code is compiled."""
-    fresh = omp.target_loop(loop.python, atomic=["counts"] if loop is histogram else [], **words)
+def _first_ms(function: Any, clauses: dict[str, Any], arrays: list[Any], modes: dict[Any, str]) -> float:
+    """Return what calls of a loop take that has never been called, whose code is compiled; note its way."""
+    fresh = omp.target_loop(function, nowait=True, depend=[omp.inout(arrays[-1])], **clauses)
     fresh.compile(*arrays)
-    inout = fresh.options(nowait=True, depend=[omp.inout(arrays[-1])])
-    where = {"device": words["device"]} if "device" in words else {"devices": words["devices"]}
-    with omp.target_data(map=[omp.tofrom(array) for array in arrays], **where):
+    with omp.target_data(map=[omp.tofrom(array) for array in arrays], devices=clauses.get("devices")):
         omp.taskwait()
         began_s = time.perf_counter()
         for _ in range(_N_BAD):
-            inout(*arrays)
+            fresh(*arrays)
         omp.taskwait()
-        return (time.perf_counter() - began_s) * 1e3
+        took_ms = (time.perf_counter() - began_s) * 1e3
+        modes[str(clauses.get("devices")), clauses.get("filter")] = fresh.explain(*arrays).to_dict()["filter"]["mode"]
+    return took_ms
 
 
 def _bad_scatter(scale: float) -> list[Any]:
@@ -415,9 +416,14 @@ def _bad_histogram(scale: float) -> list[Any]:
     return [rng.integers(0, 1 << 20, int((1 << 24) * scale), dtype=np.int32), np.zeros(1 << 20, np.int32)]
 
 
-_BAD: Final[dict[str, tuple[Any, Callable[[float], list[Any]]]]] = {
-    "histogram of 2^20": (histogram, _bad_histogram),
-    "scatter": (scatter, _bad_scatter),
-    "five-point, 512 x 512": (five_point, lambda _: [np.ones((512, 512)), np.zeros((512, 512))]),
-    "tiny loops": (tiny, lambda _: [np.ones(64)]),
+BAD: Final[dict[str, tuple[Any, dict[str, Any], Callable[[float], list[Any]]]]] = {
+    "histogram of 2^20": (programs.histogram.python, {"atomic": ["counts"]}, _bad_histogram),
+    "scatter": (scatter.python, {}, _bad_scatter),
+    "five-point, 512 x 512": (
+        programs.five_point.python,
+        {"collapse": 2},
+        lambda _: [np.ones((512, 512)), np.zeros((512, 512))],
+    ),
+    "tiny loops": (tiny, {}, lambda _: [np.ones(64)]),
 }
+"""What makes each: a function, its clauses, and its arrays."""

@@ -1,0 +1,120 @@
+"""What all loop constructs have in common: the clauses that speak of the loop, and the program of a function.
+
+A loop function is a target function, or a task function, whose body is a `offload.loops.launch.Launcher`: it finds out
+where it runs, and starts the loop there. Everything else about a call, which is dependences, deferring, devices,
+mapping and failures, is that of the construct which it belongs to.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from offload.constructs.functions import DirectiveFunction
+from offload.loops.clauses import COMMON_CHECKS, LoopWords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import ModuleType
+
+    from offload.devices.base import Device
+    from offload.loops.clauses import SetWords
+    from offload.loops.explain import LoopReport
+    from offload.loops.specialise import LoopProgram
+
+
+class LoopFunction(DirectiveFunction):
+    """A function whose calls are loops: what all loop constructs have in common.
+
+    A construct names the slots of this, since it may have another base with slots.
+    """
+
+    _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
+    """The clauses that speak of the loop."""
+
+    __slots__ = ()
+    _all: dict[str, Any]
+    _program: LoopProgram
+
+    def _apply(self, clauses: dict[str, Any]) -> None:
+        """Take over the clauses: those of the loop here, the others by the construct."""
+        from offload.loops.specialise import program_of  # what parses is imported when there is a loop to parse
+
+        self._all = dict(clauses)
+        self._program = program_of(self._function, self._words(clauses), self._directive, self.__dict__)
+        super()._apply({name: value for name, value in clauses.items() if name not in self._words_of})
+
+    def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
+        """Return what the clauses say of the loop."""
+        return LoopWords.of(self._directive, clauses, names_of(self._function))
+
+    def _given(self) -> dict[str, Any]:
+        """Return all clauses, as the construct has them."""
+        return dict(self._all)
+
+    @property
+    def python(self) -> Callable[..., Any]:
+        """The undecorated function."""
+        return self._function
+
+    def compile(self, *args: Any, device: int | None = None, **kwargs: Any) -> None:
+        """Compile the loop for such arguments; run nothing.
+
+        Parameters
+        ----------
+        device : int, optional
+            A device number; None is the one that a call would take.
+        """
+        from offload.loops.launch import compile_for
+
+        values, spread = self._program.bound(args, kwargs), self._spread(device)
+        compile_for(self._program, values, self._device_of(device))
+        if spread is not None and len(spread[1]) > 1:
+            from offload.loops.set_kinds import compile_ways  # few loops are on several devices
+
+            compile_ways(self._program.specialise(values), values, *spread)
+
+    def source(self, *args: Any, device: int | None = None, **kwargs: Any) -> str:
+        """Return the C, or CUDA, that the loop becomes for such arguments; on several devices, in the next way."""
+        from offload.loops.launch import forms_for
+
+        values, spread = self._program.bound(args, kwargs), self._spread(device)
+        if spread is not None and len(spread[1]) > 1:
+            from offload.loops.set_kinds import sources  # as above
+
+            return "\n".join(sources(self._program.specialise(values), values, *spread))
+        forms = forms_for(self._program, values, self._device_of(device))
+        return "\n".join([form.source for form in forms])
+
+    def explain(self, *args: Any, device: int | None = None, **kwargs: Any) -> LoopReport:
+        """Return what is known of the loop for such arguments: types, verdicts, maps, bounds."""
+        from offload.loops.explain import explained
+
+        values = self._program.bound(args, kwargs)
+        return explained(self._program, values, self._device_of(device), self._said_maps(), self._spread(device))
+
+    def _spread(self, device: int | None) -> tuple[SetWords, Sequence[Device]] | None:
+        """Return what clauses say of several devices, and these; None of a loop on one."""
+        return None
+
+    def _said_maps(self) -> Mapping[str, str]:
+        """Return the map type that clauses give a parameter, by name."""
+        return {}
+
+    def _device_of(self, number: int | None) -> Any:
+        """Return the device of that number, or of a call; None for the host."""
+        return None
+
+
+@cache
+def launching() -> ModuleType:
+    """Return what starts loops, which is imported for the first call."""
+    from offload.loops import launch
+
+    return launch
+
+
+def names_of(function: Callable[..., Any]) -> Iterable[str]:
+    """Return the names of a function's parameters and variables."""
+    code = getattr(function, "__code__", None)
+    return () if code is None else (*code.co_varnames, *code.co_cellvars)
