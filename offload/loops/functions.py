@@ -209,9 +209,9 @@ class DeviceLoop(LoopFunction, TargetFunction):
         return launcher
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
-        launcher: Launcher = launching().Launcher(self._program)
-        if is_given:
-            launcher.take(args)
+        launcher: Launcher = (
+            launching().launcher_for(self._program, args) if is_given else launching().Launcher(self._program)
+        )
         return launcher
 
     def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:

@@ -75,11 +75,13 @@ class Launcher:
         Whether what the loop writes to was known at the call, as part of its binding.
     values : dict or None
         The arguments by name, where they are what the one task that runs this is given.
+    ready : Ready or None
+        What calls like this one are to fill in, where it was known at the call.
     is_first : bool
         It speculates, and was profiled when its task began.
     """
 
-    __slots__ = ("__wrapped__", "_is_alone", "_program", "_ready", "is_first", "is_mapped", "specialisation", "values")
+    __slots__ = ("__wrapped__", "_is_alone", "_program", "is_first", "is_mapped", "ready", "specialisation", "values")
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
@@ -88,7 +90,7 @@ class Launcher:
         self.specialisation: Specialisation | None = None
         self.values: dict[str, Any] | None = None
         self.is_first = self.is_mapped = False
-        self._ready: Ready | None = None
+        self.ready: Ready | None = None
 
     @property
     def program(self) -> LoopProgram:
@@ -99,15 +101,6 @@ class Launcher:
     def why_not_captured(self) -> str:
         """Why a graph of a device cannot have the loop in it; empty if it can."""
         return "may race, and is decided at each replay" if self._program.words.speculate is not None else ""
-
-    def take(self, args: tuple[Any, ...]) -> None:
-        """Take scalars and device arrays, which the one task that runs this has; raise `LoopError` for wrong types."""
-        self._ready = ready = self._program.ready(args)
-        if ready is not None:
-            self.specialisation = ready.spec
-        else:
-            self.values = values = self._program.bound(args, _NO_NAMES)
-            self.specialisation = self._program.specialise(values)
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Look at the arguments; raise what is wrong with them.
@@ -127,7 +120,7 @@ class Launcher:
         task: Any = here().task
         is_on_device = task is not None and task.place is not None
         if is_on_device and not kwargs and self.values is None:
-            ready = self._ready or self._program.ready(args)
+            ready = self.ready or self._program.ready(args)
             if ready is not None and ready.start(args, task, changes=not self.is_mapped):
                 return None
         values = self.values
@@ -150,6 +143,26 @@ class Launcher:
         if runs or spec.typed.function.returns:
             task.leave(lambda _: _outcome(spec, runs))
         return None
+
+
+def launcher_for(program: LoopProgram, args: tuple[Any, ...]) -> Launcher:
+    """Return the body of a task that is given scalars and device arrays; calls that were made before share one.
+
+    Raises
+    ------
+    LoopError
+        The arguments are of wrong types.
+    """
+    ready: Ready | None = program.ready(args)
+    if ready is not None and ready.launcher is not None:
+        return ready.launcher  # type: ignore[no-any-return]  # it is one
+    launcher = Launcher(program)
+    if ready is not None:
+        ready.launcher, launcher.ready, launcher.specialisation = launcher, ready, ready.spec
+    else:
+        launcher.values = values = program.bound(args, _NO_NAMES)
+        launcher.specialisation = program.specialise(values)
+    return launcher
 
 
 def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any], task: Any) -> Any:

@@ -52,13 +52,27 @@ class Ready:
     ----------
     spec : Specialisation
     blank : CudaBlank
+    launcher : Launcher or None
+        The body of tasks that are given arrays like these, if there has been one.
     """
 
-    __slots__ = ("_arrays", "_changed", "_contents", "_floats", "_looked_at", "_pairs", "_pointers", "blank", "spec")
+    __slots__ = (
+        "_arrays",
+        "_changed",
+        "_contents",
+        "_floats",
+        "_looked_at",
+        "_pairs",
+        "_pointers",
+        "blank",
+        "launcher",
+        "spec",
+    )
 
     def __init__(self, spec: Specialisation, blank: CudaBlank, steady: Steady) -> None:
         self.spec = spec
         self.blank = blank
+        self.launcher: Any = None
         apart = steady.apart
         at = {name: position for position, name in enumerate(spec.program.parameters)}
         order = {name: number for number, name in enumerate(spec.given)}
