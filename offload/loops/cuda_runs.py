@@ -22,6 +22,7 @@ from offload.loops.build import user_line
 from offload.loops.emit_c import copied
 from offload.loops.emit_cuda import FINISH, FINISH_THREADS, LOOP, CudaVariant, emit_cuda
 from offload.loops.grids import (
+    COPY_THREADS,
     REDUCED_BLOCKS,
     blocks_with_copies,
     copies_of,
@@ -132,7 +133,9 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
         shape = shape._replace(most_blocks=min(REDUCED_BLOCKS, shape.most_blocks or REDUCED_BLOCKS))
     copies = copies_of({} if base.is_ordered else elements, math.prod(trips))
     if copies.places:
-        most = blocks_with_copies([elements[name][0] for name in copies.places], math.prod(trips))
+        shape = shape._replace(n_threads=shape.n_threads or COPY_THREADS)
+        n_threads = (grid_of(trips, shape) if team is None else team_grid(iterations, team)).n_threads
+        most = blocks_with_copies([elements[name][0] for name in copies.places], math.prod(trips), n_threads)
         shape = shape._replace(most_blocks=min(most, shape.most_blocks or most))
     if team is None:
         grid = grid_of(trips, shape, is_ordered=base.is_ordered)

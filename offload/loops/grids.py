@@ -13,7 +13,7 @@ under blocks of one row.
 Fewer threads than iterations there are where the hardware ends (65,535 blocks along y and z), where clauses say how
 many blocks there may be, and where blocks have copies of an array of atomics: a copy is worth filling and merging only
 if its block has many iterations for each element. Measured on an H200: a histogram of 2**26 into 256 takes 17.3 ms with
-atomics of the device and 0.14 with copies; five-point stencils in 32-bit blocks of two dimensions take 0.995 of what a
+atomics of the device and 0.12 with copies; five-point stencils in 32-bit blocks of two dimensions take 0.995 of what a
 hand-written kernel does, in 64-bit ones 0.98, in loops over a fixed grid 0.61.
 """
 
@@ -39,8 +39,13 @@ COPIES_NBYTES: Final = 32 << 10
 _COPY_WORTH: Final = 16
 """Iterations of a block for each element that it has a copy of."""
 
-_COPY_BLOCKS: Final = 1024
-"""Blocks of a launch with copies: about as many as a GPU of 132 multiprocessors runs at a time."""
+COPY_THREADS: Final = 512
+"""Threads of a block with copies, if no clause says how many."""
+
+_COPY_AT_A_TIME: Final = 132 * 2048
+"""Threads of a launch with copies: as many as a GPU of 132 multiprocessors runs at a time, each of which then has the
+same work. A histogram of 2**26 into 256 on an H100: 528 blocks of 512 take 0.121 ms, 1056 of 256 0.124, 1024 of 256,
+which leave some multiprocessors idle in the end, 0.126, 2112 of 256 0.130."""
 
 REDUCED_BLOCKS: Final = 4096
 """Blocks of a launch with reductions, each of which leaves a partial result: one block combines these, while all
@@ -186,9 +191,9 @@ def copies_of(elements: Mapping[str, tuple[int, int]], iterations: int) -> Copie
     return Copies(places, 8 * end)
 
 
-def blocks_with_copies(counts: Iterable[int], iterations: int) -> int:
-    """Return how many blocks a launch may have whose blocks have copies of so many elements."""
-    return max(1, min(_COPY_BLOCKS, iterations // (_COPY_WORTH * max(counts))))
+def blocks_with_copies(counts: Iterable[int], iterations: int, n_threads: int) -> int:
+    """Return how many blocks of ``n_threads`` a launch may have whose blocks have copies of so many elements."""
+    return max(1, min(_COPY_AT_A_TIME // n_threads, iterations // (_COPY_WORTH * max(counts))))
 
 
 def index_bits(axes: Sequence[Trips], views: Iterable[View], grid: Grid, team: Team | None = None) -> Literal[32, 64]:

@@ -141,7 +141,7 @@ def test_small_arrays_of_atomics_are_copied_into_blocks(cuda):
     k, h = np.arange(20_000) % 100, np.zeros(100)
     histogram(k, h)
     assert (h == 200).all()
-    assert cuda.launches == [("loop", (12, 1, 1), (256, 1, 1), 800)]
+    assert cuda.launches == [("loop", (12, 1, 1), (512, 1, 1), 800)]
 
 
 def test_few_iterations_need_no_copies(cuda):

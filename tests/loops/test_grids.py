@@ -151,9 +151,10 @@ def test_copies_lie_beside_each_other():
 
 def test_blocks_with_copies_have_iterations_for_them():
     """A block has 16 iterations an element that it copies, and there are no more blocks than a GPU runs at a time."""
-    assert blocks_with_copies([256], 2**26) == 1024
-    assert blocks_with_copies([256], 2**16) == 16
-    assert blocks_with_copies([8, 256], 100) == 1
+    assert blocks_with_copies([256], 2**26, 512) == 528
+    assert blocks_with_copies([256], 2**26, 1024) == 264
+    assert blocks_with_copies([256], 2**16, 512) == 16
+    assert blocks_with_copies([8, 256], 100, 512) == 1
 
 
 def test_every_block_fits_the_hardware():

@@ -113,6 +113,12 @@ def gather_again(p):
     assert (y == p).all()
 
 
+def write_at(d):
+    """Write to a device array without a construct, on the program's own stream, and wait for that."""
+    d[7] = AWAY
+    assert int(d[7]) == AWAY
+
+
 def always(p):
     p[7] = AWAY
     with omp.target_data(map=[to(p, always=True)]):
@@ -135,25 +141,25 @@ def pointed(p):
     """Keep a pointer, have the loop look once more, and write by the pointer."""
     d = omp.get_mapped_ptr(p)
     gather_again(p)
-    d[7] = AWAY
+    write_at(d)
 
 
 def used_pointer(p):
     with omp.target_data(use_device_ptr=[p]) as (d,):
         gather_again(p)
-        d[7] = AWAY
+        write_at(d)
 
 
 def used_address(p):
     with omp.target_data(use_device_addr=[p]) as (d,):
         gather_again(p)
-        d[7] = AWAY
+        write_at(d)
 
 
 def returned(p):
     d = returning(p)
     gather_again(p)
-    d[7] = AWAY
+    write_at(d)
 
 
 def through(routine):
@@ -247,7 +253,7 @@ def from_host(routine):
 def hosted(p):
     with acc.host_data(use_device=[p]) as (d,):
         gather_again(p)
-        d[7] = AWAY
+        write_at(d)
 
 
 def acc_updated(update):
