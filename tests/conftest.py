@@ -137,12 +137,22 @@ def pytest_report_header():
     return "waits for simulated devices: " + ("look, as on CUDA" if SimDevice.waits_look else "sleep")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave out what would hang: `cudaMalloc`, as each unpooled array takes it, waits for kernels that hold streams."""
+    """Leave out what would hang, and what is the share of another process (`OFFLOAD_TESTS_SHARE`, such as 0/4).
+
+    `cudaMalloc`, as each unpooled array takes it, waits for kernels that hold streams.
+    """
+    chosen = items[:]
     if os.environ.get("OFFLOAD_TESTS_UNPOOLED"):
-        left_out = [item for item in items if "latch" in item.fixturenames]
-        items[:] = [item for item in items if "latch" not in item.fixturenames]
-        config.hook.pytest_deselected(items=left_out)
+        chosen = [item for item in chosen if "latch" not in item.fixturenames]
+    if share := os.environ.get("OFFLOAD_TESTS_SHARE"):
+        number, n_shares = map(int, share.split("/"))
+        chosen = chosen[number::n_shares]
+    if len(chosen) < len(items):
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = chosen
 
 
 def pytest_runtest_setup(item):

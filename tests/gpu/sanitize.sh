@@ -4,12 +4,13 @@
 #
 #   tests/gpu/sanitize.sh [pytest arguments in place of the usual choice of tests]
 #
-# TOOL chooses another tool than memcheck (racecheck, initcheck, synccheck), PYTHON another interpreter than python3.
+# TOOL chooses another tool than memcheck (racecheck, initcheck, synccheck), PYTHON another interpreter than python3,
+# JOBS in how many processes at a time the tests run, each of which has its share of them (1).
 # Each array is an allocation of its own meanwhile (OFFLOAD_TESTS_UNPOOLED), so that the tool knows its bounds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PATH=$PATH:/usr/local/cuda/bin OFFLOAD_TESTS_UNPOOLED=1
-python=${PYTHON:-python3} tool=${TOOL:-memcheck}
+python=${PYTHON:-python3} tool=${TOOL:-memcheck} jobs=${JOBS:-1}
 readonly found=97
 
 command -v compute-sanitizer >/dev/null || {
@@ -50,7 +51,29 @@ if ((!$#)); then
     )
 fi
 rc=0
-sanitized "$python" -m pytest -q -p no:cacheprovider --timeout=300 "${tests[@]}" || rc=$?
+if ((jobs == 1)); then
+    sanitized "$python" -m pytest -q -p no:cacheprovider --timeout=300 "${tests[@]}" || rc=$?
+else
+    logs=$(mktemp -d)
+    trap 'rm -rf "$logs"' EXIT
+    pids=()
+    for ((job = 0; job < jobs; job++)); do
+        OFFLOAD_TESTS_SHARE=$job/$jobs sanitized "$python" -m pytest -q -p no:cacheprovider --timeout=300 "${tests[@]}" \
+            >"$logs/$job" 2>&1 &
+        pids+=($!)
+    done
+    for ((job = 0; job < jobs; job++)); do
+        one=0
+        wait "${pids[job]}" || one=$?
+        ((one == 5)) && one=0 # it had no test
+        if ((one)); then
+            ((rc == found)) || rc=$one
+            cat "$logs/$job"
+        else
+            tail -n 4 "$logs/$job"
+        fi
+    done
+fi
 if ((rc == found)); then
     echo "sanitize.sh: $tool has found errors, see above" >&2
 fi
