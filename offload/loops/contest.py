@@ -36,7 +36,11 @@ _AGAIN: Final = 50
 what the device takes: no more than a fiftieth of the time goes into that."""
 
 _SLOWER: Final = 2.0
-"""What a call on the host counts for at most, over what one before it has taken: others may have had the core."""
+_WEIGHT: Final = 0.25
+"""How much a call on the host counts for, and of how many times what those before it took: others may have the core."""
+
+_LOST: Final = 1.25
+"""Over the device's time: a host that has come to take so long wins no more."""
 
 _PATIENCE: Final = 1.5
 """Of what the device is thought to take: so long the competitor waits for it."""
@@ -232,8 +236,12 @@ class History:
 
     def stayed(self, host_s: float) -> History:
         """Return what is known after a call that the host had alone, and that has taken so long."""
-        known_s = host_s if self.host_s is None else min(host_s, _SLOWER * self.host_s)
-        return self.with_race(winner="host", raced=False, device_s=None, host_s=known_s)
+        if self.host_s is not None:
+            host_s = self.host_s + _WEIGHT * (min(host_s, _SLOWER * self.host_s) - self.host_s)
+        found = self.with_race(winner="host", raced=False, device_s=None, host_s=host_s)
+        if self.winner == "host" and self.device_s is not None and host_s > _LOST * self.device_s:
+            return replace(found, winner="device")
+        return found
 
     def measured(self, *, device_s: float | None = None, host_s: float | None = None) -> History:
         """Return what is known after a side was timed by itself; once both are known, the quicker one has won."""

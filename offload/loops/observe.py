@@ -240,7 +240,9 @@ def advance(
         raise failure
 
 
-def copies_of(nest: Nest, arrays: Mapping[str, Any], views: Mapping[str, View]) -> dict[str, Any]:
+def copies_of(
+    nest: Nest, arrays: Mapping[str, Any], views: Mapping[str, View], *, are_blank: bool = False
+) -> dict[str, Any]:
     """Return what a nest may run on, arrays that it does not change as they are; copies share memory as the arrays do.
 
     Parameters
@@ -248,6 +250,8 @@ def copies_of(nest: Nest, arrays: Mapping[str, Any], views: Mapping[str, View]) 
     arrays : mapping of str to array
     views : mapping of str to View
         Where they lie, or those that they are copies of.
+    are_blank : bool
+        Copies hold zeros.
     """
     changed = _changed(nest)
     given = {name: on_host(array) for name, array in arrays.items()}
@@ -256,11 +260,12 @@ def copies_of(nest: Nest, arrays: Mapping[str, Any], views: Mapping[str, View]) 
         if not spans or changed.isdisjoint(names):
             continue
         low = min(first for first, _ in spans)
-        memory = np.empty(max(last for _, last in spans) + 1 - low, np.uint8)
+        memory = (np.zeros if are_blank else np.empty)(max(last for _, last in spans) + 1 - low, np.uint8)
         for name in names:
             view, array = views[name], given[name]
             given[name] = np.ndarray(view.extents, array.dtype, memory, view.address - low, view.strides)
-            given[name][...] = array
+            if not are_blank:
+                given[name][...] = array
     return given
 
 

@@ -21,7 +21,6 @@ of the task: it waits for its stream. Only what a verdict has let through is ord
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -30,6 +29,7 @@ from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
 from offload.loops.attempts import Attempt, Memory
 from offload.loops.cuda_runs import ON_CUDA
+from offload.loops.first_calls import look_at_nothing, looked, memory_of
 from offload.loops.flagging import FUEL, OUTSIDE
 from offload.loops.hostside import HostSide
 from offload.loops.logged import LoggedRun, Violation, logged_loop
@@ -37,7 +37,6 @@ from offload.loops.looks import contents_at
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import check, key_of, numbers_of, ranged
 from offload.loops.prepared import Apart, told, view_at
-from offload.loops.profiles import begun, check_types, observed, profile_of
 from offload.loops.race import race, race_key
 from offload.loops.reports import iteration
 from offload.loops.where import ON_HOST, kernels_of
@@ -45,7 +44,6 @@ from offload.loops.where import ON_HOST, kernels_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from offload.loops.findings import Findings
     from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
@@ -209,8 +207,7 @@ class _Call:
         """Run the loop in order, and keep what is seen; None if that is to go no further, and nothing has changed."""
         spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
         if sum(self.values[name].nbytes for name in spec.given) > _FETCHED_NBYTES:
-            with spec.lock:
-                _keep_profile(spec, numbers, plan, memory, None, 0)
+            look_at_nothing(spec, numbers, plan, memory)
             return None
         side = HostSide(self.task, spec, self.values)
         side.wait()
@@ -374,71 +371,6 @@ def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], tex
     notify = task.place.notify
     if notify is not None:
         notify.speculate(task.name, task.construct.location, task.place.device.number, text)
-
-
-def profiled(
-    spec: Specialisation, numbers: Numbers, plan: NestPlan, arrays: Mapping[str, Any], memory: Memory
-) -> Results:
-    """Run a nest in order on arrays of the host, and keep what is seen; return the scalars that come out.
-
-    Raises
-    ------
-    IndexError, ZeroDivisionError, AssertionError, ValueError
-        As the serial program does; arrays hold what that has written.
-    """
-    found = observed(spec, numbers, plan, arrays, is_quick=True)
-    assert found is not None  # else it is proved
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
-    if found.failure is not None:
-        raise found.failure
-    return found.results
-
-
-def looked(
-    spec: Specialisation,
-    numbers: Numbers,
-    plan: NestPlan,
-    arrays: Mapping[str, Any],
-    memory: Memory,
-    *,
-    is_slice: bool = False,
-) -> Findings:
-    """Run the beginning of a nest in order, on copies or as a slice, and keep and return what is seen."""
-    found = begun(spec, numbers, plan, arrays, is_slice=is_slice)
-    with spec.lock:
-        _keep_profile(spec, numbers, plan, memory, found, found.n_iterations)
-    return found
-
-
-def _keep_profile(
-    spec: Specialisation,
-    numbers: Numbers,
-    plan: NestPlan,
-    memory: Memory,
-    found: Findings | None,
-    n_iterations: int,
-) -> None:
-    memory.profile = profile_of(spec, numbers, plan, found, n_iterations)
-    memory.is_sequential = memory.is_sequential or bool(found and found.found)
-    memory.seen = n_iterations, math.prod(axis.trips for axis in numbers.axes[0])
-
-
-def memory_of(spec: Specialisation) -> Memory:
-    """Return what is remembered of a speculative loop. Raises `ClauseError` for a profile of other types."""
-    memory: Memory | None = spec.speculation
-    if memory is None:
-        profile = spec.program.words.speculate
-        memory = Memory()
-        if profile is not None and not isinstance(profile, (bool, str)):
-            check_types(spec, profile)
-            memory.profile = profile
-            memory.is_sequential = profile.verdict == "sequential"
-        with spec.lock:
-            if spec.speculation is None:
-                spec.speculation = memory
-            memory = spec.speculation
-    return memory
 
 
 def forget(loop: Any) -> None:

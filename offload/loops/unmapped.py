@@ -9,17 +9,13 @@ are the host's, none of them is present, and each is mapped as the loop uses it.
 any other does, and works on copies of what the device has.
 
 The first call of a loop is profiled here. If it is certain to be short, all of it is, on the program's own arrays.
-Else its beginning is (`offload.loops.profiles.begun`), on copies of what it writes, which are dropped: where that sees
-a dependence, or gets to the end, the call runs in order; else it goes on as any later one. Before that the host goes on
-where the profile has ended, on the same copies, for as long as it takes to tell what it would take for the loop.
+Else its beginning is, without an effect (`offload.loops.trying`): where that sees a dependence, or gets to the end, the
+call runs in order; else it goes on as any later one.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -28,37 +24,26 @@ from offload.constructs.target_work import TargetWork
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
 from offload.loops.contest import History
+from offload.loops.first_calls import memory_of, profiled
 from offload.loops.hostside import reach
-from offload.loops.observe import copies_of
-from offload.loops.ordered import ordered_runs, run_in_order
+from offload.loops.ordered import run_in_order
 from offload.loops.plan import numbers_of, plans_of
 from offload.loops.prepared import mapped_view
-from offload.loops.profiles import has_slice, is_short
+from offload.loops.profiles import is_short
 from offload.loops.race import race_key
-from offload.loops.speculation import FIRST, looked, memory_of, numbers_in, profiled, tell
+from offload.loops.speculation import FIRST, numbers_in, tell
+from offload.loops.trying import tried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.devices.streams import Lane
     from offload.loops.attempts import Memory
-    from offload.loops.plan import NestPlan, Numbers
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
 
-
-_SAMPLE_S: Final = 1e-3
-"""How long the host is tried, of a loop of which nothing is known."""
-
-_SAMPLE_NBYTES: Final = 1 << 20
-"""Of what a short loop writes: where it is more, the copies would take longer than the loop."""
-
-_LEAST_S: Final = 200e-6
-_MOST_BYTES_PER_S: Final = 32e9
-"""A call on a device that maps its arrays takes no less: on an H100 one of 10,000 iterations took a millisecond, and
-memory that is not page-locked is copied at less than half of that rate."""
 
 _MOST: Final = 64
 """Calls that are known to stay on the host."""
@@ -141,60 +126,11 @@ def way_of(spec: Specialisation, values: Mapping[str, Any]) -> Way:
     if is_first and is_short(numbers, plans[0]):
         return Way(on_host=True)  # on which all of it is profiled
     if is_first or (history.host_s is None and not history.n_races):
-        found = _tried(spec, values, numbers, plans[0], is_first=is_first)
+        found = tried(spec, values, numbers, plans[0], is_first=is_first)
         if found is None:
             return Way(on_host=True, is_first=is_first)
         history = found
     return Way(history.is_hosts, is_first)
-
-
-def _tried(
-    spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plan: NestPlan, *, is_first: bool
-) -> History | None:
-    """Profile the beginning of a first call, and try the host, on copies; return what is known then.
-
-    None: it is to run in order, since iterations depend on each other, or since it is too short to be tried.
-    """
-    given = {name: values[name] for name in spec.given}
-    written_nbytes = sum(values[name].nbytes for name in spec.changed)
-    memory, done = memory_of(spec), 0
-    if not is_first and written_nbytes > _SAMPLE_NBYTES and is_short(numbers, plan):
-        return None
-    is_slice = is_first and has_slice(spec, numbers, plan)
-    arrays = given if is_slice else copies_of(plan.nest, given, numbers.views)
-    if is_first:
-        seen = looked(spec, numbers, plan, arrays, memory, is_slice=is_slice)
-        if seen.found or seen.is_whole:
-            return None
-        done = 0 if is_slice else seen.n_trips
-    if is_slice:
-        arrays = copies_of(plan.nest, given, numbers.views)
-    host_s = _sampled_s(spec, {**values, **arrays}, done)
-    least_s = 0.0
-    if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
-        least_s = _LEAST_S + (sum(array.nbytes for array in given.values()) + written_nbytes) / _MOST_BYTES_PER_S
-    with spec.lock:
-        known = partial(_with_host, host_s=host_s, least_s=least_s)
-        return memory.time(race_key(spec, numbers), known)
-
-
-def _with_host(history: History, *, host_s: float, least_s: float) -> History:
-    return replace(history, least_s=least_s).measured(host_s=host_s)
-
-
-def _sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int) -> float:
-    """Return what the loop takes in order on the host, as a millisecond of it tells, behind the trips that are done."""
-    (run,) = ordered_runs(spec, values)
-    if not run.form.is_compiled:
-        return math.inf
-    run.run(0, 0)  # what is compiled once
-    first = done = 0 if done >= run.trips else done
-    begun_s, size = time.perf_counter(), 1
-    while done < run.trips and not run.has_failed and time.perf_counter() - begun_s < _SAMPLE_S:
-        end = min(done + size, run.trips)
-        run.run(done, end)
-        done, size = end, 4 * size
-    return (time.perf_counter() - begun_s) * run.trips / max(done - first, 1)
 
 
 def on_own_arrays(

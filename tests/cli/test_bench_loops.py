@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from offload.cli.bench.loops import host, probably, programs, speculation
+from offload.cli.bench.loops import failing, host, probably, programs, speculation
 from offload.cli.command import main
 from offload.errors import InternalError
 
@@ -70,6 +70,11 @@ def test_programs_that_are_probably_parallel_are_checked_and_told_as_they_come(c
     names = [program.name for program in probably.programs(0.0003)]
     assert {row: list(of) for row, of in whole.items()} == dict.fromkeys(
         (speculation.PLAIN, speculation.LOGGED, speculation.REMEMBERED, speculation.SERIAL), names
+    )
+    failed = figures["sections"]["speculation"]["tables"]["failing"]["rows"]
+    columns = ["inspected", "inspected, first call", "raced", "raced, first call"]
+    assert {row: list(of) for row, of in failed.items()} == dict.fromkeys(
+        (failing.OURS, failing.IN_ORDER, failing.COPIES), columns
     )
     places = [said.err.index(f"speculation: {name}, ") for name in names]
     assert places == sorted(places)

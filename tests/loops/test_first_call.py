@@ -223,3 +223,35 @@ def test_arrays_that_share_memory_are_copied_together():
         assert (z == expected).all()
         assert seen(loop, p, z[:-8], z[8:])[1] == "host"
     assert not found
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+@pytest.mark.parametrize("function", [counted, hidden])
+def test_large_arrays_are_not_copied_to_be_tried(function, is_given):
+    """What is looked at before a call leaves no trace: addresses alone, or nothing where the loop computes them."""
+    n = 200_000
+    profile = omp.profile_dependences(function, (permutation(9), *[np.zeros(9, int)] * (1 + (function is hidden))))
+    loop = omp.target_loop(speculate=profile if is_given else True)(function)
+    with checked("sim:1"), noted() as found:
+        for call in range(2):
+            arguments = (permutation(n), *[np.arange(n) for _ in range(1 + (function is hidden))])
+            check(loop, *arguments)
+            if not is_given and call == 0:
+                assert seen(loop, *arguments) == ((7282 if function is counted else 0, n), "device")
+    assert found == [None, None]
+
+
+@pytest.mark.skipif(ordered_form.builder.compiler is None, reason="a loop in Python is not thought to be cheap")
+def test_a_loop_that_no_device_is_as_quick_as_stays_on_the_host():
+    """Some 40,000 cheap iterations are not worth the copies of their arrays, which is known in the first call."""
+    for _ in range(4):  # a busy machine may make the host look slow
+        loop = omp.target_loop(speculate=True)(counted)
+        where = []
+        with checked("sim:1"):
+            for _ in range(5):
+                p, y = permutation(20_000), np.zeros(20_000, int)
+                check(loop, p, y)
+                where.append(seen(loop, p, y)[1])
+        if where == ["host"] * 5:
+            break
+    assert where == ["host"] * 5

@@ -123,6 +123,13 @@ def update(p: Any, x: Any, y: Any) -> None:
         y[p[i]] = 0.5 * y[p[i]] + x[i]
 
 
+def chase(p: Any, places: Any, x: Any, y: Any) -> None:
+    """Update elements by a permutation that the loop has computed, so that nobody can look at it before."""
+    for i in range(p.size):
+        places[p[i]] = p[i]
+        y[places[p[i]]] = 0.5 * y[places[p[i]]] + x[i]
+
+
 _SIZED: Final = {"add": 2, "renew": 2, "work": 1, "scale": 1}
 """Which argument has as many elements as a loop has iterations, where it is not the first."""
 
