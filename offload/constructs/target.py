@@ -87,17 +87,7 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    __slots__ = (
-        "_is_deferred",
-        "_is_direct",
-        "_is_plain",
-        "_is_short",
-        "_mapped",
-        "_prepared",
-        "_rules",
-        "_said",
-        "_whole",
-    )
+    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_is_short", "_kept", "_ready", "_rules", "_said", "_whole")
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         self._defaults = Defaults.of(function)
@@ -107,8 +97,8 @@ class TargetFunction(DirectiveFunction):
         super()._apply(clauses)
         names = self._names
         self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
-        self._prepared: list[MapItem] | None = None
-        self._mapped: tuple[tuple[Any, ...], Binding] | None = None  # of a call whose arrays clauses name
+        self._ready: list[MapItem] | None = None
+        self._kept: tuple[tuple[Any, ...], Binding] | None = None  # of a call whose arrays clauses name
         self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
         self._said = object() if "map" in clauses else None  # what bindings are remembered by
         self._is_deferred = bool(clauses.get("nowait"))
@@ -136,7 +126,7 @@ class TargetFunction(DirectiveFunction):
                 copy = self._with_dependences(depend)
                 copy._is_plain = copy._is_direct = copy._is_short = True  # noqa: SLF001  # its own kind
                 copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
-                copy._rules = copy._prepared = copy._mapped = copy._said = copy._whole = None  # noqa: SLF001  # the same
+                copy._rules = copy._ready = copy._kept = copy._said = copy._whole = None  # noqa: SLF001  # the same
                 return copy
             clauses["depend"] = depend
         return super().options(**clauses)
@@ -341,13 +331,19 @@ class TargetFunction(DirectiveFunction):
         self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Callable[..., Any]
     ) -> tuple[Binding, Known | None] | None:
         """Return the binding of such a call, and what an earlier one has found out; None where names are needed."""
-        key = self._said, len(args), *arrays, *map(id, arrays.values()), *(self._deciding(args) if arrays else ())
+        key = (
+            self._said,
+            len(args),
+            *arrays,
+            *map(id, arrays.values()),
+            *(() if self._runs_function or not arrays else self._deciding(args)),
+        )
         known: Known | None = place.table.remembered.get(key)
         if known is not None and known.layouts.are_current():
             self._recall(known.binding, body)
             return known.binding, known
-        if self._mapped is not None and self._mapped[0] == key:
-            binding = self._mapped[1]
+        if self._kept is not None and self._kept[0] == key:
+            binding = self._kept[1]
             check_writeable(binding.items)
             binding.key = key
             return binding, None
@@ -355,16 +351,19 @@ class TargetFunction(DirectiveFunction):
         if items is None:
             return None
         binding = Binding(args, {}, items)
-        if arrays:
+        if arrays and not self._runs_function:
             self._look(binding, body)
         binding.args = ()  # which are not to be remembered
         binding.key = key
         for slot, array in arrays.items():
             binding.add_array(slot, array)
-        if self._prepared is not None and self._runs_function:
+        if self._ready is not None and self._runs_function:
             items = binding.items
-            if all(items[number].host is host for _, host, _, number in binding.arrays):  # which clauses keep alive
-                self._mapped = key, binding
+            for _, host, _, number in binding.arrays:
+                if items[number].host is not host:
+                    break
+            else:  # clauses keep all arrays alive
+                self._kept = key, binding
         return binding, None
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
@@ -373,7 +372,7 @@ class TargetFunction(DirectiveFunction):
             return self._whole.items(args)
         if self._said is None:
             return []
-        prepared = self._prepared
+        prepared = self._ready
         if prepared is None:
             return None
         check_writeable(prepared)
@@ -383,11 +382,11 @@ class TargetFunction(DirectiveFunction):
         """Return the evaluated list items of the ``map`` clause, which are the same at every call if all are arrays."""
         if not given:
             return []
-        prepared = self._prepared
+        prepared = self._ready
         if prepared is None:
             prepared = map_items(Construct.TARGET, given, names, objects)
             if self._names is None and not objects:
-                self._prepared = prepared
+                self._ready = prepared
         else:
             check_writeable(prepared)
         return list(prepared)

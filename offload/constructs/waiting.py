@@ -65,7 +65,8 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     frame = scope.frame("taskwait")
     if nowait:
         return _edges(scope, frame, dependences)
-    waits: Any = _front(sys._getframe(1))  # noqa: SLF001  # as `caller` does
+    caller = sys._getframe(1)  # noqa: SLF001  # as `caller` does
+    waits: Any = _front(caller) if caller.f_code.co_flags & _COROUTINE else None
     recorder = frame.recorder
     if recorder is not None:
         recorder.add_wait(call_site("taskwait", scope.runtime), dependences)

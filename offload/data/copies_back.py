@@ -24,44 +24,42 @@ class CopyBack:
 
 
 class CopiesBack:
-    """Copies under way, sorted by address. Not locked: the caller orders the calls."""
+    """Copies under way, ``copies``, sorted by address. Not locked: the caller orders the calls."""
 
-    __slots__ = ("_copies", "_reach", "_starts")
+    __slots__ = ("_reach", "_starts", "copies")
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._copies: list[CopyBack] = []
+        self.copies: list[CopyBack] = []
         self._reach = 0  # the longest extent so far: none that begins further down can meet a section
-
-    def __len__(self) -> int:
-        return len(self._copies)
 
     def add(self, section: Section, point: Any) -> CopyBack:
         """Enter a copy, and where it ends."""
         copy = CopyBack(section, point)
         at = bisect_right(self._starts, section.address)
-        if at and self._copies[at - 1].section == section:
-            self._copies[at - 1] = copy  # it follows that one, and so does what follows it
+        if at and self.copies[at - 1].section == section:
+            self.copies[at - 1] = copy  # it follows that one, and so does what follows it
             return copy
         self._starts.insert(at, section.address)
-        self._copies.insert(at, copy)
-        self._reach = max(self._reach, section.end - section.address)
+        self.copies.insert(at, copy)
+        end = section.end if section[2] else section[1] + section[3]
+        self._reach = max(self._reach, end - section[1])
         return copy
 
     def remove(self, copy: CopyBack) -> None:
         """Forget a copy that has arrived, or never will, unless one that follows it has taken its place."""
         starts, address = self._starts, copy.section.address
         try:
-            at = self._copies.index(copy, bisect_left(starts, address), bisect_right(starts, address))
+            at = self.copies.index(copy, bisect_left(starts, address), bisect_right(starts, address))
         except ValueError:
             return
-        del starts[at], self._copies[at]
-        if not self._copies:
+        del starts[at], self.copies[at]
+        if not self.copies:
             self._reach = 0
 
     def meeting(self, section: Section) -> list[CopyBack]:
         """Return the copies that share a byte with ``section``."""
-        copies = self._copies
+        copies = self.copies
         if not copies or (len(copies) == 1 and copies[0].section == section):  # an array that is mapped again and again
             return copies
         first = bisect_right(self._starts, section.address - self._reach)

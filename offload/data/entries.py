@@ -222,7 +222,7 @@ class Entry:
     def __init__(self, section: Section, host: object, label: object, origin: Origin = Origin.MAPPED) -> None:
         self.section = section
         self.seen: tuple[tuple[object, ...], Any] | None = None
-        self.end = section.end
+        self.end = section.end if section[2] else section[1] + section[3]
         self.dynamic: float = 0 if origin is Origin.MAPPED else inf
         self.structured = 0
         self.origin = origin

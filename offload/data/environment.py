@@ -338,7 +338,9 @@ class DataEnvironment(Own):
         buffers: list[Any] = []
         for entry in created:
             try:
-                buffers.append(self.device.alloc((entry.nbytes,), BYTE, lane.stream))
+                section = entry.section
+                nbytes = section.nbytes if section[2] else section[3]
+                buffers.append(self.device.alloc((nbytes,), BYTE, lane.stream))
             except DeviceMemoryError as error:
                 buffers.clear()  # the traceback refers to this frame, and would keep them as long as the error lives
                 what = f"{error}; it was to map {entry.label}; the largest mappings there: {self._largest_mappings()}"

@@ -182,7 +182,7 @@ class Ledger:
                 found += entry.writes.overlapping(section)
             if entry.uses:
                 found += entry.uses.overlapping(section)
-        if fresh and self._back:
+        if fresh and self._back.copies:
             found += [copy.point for section in fresh for copy in self._back.meeting(section)]
         if found and OPEN in found:
             raise PutOffError
@@ -191,7 +191,7 @@ class Ledger:
     def before_fresh(self, entries: Iterable[Entry]) -> list[Any]:
         """Do what `before` does, of a construct that makes these entries and uses no others."""
         back = self._back
-        if not back:
+        if not back.copies:
             return []
         found = [copy.point for entry in entries for copy in back.meeting(entry.section)]
         if OPEN in found:

@@ -41,10 +41,10 @@ class Own(Again):
             if waits:
                 lane.wait_for(waits)
             self.table.commit_own(own, buffers)
-            if copied:
-                ledger.open_own(lane, copied)
             for number in changed:
                 entries[number].change(lane)
+            if copied:
+                ledger.open_own(lane, copied)
         if not copied:
             return own
         end: Point | Due | None = None

@@ -3,9 +3,8 @@
 A `DeviceTask` is *launched* when all its work has been put on a lane of its `DevicePlace`, and *complete* when the
 gate says that the lane has got there. Tasks on devices that depend on it start in stream order once it is launched.
 
-A launch that finds no memory, no lane, or storage whose copy-in is just being enqueued by another thread, is
-put off until some task in flight completes; only when nothing is in flight is there an error. Buffers of
-removed mappings go back when the task that removed them is complete, so that no stream can still use them.
+A launch that finds no memory, no lane, or storage that another thread just copies to, is put off until a task in flight
+completes, or fails when none is. Buffers go back when the task that unmapped them is complete, as no stream uses them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
 _new = object.__new__
-
 _WAITING, _RUNNING, _LAUNCHED = TaskState.WAITING, TaskState.RUNNING, TaskState.LAUNCHED  # to look one up costs 0.15 µs
 
 if TYPE_CHECKING:
@@ -77,12 +75,10 @@ class DeviceTask(Task):
     other_places: Sequence[DevicePlace] = ()
     """Where the work is carried out besides, with storage that goes back when it has passed."""
     findings: list[Callable[[Any], Any]] | None = None
-    """What looks, when the work has passed, at what that has left for the host: each takes the value of the task and
-    returns it, or another one, or raises what the work has found wrong."""
+    """What looks at what the work has left when it has passed: each returns the value that it is given, or another."""
     other_after: Any = None
     device_nums: tuple[int, ...] = ()  # those that take part, where these are several
     received: Values | None = None
-
     _is_watched: bool
     after: Any
     held: list[Any] | None
@@ -241,10 +237,15 @@ class DeviceTask(Task):
         if staged:
             self._stage(staged, has_run=False)
             return False
-        if self.body is not None and device.bodies_block and not lane.is_idle:
+        if self.body is not None and device.bodies_block and not (self._waits_alone(points, lane) or lane.is_idle):
             self.construct.runtime.gate.add(lane.mark(), Reached(self), watched=True)
             return False
         return True
+
+    def _waits_alone(self, points: Sequence[Point], lane: Lane) -> bool:
+        """Tell whether the body may wait: for its own copies only, on a thread that waits for nothing else."""
+        is_free = not points and (lane.end is None or lane.end.event is None)
+        return is_free and self.owner is not None and self.frame.task is None
 
     def _may_find_memory(self, ended: int) -> bool:
         """Tell whether another try is worth it: something has ended since, or garbage has just been collected."""
@@ -408,8 +409,7 @@ class DeviceTask(Task):
             start_s = max(start_s, getattr(other, "end_s", 0.0))
         self.start_s, self.end_s = lane.note_passed(self.point, start_s)
         place = self.place
-        # Before others are told that there is memory again:
-        if self.work is not None:
+        if self.work is not None:  # before others are told that there is memory again
             held = self.held
             if held and held[0].__class__ is Released:
                 held[0].retire()

@@ -138,10 +138,12 @@ class Threads(Places):
         """Wait for tasks, and raise what failed among them, as a group."""
         with Shield(scope) as shield:  # also for failures that nobody else will raise
             try:
-                while goal.is_left() or put_off.is_due:
+                while goal.is_left() or (put_off.calls and put_off.is_due):
                     self.engine.wait_within(shield, scope, goal)
-                    put_off.carry_out()  # what the last task held, and what that asked for
-                shield.check()  # before the failures count as seen
+                    if put_off.calls:
+                        put_off.carry_out()  # what the last task held, and what that asked for
+                if shield.signs.is_struck:
+                    shield.check()  # before the failures count as seen
                 raise_failures(goal.failures(self.engine.take_failures), goal)
             finally:
                 goal.let_go()

@@ -113,7 +113,8 @@ class Wait:
         scope.depth += 1
         try:
             with Entered(scope):
-                self._look()
+                if self._blocked is not None:
+                    self._look()
                 self._loop()
         finally:
             scope.depth -= 1
@@ -146,9 +147,11 @@ class Wait:
     def _loop(self) -> None:
         engine, within, parker, done = self._engine, self._within, self._scope.parker, self._goal.done
         waiting: Any = engine.parked if within is None else engine.nested
+        signs = self._shield.signs
         while not done():
-            self._shield.check()
-            if self._helps and put_off.is_due:
+            if signs.is_struck:
+                self._shield.check()
+            if self._helps and put_off.calls and put_off.is_due:
                 put_off.carry_out()
                 continue
             task = None
@@ -162,7 +165,7 @@ class Wait:
                 if self._helps:
                     waiting.append(parker)
                 # Again: what came between the last look and being listed has woken nobody.
-                if not done() and not (self._helps and (put_off.is_due or self._has_work())):
+                if not done() and not (self._helps and ((put_off.calls and put_off.is_due) or self._has_work())):
                     self._park()
             finally:
                 if self._helps:
@@ -203,7 +206,8 @@ class Wait:
         engine.hurry()
         try:
             while True:
-                self._look()
+                if self._blocked is not None:
+                    self._look()
                 before = engine.activity
                 if self._scope.parker.park(engine.hang_s):
                     if self._shield.signs.is_struck:
@@ -247,7 +251,7 @@ class Wait:
 
     def _look(self) -> None:
         """Raise `UsageError` if the wait cannot end, since it blocks a loop that it depends on."""
-        if self._blocked is not None and not self._goal.done():
+        if not self._goal.done():
             self._blocked.check()
 
     def _tell(self, what_happened: str) -> None:
