@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import offload as omp
 from offload import to, tofrom
-from offload.loops import ordered_form, plan, runs
+from offload.loops import ordered_form, plan, runs, trying
 from offload.loops.build import Builder
 from tests.conftest import checked
 from tests.loops.speculation import noted, slow_host
@@ -255,3 +256,13 @@ def test_a_loop_that_no_device_is_as_quick_as_stays_on_the_host():
         if where == ["host"] * 5:
             break
     assert where == ["host"] * 5
+
+
+def test_a_profile_on_the_programs_arrays_is_found_out():
+    """Were the beginning of a loop run on the arrays themselves, results would not be those of one run."""
+    for function in (counted, hidden):
+        loop = omp.target_loop(speculate=True)(function)
+        arguments = (permutation(), *[np.zeros(LONG, int) for _ in range(1 + (function is hidden))])
+        with checked("sim:1"), noted(), mock.patch.object(trying, "copies_of", lambda _, given, *__, **___: given):
+            loop(*arguments)
+        assert (arguments[-1] > 1).any()
