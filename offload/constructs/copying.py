@@ -87,8 +87,16 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     place = runtime.place_of(array)
     if place is None or frame is None or not frame.is_plain or runtime.engine.closed:
         return None
-    flags, others = dst.flags, src.flags
-    if not (host.size and _are_alike(dst, src, flags, others) and getattr(flags, "writeable", True)):
+    dtype, flags = host.dtype, host.flags
+    if not (
+        dtype is array.dtype  # as `_are_alike` says; to ask a device array for its strides is less than for its flags
+        and dtype.isbuiltin == _BUILT_IN
+        and flags.c_contiguous
+        and host.shape == array.shape
+        and host.strides == array.strides
+        and host.size
+        and (flags.writeable or not to_host)
+    ):
         return None
     if place.device.retired(array) is not None:
         refuse_retired(place.device, array)

@@ -36,9 +36,11 @@ def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: I
     else:  # a generator takes as long as all the rest of a clause
         return
     for array in written:
+        if _is_named(dependences, array):
+            continue  # mostly; to look for its section takes some times as long
         section = array_section(array)
         if _is_written(dependences, section):
-            continue  # mostly
+            continue
         found = {dependence.type for dependence in dependences if _names(dependence, section)}
         if found == {DependType.IN}:
             warn(
@@ -46,6 +48,16 @@ def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: I
                 "not wait for this one; name it by out or inout",
                 DirectiveWarning,
             )
+
+
+def _is_named(dependences: Sequence[Dependence], array: Any) -> bool:
+    """Tell whether a dependence names this very array, and not for reading only."""
+    for dependence in dependences:
+        if dependence.type is not DependType.IN:
+            for item in dependence.items:
+                if item is array:
+                    return True
+    return False
 
 
 def _is_written(dependences: Sequence[Dependence], section: Section) -> bool:

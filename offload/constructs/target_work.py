@@ -222,12 +222,12 @@ class TargetWork(Work):
             return
         binding = self._binding
         key, binding.key = binding.key, None
-        if key is not None and plan.__class__ is CountedEnter:
-            launch.point = place.leave(plan, lane, key, Known(binding, plan, launch.args))
-        else:
-            launch.point = place.leave(plan, lane)
-        if launch.point is not None:
-            return
+        if plan.only_counts:
+            is_first = key is not None and plan.__class__ is CountedEnter
+            known = Known(binding, plan, launch.args) if is_first else None
+            launch.point = place.leave(plan, lane, key if is_first else None, known)
+            if launch.point is not None:
+                return
         ended = place.exit_region(plan, lane, staged)
         if ended is None:
             ended = place.exit(present_items(plan), lane, staged, self._counter, ends_region=True)

@@ -203,8 +203,9 @@ class Ledger:
         found: list[Any] = []
         for entry in entries:
             found += entry.writes.values()
-            found += entry.uses.values()
-        return [point for point in found if point is not OPEN]
+            if entry.uses:
+                found += entry.uses.values()
+        return [point for point in found if point is not OPEN] if OPEN in found else found
 
     def open(
         self, lane: Lane, uses: Iterable[Part] = (), writes: Iterable[Part] = (), back: Iterable[Section] = ()
