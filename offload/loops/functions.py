@@ -87,7 +87,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
             devices = self._sets.devices or runtime.settings.loop_devices
             alone = frame.inherited.default_device
             if self._program.words.speculate is not None:
-                own = None if kwargs else self._on_own(scope, frame, args)
+                own = self._on_own(scope, frame, args) if self._program.has_stayed and not kwargs else None
                 if own is not None:
                     try:
                         return run(scope, frame, own, ())

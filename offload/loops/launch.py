@@ -28,6 +28,7 @@ from offload.loops.ordered import run_in_order
 from offload.loops.plan import form_of, numbers_of, plans_of, ranged
 from offload.loops.prepared import described, prepared
 from offload.loops.ready import keep_ready
+from offload.loops.remembered import Remembered, tell
 from offload.loops.runs import NestForm
 from offload.loops.speculation import PLAIN, decided
 from offload.loops.unmapped import on_own_arrays
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device, Kernels
     from offload.loops.cuda_runs import CudaForm
+    from offload.loops.prepared import Steady
     from offload.loops.ready import Ready
     from offload.loops.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
@@ -122,6 +124,8 @@ class Launcher:
         if is_on_device and not kwargs and self.values is None:
             ready = self.ready or self._program.ready(args)
             if ready is not None and ready.start(args, task, changes=not self.is_mapped):
+                if ready.verdict is not None:
+                    tell(task, ready.verdict.memory, "device", f"in parallel: {ready.verdict.why}")
                 return None
         values = self.values
         if values is None:
@@ -131,15 +135,18 @@ class Launcher:
             return _run_on_host(spec, values, 1 if self._is_alone else n_threads_of(self._program))
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
+        verdict: Remembered | None = None
         if self._program.words.speculate is not None:
             is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
             carry_out = on_own_arrays if is_own else decided
             found = carry_out(spec, values, task, is_first=self.is_first)
-            if found != PLAIN:
+            if isinstance(found, Remembered):
+                verdict = found
+            elif found != PLAIN:
                 if spec.typed.function.returns:
                     task.leave(lambda _: outcome(spec, found))
                 return None
-        runs = _enqueue(spec, values, task, args)
+        runs = _enqueue(spec, values, task, args, verdict=verdict)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: _outcome(spec, runs))
         return None
@@ -178,7 +185,7 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
         A host array, in a body on a device.
     """
     if not kwargs and task.place is not None:
-        ready = program.ready(args)
+        ready = program.ready(args) if program.words.speculate is None else None
         if ready is not None and ready.start(args, task, changes=True):
             return None
     values = program.bound(args, kwargs)
@@ -251,18 +258,20 @@ def _enqueue(
     task: DeviceTask,
     args: tuple[Any, ...],
     outputs: Mapping[str, Any] = _NO_OUTPUTS,
+    verdict: Remembered | None = None,
 ) -> Sequence[Run]:
     """Enqueue the nests on the lane of a device task, and return those of their runs that are to be looked at.
 
     ``args`` are the values that were passed by position. ``outputs`` are device arrays without dimensions for scalars
-    that come out, which are written in the order of the stream.
+    that come out, which are written in the order of the stream. ``verdict`` is why a speculative loop is here, if that
+    holds for other calls.
     """
     device: Device = task.place.device
     kernels = kernels_of(device, spec.program)
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
     values = with_first_values(spec, values, task)
     if kernels.dialect == "cuda":
-        return _enqueue_cuda(spec, values, task, args, kernels, outputs)
+        return _enqueue_cuda(spec, values, task, args, kernels, outputs, verdict)
     runtime: Any = task.construct.runtime
     runs = _runs(spec, values, device, n_threads_of(spec.program), runtime.rng, task)
     for run in runs:
@@ -281,15 +290,17 @@ def _enqueue_cuda(
     args: tuple[Any, ...],
     kernels: Kernels,
     outputs: Mapping[str, Any],
+    verdict: Remembered | None,
 ) -> Sequence[Run]:
     """Enqueue the nests on a CUDA stream; return those runs that are to be kept and looked at."""
     device: Device = task.place.device
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
     blanks, addresses, steady = prepared(spec, values, device, ON_CUDA, task)
     if len(blanks) == 1 and not blanks[0].has_own:  # the usual case, of which nothing is left
-        is_kept = not spec.tells_floats and spec.program.words.speculate is None  # else each call asks
-        if is_kept and steady is not None and len(args) == len(spec.program.parameters):
-            keep_ready(spec, args, blanks[0], steady, addresses)
+        if spec.program.words.speculate is not None:
+            steady = _with_verdict(steady, verdict)
+        if not spec.tells_floats and steady is not None and len(args) == len(spec.program.parameters):
+            keep_ready(spec, args, blanks[0], steady, addresses, verdict)
         blanks[0].launch(blanks[0].filled(addresses, values), kernels, stream)
         return ()
     runs = [CudaRun(blank, values, outputs) for blank in blanks]
@@ -298,6 +309,13 @@ def _enqueue_cuda(
     for run in runs:  # from here on nothing raises but a lost device: what is in use is kept
         run.enqueue(kernels, device, stream)
     return [run for run in runs if run.is_kept]
+
+
+def _with_verdict(steady: Steady | None, verdict: Remembered | None) -> Steady | None:
+    """Return what has to hold for a verdict to hold as well; None where each call has to ask."""
+    if steady is None or verdict is None or verdict.contents is None:
+        return None
+    return steady._replace(contents={**steady.contents, **verdict.contents})
 
 
 def _runs(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from offload.data.versions import Contents
     from offload.loops.cuda_runs import CudaBlank
     from offload.loops.prepared import Steady
+    from offload.loops.remembered import Remembered
     from offload.loops.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
 
@@ -47,6 +48,8 @@ class Ready:
         Of its only nest, whose runs have no memory of their own.
     steady : Steady
         What has to hold of arrays like these.
+    verdict : Remembered, optional
+        Why a speculative loop may run so. What it follows from is among what has to hold.
 
     Attributes
     ----------
@@ -54,6 +57,7 @@ class Ready:
     blank : CudaBlank
     launcher : Launcher or None
         The body of tasks that are given arrays like these, if there has been one.
+    verdict : Remembered or None
     """
 
     __slots__ = (
@@ -67,10 +71,13 @@ class Ready:
         "blank",
         "launcher",
         "spec",
+        "verdict",
     )
 
-    def __init__(self, spec: Specialisation, blank: CudaBlank, steady: Steady) -> None:
-        self.spec = spec
+    def __init__(
+        self, spec: Specialisation, blank: CudaBlank, steady: Steady, verdict: Remembered | None = None
+    ) -> None:
+        self.spec, self.verdict = spec, verdict
         self.blank = blank
         self.launcher: Any = None
         apart = steady.apart
@@ -127,6 +134,10 @@ class Ready:
                 return False
         if self._looked_at and not self._holds(addresses, args, task):
             return False
+        if self.verdict is not None:
+            memory = self.spec.speculation
+            if memory is not self.verdict.memory or memory.is_sequential:
+                return False
         if changes and task.plan is not None:
             change(task, [args[position] for position in self._changed])
         structure = self.blank.structure()
@@ -139,7 +150,12 @@ class Ready:
 
 
 def keep_ready(
-    spec: Specialisation, args: tuple[Any, ...], blank: CudaBlank, steady: Steady, addresses: Mapping[str, int]
+    spec: Specialisation,
+    args: tuple[Any, ...],
+    blank: CudaBlank,
+    steady: Steady,
+    addresses: Mapping[str, int],
+    verdict: Remembered | None = None,
 ) -> None:
     """Keep what calls like this one find, in place of the oldest if there are many.
 
@@ -149,7 +165,7 @@ def keep_ready(
         It decides nothing from floats.
     args : tuple
         By position.
-    blank, steady
+    blank, steady, verdict
         As for `Ready`.
     addresses : mapping of str to int
         Of the arrays.
@@ -159,9 +175,15 @@ def keep_ready(
         return
     known = spec.program.seen().ready
     ready = known.get(name)
-    if ready is None or ready.blank is not blank or not ready.rely(steady, addresses):
-        ready = Ready(spec, blank, steady)
+    if ready is not None and (ready.blank is not blank or _memory(ready.verdict) is not _memory(verdict)):
+        ready = None
+    if ready is None or not ready.rely(steady, addresses):
+        ready = Ready(spec, blank, steady, verdict)
         ready.rely(steady, addresses)
         if len(known) >= _MOST:
             known.pop(next(iter(known)), None)
         known[name] = ready
+
+
+def _memory(verdict: Remembered | None) -> object:
+    return None if verdict is None else verdict.memory

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
@@ -33,11 +33,21 @@ from offload.loops.first_calls import look_at_nothing, looked, memory_of
 from offload.loops.flagging import FUEL, OUTSIDE
 from offload.loops.hostside import HostSide
 from offload.loops.logged import LoggedRun, Violation, logged_loop
-from offload.loops.looks import contents_at
 from offload.loops.ordered import run_in_order
 from offload.loops.plan import check, key_of, numbers_of, ranged
-from offload.loops.prepared import Apart, told, view_at
+from offload.loops.prepared import Apart, view_at
 from offload.loops.race import race, race_key
+from offload.loops.remembered import (
+    PROVED,
+    REMEMBERED,
+    Known,
+    Remembered,
+    contents_of,
+    key_from,
+    numbers_in,
+    remembered,
+    tell,
+)
 from offload.loops.reports import iteration
 from offload.loops.where import ON_HOST, kernels_of
 
@@ -50,8 +60,6 @@ if TYPE_CHECKING:
 
 Results = dict[str, Any]
 
-PROVED: Final = "its iterations are proved to be independent"
-REMEMBERED: Final = "its iterations were independent for such arguments"
 FIRST: Final = "it is the first call with arguments of such types"
 PLAIN: Final = "plain"
 """What `decided` returns where the loop is to run as any other does."""
@@ -68,86 +76,21 @@ _MOST_CALLS: Final = 64
 
 def decided(
     spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool
-) -> Results | Literal["plain"]:
+) -> Results | Literal["plain"] | Remembered:
     """Decide about a call in a device task, and carry it out unless it may run as any other loop.
 
     ``is_first``: it was profiled when its task began, and nothing was known before.
 
     Returns
     -------
-    `PLAIN`, or the scalars that come out.
+    The scalars that come out; `PLAIN`, or what is remembered, of a loop that is to run as any other.
 
     Raises
     ------
     IndexError, ZeroDivisionError, AssertionError, ValueError
         As the serial program does; arrays hold what that has written.
     """
-    return _at_once(spec, values, task) or _Call(spec, values, task, is_first=is_first).decided()
-
-
-class _Known(NamedTuple):
-    """What follows from the numbers of a call.
-
-    Attributes
-    ----------
-    is_parallel : bool
-        It is proved.
-    arrays : tuple of str
-        Those of whose contents a verdict follows.
-    floats : tuple of str
-        Parameters from which it follows and that are no part of the numbers.
-    apart : Apart
-        Arrays that share no memory, of which alone this is so.
-    """
-
-    is_parallel: bool
-    arrays: tuple[str, ...]
-    floats: tuple[str, ...]
-    apart: Apart
-
-
-def _at_once(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Literal["plain"] | None:
-    """Return `PLAIN` for a call that is remembered as one that may run in parallel; None where that is not known."""
-    memory: Memory | None = spec.speculation
-    if memory is None:
-        return None
-    numbers = numbers_in(spec, values)
-    known: _Known | None = memory.calls.get(numbers)
-    if known is None:
-        return None
-    locate = task.place.device.address
-    addresses: dict[str, Any] = {name: locate(values[name]) for name in spec.given}
-    if None in addresses.values() or not known.apart.holds(addresses):
-        return None
-    if known.is_parallel:
-        tell(task, memory, "device", f"in parallel: {PROVED}")
-        return PLAIN
-    if spec.program.words.speculate == "always" or memory.is_sequential:
-        return None
-    key = _key(numbers, known, values, addresses, task)
-    with spec.lock:
-        verdict = memory.known(key)
-    if not verdict:
-        return None
-    tell(task, memory, "device", f"in parallel: {REMEMBERED}")
-    return PLAIN
-
-
-def numbers_in(spec: Specialisation, values: Mapping[str, Any]) -> Any:
-    """Return what tells the numbers of calls apart: layouts, and scalars that decisions follow from."""
-    layouts = tuple([(values[name].shape, values[name].strides) for name in spec.given])
-    return layouts, tuple(told(spec, values))
-
-
-def _key(numbers: Any, known: _Known, values: Mapping[str, Any], addresses: Mapping[str, int], task: DeviceTask) -> Any:
-    """Return what a verdict follows from; None where that is not known."""
-    versions = []
-    for name in known.arrays:
-        contents = contents_at(task, values[name])
-        if contents is None:
-            return None
-        versions.append((contents.version, addresses[name]))
-    return numbers, tuple([float(values[name]).hex() for name in known.floats]), tuple(versions)
+    return remembered(spec, values, task) or _Call(spec, values, task, is_first=is_first).decided()
 
 
 class _Call:
@@ -289,7 +232,7 @@ class _Call:
         spec, (arrays, scalars) = self.spec, self.plan.addressing
         names = tuple(sorted(arrays & self.numbers.views.keys()))
         is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
-        known = _Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
+        known = Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
         if any(spec.uses[name].is_changed for name in names) and not is_parallel:
             return None
         numbers = numbers_in(spec, self.values)
@@ -300,7 +243,8 @@ class _Call:
                 self.memory.calls[numbers] = known
         else:
             numbers = key_of(spec, self.numbers)
-        return _key(numbers, known, self.values, self.addresses, self.task)
+        contents = contents_of(known, self.values, self.task)
+        return key_from(numbers, known, self.values, self.addresses, contents)
 
     def _met(self, found: Violation | Exception) -> None:
         """Take note that iterations depend on each other."""
@@ -363,14 +307,6 @@ def _timed(spec: Specialisation, memory: Memory, key: Any, start_s: float, value
     with spec.lock:
         memory.time(key, lambda history: history.measured(device_s=device_s))
     return value
-
-
-def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
-    """Take note of where a call runs, and why; tell whoever looks on."""
-    memory.last = where
-    notify = task.place.notify
-    if notify is not None:
-        notify.speculate(task.name, task.construct.location, task.place.device.number, text)
 
 
 def forget(loop: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from offload.arrays.items import SCALARS, array_section
 from offload.loops.launch import check_writeable, outcome
-from offload.loops.speculation import numbers_in
+from offload.loops.remembered import numbers_in
 from offload.loops.unmapped import stayed
 
 if TYPE_CHECKING:

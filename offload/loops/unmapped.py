@@ -31,7 +31,8 @@ from offload.loops.plan import numbers_of, plans_of
 from offload.loops.prepared import mapped_view
 from offload.loops.profiles import is_short
 from offload.loops.race import race_key
-from offload.loops.speculation import FIRST, numbers_in, tell
+from offload.loops.remembered import numbers_in, tell
+from offload.loops.speculation import FIRST
 from offload.loops.trying import tried
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def on_own_arrays(
     else:
         tell(task, memory, "host", f"in order, on the program's own arrays: {_why(memory, race)}")
     with spec.lock:
+        spec.program.has_stayed = True
         if len(memory.stays) >= _MOST:
             memory.stays.clear()
         memory.stays[numbers_in(spec, values)] = race_key(spec, numbers)

@@ -9,7 +9,7 @@ import pytest
 
 import offload as omp
 from offload import release, to
-from offload.loops import logged, speculate, speculation
+from offload.loops import logged, remembered, speculate, speculation
 from offload.loops.logs import Log
 from offload.loops.making import Maker
 from offload.loops.race import alone
@@ -140,7 +140,7 @@ def test_the_own_write_is_anothers(monkeypatch):
 @pytest.mark.parametrize("change", ["scalar", "contents"])
 def test_verdicts_without_scalars_or_versions(monkeypatch, change):
     """Verdicts that are remembered without the scalars, or without the versions, let a call through that collides."""
-    key = speculation._key
+    key = speculation.key_from
 
     def mutant(*args):
         found = key(*args)
@@ -149,5 +149,6 @@ def test_verdicts_without_scalars_or_versions(monkeypatch, change):
         (layouts, scalars), floats, versions = found
         return (layouts, None, None, versions) if change == "scalar" else (layouts, scalars, floats, None)
 
-    monkeypatch.setattr(speculation, "_key", mutant)
+    for module in (speculation, remembered):
+        monkeypatch.setattr(module, "key_from", mutant)
     assert not calls_are_right(change)

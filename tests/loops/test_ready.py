@@ -10,6 +10,7 @@ from offload import acc, in_, inout, to, tofrom
 from offload.errors import LoopError
 from offload.loops import ranges
 from offload.loops.ready import Ready
+from offload.loops.speculation import forget
 from tests.loops.cuda_form import GXX
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="no g++")
@@ -229,3 +230,104 @@ def test_indices_that_a_body_may_write(cuda, started, monkeypatch):
             omp.target(map=[to("p", "x"), tofrom("y")])(body)(p, x, y)
             assert started == [not is_writeable] * 2
         p.flags.writeable = True
+
+
+def scattered(p, x, y):
+    for i in range(p.size):
+        y[p[i]] = 0.5 * y[p[i]] + x[i]
+
+
+@pytest.fixture
+def speculated(monkeypatch):
+    """A loop that is probably parallel, as a profile says, and arguments."""
+    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    p, x, y = np.random.default_rng(1).permutation(50), np.arange(50.0), np.zeros(50)
+    return omp.target_loop(scattered, speculate=omp.profile_dependences(scattered, (p, x, y))), p, x, y
+
+
+def test_verdicts_that_are_remembered(cuda, started, speculated):
+    """A call whose verdict is remembered is filled in as long as its index array holds what it did, for each set."""
+    loop, p, x, y = speculated
+    others = np.arange(50)[::-1].copy(), x.copy(), y.copy()
+    with omp.target_data(map=[to(p, x), tofrom(y), *map(tofrom, others)]):
+        for _ in range(5):  # inspected, looked at, remembered, filled in
+            loop(p, x, y)
+            loop(*others)
+        assert started[-4:] == [True] * 4
+        assert loop.explain(p, x, y).to_dict()["speculation"]["last"] == "device"
+        omp.target_update(to=p)
+        loop(p, x, y)
+        assert not started[-1]
+        loop(*others)
+        assert started[-1]
+        p[7] = p[9]
+        omp.target_update(to=p)
+        omp.target_update(from_=y)
+        expected = y.copy()
+        with pytest.warns(omp.SpeculationWarning):
+            loop(p, x, y)
+        loop(*others)  # in order from now on
+        assert not started[-1]
+    scattered(p, x, expected)
+    assert (y == expected).all()
+
+
+def test_verdicts_that_are_forgotten(cuda, started, speculated):
+    """What a loop has forgotten is decided anew, and filled in again then."""
+    loop, p, x, y = speculated
+    with omp.target_data(map=[to(p, x), tofrom(y)]):
+        for _ in range(5):
+            loop(p, x, y)
+        assert started[-1]
+        forget(loop)
+        started.clear()
+        for _ in range(5):
+            loop(p, x, y)
+    assert started[0] is False
+    assert started[-1]
+
+
+def test_speculative_loops_in_bodies_are_refused_all_the_same(cuda, speculated):
+    """A call that could be filled in is an error in a body, as it was before."""
+    loop, p, x, y = speculated
+
+    def body(p, x, y):
+        loop(p, x, y)
+
+    with omp.target_data(map=[to(p, x), tofrom(y)]):
+        for _ in range(5):
+            loop(p, x, y)
+        with pytest.raises(omp.UsageError, match="speculate="):
+            omp.target(map=[to("p", "x"), tofrom("y")])(body)(p, x, y)
+
+
+def test_logs_in_every_launch_are_never_filled_in(cuda, started, speculated):
+    """``"always"`` remembers nothing."""
+    loop, p, x, y = speculated
+    always = loop.options(speculate="always")
+    with omp.target_data(map=[to(p, x), tofrom(y)]):
+        for _ in range(4):
+            always(p, x, y)
+    assert not any(started)
+
+
+def by_floats(scale, p, y):
+    for i in range(p.size):
+        y[int(scale * p[i])] = i
+
+
+def test_verdicts_from_floats_are_asked_for(cuda, started, monkeypatch):
+    """A float that reaches addresses names no call: another one is another verdict."""
+    monkeypatch.setattr(ranges, "LEAST_SIZE", 1)
+    p, y = np.arange(50), np.zeros(120)
+    loop = omp.target_loop(by_floats, speculate=omp.profile_dependences(by_floats, (2.0, p, y)))
+    with omp.target_data(map=[to(p), tofrom(y)]):
+        for _ in range(4):
+            loop(2.0, p, y)
+        with pytest.warns(omp.SpeculationWarning):
+            loop(0.5, p, y)
+    expected = np.zeros(120)
+    by_floats(2.0, p, expected)
+    by_floats(0.5, p, expected)
+    assert not any(started)
+    assert (y == expected).all()
