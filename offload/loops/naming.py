@@ -16,6 +16,10 @@ float_bits: Final = struct.Struct("d").pack
 """What tells floats apart: a division tells 0.0 from -0.0, and NaN equals nothing."""
 
 
+LATEST: Final = ()
+"""The name of the call that was made, or found, last: no call of a loop has it, since it has arguments."""
+
+
 def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return what names a call by position with scalars and device arrays; None of anything else."""
     name: list[Any] = []

@@ -15,10 +15,12 @@ What was decided from elements holds for arrays at the same addresses as long as
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from offload.loops.filling import filler, matcher
 from offload.loops.looks import change, contents_at
-from offload.loops.naming import name_of
+from offload.loops.naming import LATEST, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +46,8 @@ class Ready:
     ----------
     spec : Specialisation
         It decides nothing from floats.
+    args : tuple
+        Of a call of that name, by position.
     blank : CudaBlank
         Of its only nest, whose runs have no memory of their own.
     steady : Steady
@@ -58,43 +62,43 @@ class Ready:
     launcher : Launcher or None
         The body of tasks that are given arrays like these, if there has been one.
     verdict : Remembered or None
+    matches : callable
+        Tells that the arguments of a call, as many, have the same name, for most that have.
     """
 
-    __slots__ = (
-        "_arrays",
-        "_changed",
-        "_contents",
-        "_floats",
-        "_looked_at",
-        "_pairs",
-        "_pointers",
-        "blank",
-        "launcher",
-        "spec",
-        "verdict",
-    )
+    __slots__ = ("_changed", "_contents", "_fill", "_looked_at", "blank", "launcher", "matches", "spec", "verdict")
 
     def __init__(
-        self, spec: Specialisation, blank: CudaBlank, steady: Steady, verdict: Remembered | None = None
+        self,
+        spec: Specialisation,
+        args: tuple[Any, ...],
+        blank: CudaBlank,
+        steady: Steady,
+        verdict: Remembered | None = None,
     ) -> None:
         self.spec, self.verdict = spec, verdict
         self.blank = blank
         self.launcher: Any = None
+        self.matches = matcher(args)
         apart = steady.apart
         at = {name: position for position, name in enumerate(spec.program.parameters)}
         order = {name: number for number, name in enumerate(spec.given)}
-        self._arrays = tuple([(at[name], nbytes) for name, nbytes in apart.sizes])
         assert [name for name, _ in apart.sizes] == list(spec.given)  # as the pairs and pointers count them
-        self._pairs = tuple([(order[one], a, b, order[other], c, d) for one, a, b, other, c, d in apart.pairs])
-        self._pointers = tuple([(slot, order[name]) for slot, name in blank.pointers])
-        self._floats = tuple([(offset, at[name], pack_into) for offset, name, pack_into in blank.floats])
+        self._fill = filler(
+            len(args),
+            [(at[name], nbytes) for name, nbytes in apart.sizes],
+            [(order[one], a, b, order[other], c, d) for one, a, b, other, c, d in apart.pairs],
+            [(slot, order[name]) for slot, name in blank.pointers],
+            [(offset, at[name], pack_into) for offset, name, pack_into in blank.floats],
+            [order[name] for name in steady.contents],
+        )
         self._changed = tuple([at[name] for name in spec.changed])
-        self._looked_at = tuple([(order[name], at[name]) for name in steady.contents])
+        self._looked_at = tuple([(name, at[name]) for name in steady.contents])
         self._contents: dict[tuple[int, ...], tuple[Contents, ...]] = {}  # of these, by where they lie
 
     def rely(self, steady: Steady, addresses: Mapping[str, int]) -> bool:
         """Keep the contents of arrays at these addresses; return False if other arrays have been looked at."""
-        names = [self.spec.given[number] for number, _ in self._looked_at]
+        names = [name for name, _ in self._looked_at]
         if names != [*steady.contents]:
             return False
         if names:
@@ -103,9 +107,9 @@ class Ready:
             self._contents[tuple([addresses[name] for name in names])] = tuple(steady.contents.values())
         return True
 
-    def _holds(self, addresses: list[int], args: tuple[Any, ...], task: DeviceTask) -> bool:
-        """Tell whether the arrays that were looked at hold what they did."""
-        contents = self._contents.get(tuple([addresses[number] for number, _ in self._looked_at]))
+    def _holds(self, args: tuple[Any, ...], task: DeviceTask, addresses: tuple[int, ...]) -> bool:
+        """Tell whether the arrays that were looked at, at these addresses, hold what they did."""
+        contents = self._contents.get(addresses)
         if contents is None:
             return False
         for (_, position), known in zip(self._looked_at, contents, strict=True):
@@ -122,17 +126,9 @@ class Ready:
         kernels = device.kernels
         if kernels is None or kernels.dialect != "cuda":
             return False
-        addresses = []
-        for position, nbytes in self._arrays:
-            address = device.address(args[position])
-            if address is None or address % nbytes:
-                return False
-            addresses.append(address)
-        for one, low, high, other, others_low, others_high in self._pairs:
-            mine, others = addresses[one], addresses[other]
-            if mine + low <= others + others_high and others + others_low <= mine + high:
-                return False
-        if self._looked_at and not self._holds(addresses, args, task):
+        holds = partial(self._holds, args, task) if self._looked_at else None
+        structure = self._fill(args, device.address, holds, self.blank.structure)
+        if structure is None:
             return False
         if self.verdict is not None:
             memory = self.spec.speculation
@@ -140,11 +136,6 @@ class Ready:
                 return False
         if changes and task.plan is not None:
             change(task, [args[position] for position in self._changed])
-        structure = self.blank.structure()
-        for slot, number in self._pointers:
-            structure[slot] = addresses[number]
-        for offset, position, pack_into in self._floats:
-            pack_into(structure, offset, args[position])
         self.blank.launch(structure, kernels, task.lane.stream)  # type: ignore[union-attr]  # the body has one
         return True
 
@@ -178,11 +169,12 @@ def keep_ready(
     if ready is not None and (ready.blank is not blank or _memory(ready.verdict) is not _memory(verdict)):
         ready = None
     if ready is None or not ready.rely(steady, addresses):
-        ready = Ready(spec, blank, steady, verdict)
+        ready = Ready(spec, args, blank, steady, verdict)
         ready.rely(steady, addresses)
         if len(known) >= _MOST:
             known.pop(next(iter(known)), None)
         known[name] = ready
+    known[LATEST] = ready
 
 
 def _memory(verdict: Remembered | None) -> object:

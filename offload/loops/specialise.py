@@ -21,7 +21,7 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.errors import LoopError
 from offload.loops import ir
 from offload.loops.accesses import Access, accesses
-from offload.loops.naming import FLOATS, float_bits, name_of
+from offload.loops.naming import FLOATS, LATEST, float_bits, name_of
 from offload.loops.parse import NestClauses, parse
 from offload.loops.python_form import host_parts
 from offload.loops.source import Source
@@ -122,8 +122,16 @@ class LoopProgram:
 
     def ready(self, args: tuple[Any, ...]) -> Any:
         """Return the `Ready` of a call by position, which is to fill it in; None if more is left of it."""
-        ready = self.seen().ready
-        return ready.get(name_of(args)) if ready else None
+        known = self.seen().ready
+        if not known:
+            return None
+        latest = known.get(LATEST)
+        if latest is not None and len(args) == len(self.parameters) and latest.matches(args):
+            return latest
+        found = known.get(name_of(args))
+        if found is not None:
+            known[LATEST] = found
+        return found
 
     def deciding(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return what else than its arrays decides how a call by position maps these: what stands for no other call."""
