@@ -5,8 +5,9 @@ Theory of operation
 Views with the same strides that differ by whole elements, ``a[1:]`` and ``a[:-1]``, are one array, seen from different
 first elements: an index of a view and its *offset* make an index of the widest extents that cover them all. So the same
 element has the same index, whatever name it goes by, and ownership is a matter of the storage. Views that lie between
-each other's elements, ``a[::2]`` and ``a[1::2]``, share nothing. Whatever overlaps otherwise, while one of the two is
-written, is left to `None`: no device can then say which elements it has changed.
+each other's elements, ``a[::2]`` and ``a[1::2]``, or beside these, as halves of rows of which one is reversed, share
+nothing. Whatever overlaps otherwise, while one of the two is written, is left to `None`: no device can then say which
+elements it has changed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
+from offload.arrays.sections import HOST, overlaps, section_of
 from offload.loops.independence import is_injective
 from offload.loops.numbers import View
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from offload.arrays.sections import Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,4 +123,10 @@ def _overlap(one: View, other: View) -> bool:
         return False
     step = gcd(*(s for v in (one, other) for s, n in zip(v.strides, v.extents, strict=True) if n > 1))
     apart = (other.address - one.address) % step if step else 0
-    return not (step and one.itemsize <= apart <= step - other.itemsize)
+    if step and one.itemsize <= apart <= step - other.itemsize:
+        return False
+    return overlaps(_section(one), _section(other))  # as of halves of a matrix, one of which is reversed
+
+
+def _section(view: View) -> Section:
+    return section_of(HOST, view.address, view.extents, view.strides, view.itemsize)

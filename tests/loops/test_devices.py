@@ -625,6 +625,32 @@ def test_arguments_that_share_memory(function, views, mode, is_mapped):
     same({"base": base}, {"base": expected})
 
 
+def test_views_beside_each_other_that_are_reversed():
+    """Halves of the rows of a matrix share nothing, also where one of them is seen from its end: the loop is split."""
+
+    @omp.target_loop(devices="all", filter="always")
+    def turned(a, b):
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                a[i, j] = 2 * b[i, j] + 1
+
+    def halves(m, n_right):
+        return m[:, :4], m[:, : 7 - n_right : -1]
+
+    m = np.arange(48.0).reshape(6, 8)
+    expected = m.copy()
+    with checked("sim:3"):
+        for data in (present({"m": m}), nullcontext()):
+            with data:
+                for _ in range(2):
+                    turned(*halves(m, 4))
+                    turned.python(*halves(expected, 4))
+                    assert turned.explain(*halves(m, 4)).to_dict()["filter"]["mode"] == "split"
+        with present({"m": m}), pytest.raises(omp.ClauseError, match="overlap"):
+            turned(*halves(m, 5))
+    same({"m": m}, {"m": expected})
+
+
 def test_ways_are_measured_for_shapes(monkeypatch):
     """Calls that differ by numbers only share what has been measured: a way is not tried for each of them."""
 
