@@ -4,8 +4,9 @@ A layer over the same tasks, present table and streams as OpenMP's constructs, w
 """
 
 from offload.acc.addresses import deviceptr, host_data, hostptr, is_present, map_data, unmap_data
+from offload.acc.bodies import LaunchConfig, launch_config
 from offload.acc.clauses import async_default, async_noval, async_sync, zero
-from offload.acc.compute import LaunchConfig, kernels, launch_config, parallel, serial
+from offload.acc.compute import kernels, parallel, serial
 from offload.acc.data import data, enter_data, exit_data, update
 from offload.acc.declare import declare
 from offload.acc.devices import (

@@ -7,11 +7,11 @@ only; how many gangs there are to be is passed on to bodies that launch kernels.
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.acc.bodies import Body, LaunchConfig
 from offload.acc.clauses import (
     SPELLINGS,
     Names,
@@ -36,13 +36,16 @@ from offload.constructs.clauses.reductions import check_item, check_reduction
 from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing
 from offload.constructs.clauses.variadics import named_by
 from offload.constructs.functions import NOT_GIVEN, decorate
+from offload.constructs.queueing import wait_for
 from offload.constructs.receiving import check_known, refuse_host_arrays
-from offload.constructs.routines import array_namespace
 from offload.constructs.target import TargetFunction
 from offload.data.entries import Counter
-from offload.errors import ClauseError, UsageError
-from offload.runtime.current import here, put_off_here
+from offload.errors import ClauseError
+from offload.interrupts.finalizers import collector
+from offload.interrupts.shields import is_at_work
+from offload.runtime.generate import run
 from offload.runtime.launch import DeviceTask
+from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,22 +62,6 @@ if TYPE_CHECKING:
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
 
-
-class LaunchConfig(NamedTuple):
-    """How a compute construct asks to be launched; None where a clause is missing.
-
-    Attributes
-    ----------
-    num_gangs, num_workers, vector_length : int or None
-        CUDA's blocks, warps of a block and threads of a warp, as the usual compilers have it.
-    """
-
-    num_gangs: int | None = None
-    num_workers: int | None = None
-    vector_length: int | None = None
-
-
-_config: ContextVar[LaunchConfig] = ContextVar("offload_acc_config")
 
 _DEFAULTS = {"none": check_defaultmap("none"), "present": {"aggregate": "present"}}
 """What each ``default`` clause is as a ``defaultmap``."""
@@ -173,26 +160,37 @@ class ComputeFunction(TargetFunction):
         return copy
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter the region: in a queue, with whole parameters or arrays in its clauses, or as any target region."""
-        if not self._is_bare or self._async is None or kwargs or put_off_here(scope, self, args, kwargs):
+        """Encounter the region: with whole parameters or arrays in its clauses, or as any target region."""
+        frame = scope.region
+        if not self._is_bare or kwargs or frame is None or not frame.is_plain or collector.thread or is_at_work():
             return super()._encounter(scope, args, kwargs)
-        runtime, frame = scope.runtime, scope.frame(self._directive)
+        runtime = scope.runtime
         device = self._clauses.get("device")
         alone = runtime.default_place(frame) if device is None else runtime.place(frame, device)
         places = self._places(runtime, device) or (alone,)
         place = places[0]
-        queue = queue_of(runtime.queues, place, self._async) if place is not None and frame.is_plain else None
-        arrays = plain_arrays(args) if queue is not None else None
-        body = self._short_body(args, is_given=arrays == {})
-        found = None if arrays is None or place is None else self._bound(place, args, arrays, body)
-        if found is None or queue is None or place is None:
+        queue = None if place is None else queue_of(runtime.queues, place, self._async)
+        arrays = None if place is None or (queue is None and owned) else plain_arrays(args)
+        if place is None or arrays is None:
+            return super()._encounter(scope, args, kwargs)
+        body = self._short_body(args, is_given=not arrays)
+        found = self._bound(place, args, arrays, body)
+        if found is None:
             return super()._encounter(scope, args, kwargs)
         work = self._short_work(body, args, *found, places)
         orderings = presence(runtime.queues, work.items, place, changes=False)
+        after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
+        if queue is None and after:
+            wait_for(scope, frame, after, "the wait clause")
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
         del found, work  # what they hold goes before the task is complete
-        after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
-        return put(scope, frame, queue, task, self._depend, after, orderings)
+        if queue is not None:
+            return put(scope, frame, queue, task, self._depend, after, orderings)
+        task.orderings = orderings
+        try:
+            return run(scope, frame, task, self._depend)
+        finally:
+            del task  # as `run` asks for
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
         items = super()._known_items(args)
@@ -240,7 +238,7 @@ class ComputeFunction(TargetFunction):
         reduced = [found for item in self._reduced for found in self._slots(item, names, args, kwargs)]
         if len({slot for _, slot in reduced}) < len(reduced):
             raise ClauseError(f"{self._directive} reduction: one argument is named twice; name it under one operator")
-        return _Body(self._function, self._config, reduced)
+        return Body(self._function, self._config, reduced)
 
     def _slots(
         self, item: Any, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -306,39 +304,6 @@ class Serial(ComputeFunction):
 
     _directive = "acc serial"
     __slots__ = ()
-
-
-class _Body:
-    """A function with private arrays for its reduction variables, and its launch configuration at hand."""
-
-    __slots__ = ("_config", "_function", "_reduced")
-
-    def __init__(
-        self, function: Callable[..., Any], config: LaunchConfig | None, reduced: list[tuple[Operator, int | str]]
-    ) -> None:
-        self._function = function
-        self._config = config
-        self._reduced = reduced
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given: list[Any] = list(args)
-        combined = []
-        for operator, slot in self._reduced:
-            values: Any = kwargs if isinstance(slot, str) else given
-            variable = values[slot]
-            private = values[slot] = array_namespace(variable).zeros(variable.shape, variable.dtype)
-            operator.initialize(private)
-            combined.append((operator, variable, private))
-        token = _config.set(self._config or LaunchConfig())
-        try:
-            value = self._function(*given, **kwargs)
-        finally:
-            _config.reset(token)
-        for operator, variable, private in combined:
-            result = operator.combine(variable, private)
-            if result is not None:
-                variable[...] = result
-        return value
 
 
 def parallel(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
@@ -414,29 +379,6 @@ def serial(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any
     OpenACC 3.3, 2.5.2 "Serial Construct".
     """
     return decorate(Serial, function, clauses)
-
-
-def launch_config() -> LaunchConfig:
-    """Return ``num_gangs``, ``num_workers`` and ``vector_length`` of the compute region that the caller is in.
-
-    Returns
-    -------
-    LaunchConfig
-        None for each that the construct does not say.
-
-    Raises
-    ------
-    UsageError
-        The caller is in no compute region.
-
-    Notes
-    -----
-    OpenACC 3.3, 2.5.10 "num_gangs clause" and the next two.
-    """
-    task = here().task
-    if task is None or not task.construct.directive.startswith("acc "):
-        raise UsageError("launch_config outside of a compute region; call it in a body under acc.parallel")
-    return _config.get(LaunchConfig())
 
 
 def _name_or_id(item: Any) -> Any:

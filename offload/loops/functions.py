@@ -97,7 +97,9 @@ class DeviceLoop(LoopFunction, TargetFunction):
                 task = None if kwargs else self._on_set(scope, frame, args)
                 if task is None:
                     return self._encounter(scope, args, kwargs)
-                depend = self._dependences_of(args) if self._is_late else self._depend
+                depend: Any = self._depend
+                if self._is_late and self._names is not None:
+                    depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
                 if self._is_deferred:
                     defer(scope, frame, task, depend)
                     return task
@@ -155,13 +157,10 @@ class DeviceLoop(LoopFunction, TargetFunction):
         priority = self._clauses.get("priority", 0)
         if priority:
             priority = min(priority, runtime.engine.max_priority)
-        return DeviceTask.of(self._site_in(runtime), frame, places[0], work, self._label, priority)
-
-    def _dependences_of(self, args: tuple[Any, ...]) -> Any:
-        """Return the dependences of a call by position."""
-        if self._is_late and self._names is not None:
-            return self._dependences(self._names.at_call(args, {}, only_parameters=True))
-        return self._depend
+        site = self._site
+        if site is None or site.runtime is not runtime:
+            site = self._site_in(runtime)
+        return DeviceTask.of(site, frame, places[0], work, self._label, priority)
 
     def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
         if self._program.words.speculate is not None:  # where the environment names devices

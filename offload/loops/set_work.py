@@ -64,13 +64,21 @@ class SetWork(TargetWork):
     places: tuple[DevicePlace, ...]
 
     def begin(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        settled = self._binding.settled
+        binding, known = self._binding, self._known
+        settled = binding.settled
         if settled is not None:
             places, words, chooser, states = settled
-            is_alone = (chooser.chosen or chooser.resting) == "single" and places == self.places and words == self.words
-            if is_alone and self._begin_alone(launch, place, lane, states):
+            if (chooser.chosen or chooser.resting) == "single" and places == self.places and words == self.words:
                 launch.device_nums = (place.device.number,)
-                return
+                changed = binding.may_change() if binding.changed is None else binding.changed
+                if known is not None and (before := known.plan) is not None:
+                    args = known.arguments(self.args)
+                    if args is not None and place.enter_again(before, changed, lane, states):
+                        launch.plan, launch.args = before, args
+                        return
+                if self._begin_alone(launch, place, lane, states, changed):
+                    return
+                launch.device_nums = ()
         try:
             self._begin(launch, lane, staged)
         except MapError:
@@ -80,16 +88,11 @@ class SetWork(TargetWork):
         else:
             launch.body = SetLauncher(self.body, self.words, self.places)  # type: ignore[arg-type]  # a loop's body
 
-    def _begin_alone(self, launch: Any, place: DevicePlace, lane: Lane, states: Sequence[State]) -> bool:
+    def _begin_alone(
+        self, launch: Any, place: DevicePlace, lane: Lane, states: Sequence[State], changed: Sequence[int]
+    ) -> bool:
         """Begin as a loop on the first device does, if tables are in these states, and so stay in them."""
-        binding, known = self._binding, self._known
-        changed = binding.may_change() if binding.changed is None else binding.changed
-        before = None if known is None else known.plan
-        if known is not None and before is not None:
-            again = known.arguments(self.args)
-            if again is not None and place.enter_again(before, changed, lane, states):
-                launch.plan, launch.args = before, again
-                return True
+        binding = self._binding
         plan = place.enter_as_before(binding.items, states, lane, self._counter)
         if plan is None:
             return False

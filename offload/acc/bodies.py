@@ -1,0 +1,88 @@
+"""What the clauses of a compute construct put around its body: private arrays of reductions, and how it is launched."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offload.constructs.routines import array_namespace
+from offload.errors import UsageError
+from offload.runtime.current import here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.constructs.clauses.operators import Operator
+
+
+class LaunchConfig(NamedTuple):
+    """How a compute construct asks to be launched; None where a clause is missing.
+
+    Attributes
+    ----------
+    num_gangs, num_workers, vector_length : int or None
+        CUDA's blocks, warps of a block and threads of a warp, as the usual compilers have it.
+    """
+
+    num_gangs: int | None = None
+    num_workers: int | None = None
+    vector_length: int | None = None
+
+
+_config: ContextVar[LaunchConfig] = ContextVar("offload_acc_config")
+
+
+class Body:
+    """A function with private arrays for its reduction variables, and its launch configuration at hand."""
+
+    __slots__ = ("_config", "_function", "_reduced")
+
+    def __init__(
+        self, function: Callable[..., Any], config: LaunchConfig | None, reduced: list[tuple[Operator, int | str]]
+    ) -> None:
+        self._function = function
+        self._config = config
+        self._reduced = reduced
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given: list[Any] = list(args)
+        combined = []
+        for operator, slot in self._reduced:
+            values: Any = kwargs if isinstance(slot, str) else given
+            variable = values[slot]
+            private = values[slot] = array_namespace(variable).zeros(variable.shape, variable.dtype)
+            operator.initialize(private)
+            combined.append((operator, variable, private))
+        token = _config.set(self._config or LaunchConfig())
+        try:
+            value = self._function(*given, **kwargs)
+        finally:
+            _config.reset(token)
+        for operator, variable, private in combined:
+            result = operator.combine(variable, private)
+            if result is not None:
+                variable[...] = result
+        return value
+
+
+def launch_config() -> LaunchConfig:
+    """Return ``num_gangs``, ``num_workers`` and ``vector_length`` of the compute region that the caller is in.
+
+    Returns
+    -------
+    LaunchConfig
+        None for each that the construct does not say.
+
+    Raises
+    ------
+    UsageError
+        The caller is in no compute region.
+
+    Notes
+    -----
+    OpenACC 3.3, 2.5.10 "num_gangs clause" and the next two.
+    """
+    task = here().task
+    if task is None or not task.construct.directive.startswith("acc "):
+        raise UsageError("launch_config outside of a compute region; call it in a body under acc.parallel")
+    return _config.get(LaunchConfig())
