@@ -40,7 +40,11 @@ SPREAD_S: Final = 100e-6
 _BYTES_PER_S: Final = 3e12
 _SENT_BYTES_PER_S: Final = 3e11
 _STEPS_PER_S: Final = 1e13
-"""H200: memory; peer copies, as in five-point sweeps of which each device sends its half; steps of generated code."""
+_HOST_BYTES_PER_S: Final = 1e10
+"""H200: memory; peer copies, as in five-point sweeps of which each device sends its half; steps of generated code.
+
+Copies of the host's pageable memory are those of an H100.
+"""
 
 
 class Cost(NamedTuple):
@@ -178,6 +182,13 @@ class Chooser:
         if self.chosen is not None:
             return self.chosen
         return None if self._trials else self.now
+
+    def is_best_alone(self, nbytes: int) -> bool:
+        """Tell whether one device is best of what is known, where others have to be sent so much by the host first."""
+        resting = self.resting
+        if resting == "single" or resting is None or "single" not in self.times or resting not in self.times:
+            return resting == "single"
+        return self.times["single"] <= self.times[resting] + nbytes / _HOST_BYTES_PER_S
 
     @property
     def why(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offload.constructs.target_work import Known, TargetWork, put
 from offload.errors import MapError
 from offload.loops.replicas import Replicated, SetLauncher
+from offload.loops.set_kinds import on_devices
 from offload.runtime.leaving import leave_sets
 from offload.runtime.together import Together, enter, leave, settle, undo
 from offload.runtime.works import present_items
@@ -79,6 +80,10 @@ class SetWork(TargetWork):
                 if self._begin_alone(launch, place, lane, states, changed):
                     return
                 launch.device_nums = ()
+        elif self._is_best_alone(place):
+            launch.device_nums = (place.device.number,)
+            super().begin(launch, place, lane, staged)
+            return
         try:
             self._begin(launch, lane, staged)
         except MapError:
@@ -87,6 +92,25 @@ class SetWork(TargetWork):
             super().begin(launch, place, lane, staged)  # nobody has named the devices: as without them
         else:
             launch.body = SetLauncher(self.body, self.words, self.places)  # type: ignore[arg-type]  # a loop's body
+
+    def _is_best_alone(self, place: DevicePlace) -> bool:
+        """Tell whether nothing is present, so that each device would be sent all, and what is gained by that is less.
+
+        What ways take is known of calls before, which were made on all devices.
+        """
+        body: Any = self.body
+        spec, words = body.specialisation, self.words
+        if spec is None or words.filter == "always" or words.is_eager or body.program.words.checks:
+            return False
+        for each in self.places:
+            with each.lock:
+                if any(each.table.search(item.section, item) != (None, None) for item in self.items):
+                    return False
+        values = body.program.bound(self.args, self.kwargs)
+        divided = on_devices(spec, values, place.device, len(self.places))
+        chooser = divided.chooser(words.filter, tuple([each.device.space for each in self.places]))
+        sent_nbytes = (len(self.places) - 1) * sum([item.section.nbytes for item in self.items])
+        return chooser.is_best_alone(sent_nbytes)
 
     def _begin_alone(
         self, launch: Any, place: DevicePlace, lane: Lane, states: Sequence[State], changed: Sequence[int]

@@ -11,6 +11,7 @@ import pytest
 
 import offload as omp
 from offload import acc
+from offload.data.environment import DataEnvironment
 from offload.data.ledger import PutOffError
 from offload.devices.sim.device import SimDevice
 from offload.devices.sim.kernels import SimKernels
@@ -554,6 +555,34 @@ def test_a_settled_call_is_an_ordinary_one(monkeypatch, is_acc):
             halo.python(serial["a"], serial["b"])
             halo.python(serial["b"], serial["a"])
     same({"a": a, "b": b}, serial)
+
+
+def test_arrays_that_are_nowhere_are_sent_to_one_device_if_that_is_best(monkeypatch):
+    """Once one device has been found to be the quickest, a call whose arrays are nowhere maps them there alone."""
+    monkeypatch.setattr(SimKernels, "seconds", lambda *_: 1e-6)
+    x, y = np.arange(24.0), np.zeros(24)
+    loop = omp.target_loop(halo.python, devices="all")
+    entered, right = [], DataEnvironment.allocate
+
+    def allocate(self, created, lane):
+        entered.extend([self.device.number] * len(created))
+        return right(self, created, lane)
+
+    monkeypatch.setattr(DataEnvironment, "allocate", allocate)
+    with checked("sim:3"):
+        for _ in range(2):
+            loop(x, y)
+        assert sorted(entered) == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+        entered.clear()
+        for _ in range(3):
+            loop(x, y)
+        assert entered == [0] * 6
+        with present({"x": x}):  # what is there is used
+            loop(x, y)
+        x[5] = 7
+        with present({"x": x, "y": y}):
+            loop(x, y)
+    assert (y[1:-1] == x[:-2] + x[2:]).all()
 
 
 def test_one_other_device_is_no_set_either(monkeypatch):

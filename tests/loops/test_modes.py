@@ -87,6 +87,19 @@ def test_the_chosen_one_stays():
     assert chooser.now == "single"
 
 
+def test_what_the_host_would_have_to_send():
+    """Where nothing is present the time of copies to other devices is added to that of a way that needs them."""
+    chooser = Chooser({"split": 1e-3, "single": 2e-3})
+    assert not chooser.is_best_alone(1 << 30)  # nothing is known
+    given(chooser, 4)
+    assert not chooser.is_best_alone(1 << 30)
+    chooser.note("split", 1e-3)
+    chooser.note("single", 2e-3)
+    assert [chooser.is_best_alone(nbytes) for nbytes in (0, 5_000_000, 20_000_000)] == [False, False, True]
+    chooser.note("single", 0.5e-3)
+    assert chooser.is_best_alone(0)
+
+
 def test_what_the_model_expects():
     """The slowest device decides; several devices cost a fork and a join; what is sent comes on top."""
     assert expected_s([Cost(0, 0, 0)]) == CALL_S
