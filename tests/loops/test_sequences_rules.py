@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from offload.loops.modes import Chooser
@@ -47,8 +49,31 @@ def test_values_of_calls_that_are_one_devices():
             Sequence(seed, n_devices, filter="auto", steps=40).run()
 
 
+def run_by_any_times(monkeypatch, first, count):
+    """Run sequences whose loops are measured, by times that say anything."""
+    rng, right = random.Random(first), Chooser.note
+    times = 1e-6, 50e-6, 1e-3, 2e-3
+    monkeypatch.setattr(Chooser, "note", lambda self, mode, _, sent=0: right(self, mode, rng.choice(times), sent))
+    for seed in range(first, first + count):
+        n_devices = (2, 3, 4, 7)[seed % 4]
+        with checked(f"sim:{n_devices}", env={}):
+            Sequence(seed, n_devices, filter="auto", steps=40).run()
+
+
+def test_values_whatever_ways_take(monkeypatch):
+    """Ways that are tried, chosen and left change no value."""
+    run_by_any_times(monkeypatch, 1000, 16)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(IN_CI, IN_CI + 500, 50))
 def test_many_more(first):
     """The same for 500 sequences."""
     run(first, 50)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(2000, 2400, 50))
+def test_many_more_whatever_ways_take(monkeypatch, first):
+    """And for 400 of which ways are measured."""
+    run_by_any_times(monkeypatch, first, 50)
