@@ -76,7 +76,8 @@ class Lane:
     ``pool`` is what it belongs to; a stream of a user's own belongs to none, and ``of_queue`` says that launches come
     here because of an async queue. ``end`` is where the last launch on a pool's lane ended, None if that is not known.
     ``passed`` is the sequence of the last launch that was noticed to be complete, and when that was, in seconds of
-    `time.perf_counter`.
+    `time.perf_counter`. ``joined`` has the lanes of other devices' pools that this one has followed last as parts of a
+    task of its own.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class Lane:
         "_waited",
         "device",
         "end",
+        "joined",
         "lock",
         "number",
         "of_queue",
@@ -108,6 +110,7 @@ class Lane:
         self.passed = (0, 0.0)
         self.lock = threading.RLock()  # for who marks a user's lane and has the gate look at it, in one order
         self._waited: dict[Lane, int] = {}
+        self.joined: dict[StreamPool, Lane] = {}
 
     def mark(self) -> Point:
         """Record an event at the tail of the stream and return the place.
@@ -224,6 +227,21 @@ class StreamPool:
                 return self.idle.popleft()
             except IndexError:
                 return self._new() if len(self.lanes) < POOL_LIMIT else None
+
+    def acquire_joined(self, lane: Lane) -> Lane | None:
+        """Take a lane whose work is to follow all that another device's has: if possible the one that has joined that.
+
+        What has joined it is followed in any case, and by the same lane without an event.
+        """
+        known = lane.joined.get(self)
+        if known is not None:
+            try:
+                self.idle.remove(known)  # as above
+            except ValueError:
+                pass
+            else:
+                return known
+        return self.acquire(())
 
     def numbered(self, number: int) -> Lane:
         """Return the lane behind an async queue number."""

@@ -62,7 +62,7 @@ class Fork:
         gate.add(start, _Mark(start))
         try:
             for place in places[1:]:
-                other = place.pool.acquire(())
+                other = place.pool.acquire_joined(lane)
                 if other is None:
                     if may_be_put_off:
                         raise PutOffError(place)  # noqa: TRY301  # as what the device raises
@@ -112,6 +112,8 @@ class Fork:
                 other.device.check(other.stream)
             point = other.mark()
             self.lanes[0].wait_for((point,))
+            if other.pool is not None:
+                self.lanes[0].joined[other.pool] = other
             self._gate.add(point, _Mark(point))
         finally:
             if other not in self._borrowed:

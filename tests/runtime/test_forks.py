@@ -56,6 +56,23 @@ def test_others_begin_behind_the_primary_and_it_goes_on_behind_them(three):
     lane.release()
 
 
+def test_forks_of_one_lane_take_the_lanes_that_have_joined_it(three):
+    """Tasks that follow each other on one lane have the same lanes elsewhere; those of another lane have others."""
+    first, second = (three.places[0].pool.acquire(()) for _ in range(2))
+    forks = [Fork(three.gate, first, three.places)]
+    others = forks[0].lanes[1:]
+    forks[0].join()
+    for _ in range(3):
+        fork = Fork(three.gate, first, three.places)
+        assert fork.lanes[1:] == others
+        elsewhere = Fork(three.gate, second, three.places)
+        assert not set(elsewhere.lanes) & set(fork.lanes)
+        elsewhere.join()
+        fork.join()
+    first.release()
+    second.release()
+
+
 def test_a_fork_that_finds_no_lane(three):
     """It holds none then, says where, and one that must not be put off uses one that others use."""
     lane = three.places[0].pool.acquire(())
