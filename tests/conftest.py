@@ -40,6 +40,7 @@ MAY_SKIP = {
     "CuPy has no structured dtypes",
     "needs two GPUs",
     "needs 12 GiB of GPU memory",
+    "a tool looks on, which takes its time",
 }
 """Why a GPU test may be skipped where there is a GPU."""
 

@@ -315,7 +315,8 @@ def _with_verdict(steady: Steady | None, verdict: Remembered | None) -> Steady |
     """Return what has to hold for a verdict to hold as well; None where each call has to ask."""
     if steady is None or verdict is None or verdict.contents is None:
         return None
-    return steady._replace(contents={**steady.contents, **verdict.contents})
+    versions = {name: contents.version for name, contents in verdict.contents.items()}
+    return steady._replace(versions={**steady.versions, **versions})
 
 
 def _runs(

@@ -54,15 +54,15 @@ class Looks:
 
     Attributes
     ----------
-    contents : dict of str to Contents, or None
-        What has been found is what is remembered of the contents of these arrays, and nothing else has been asked for;
-        None where something else has.
+    versions : dict of str to int, or None
+        What has been found is what is remembered of these versions of arrays, and nothing else has been asked for; None
+        where something else has.
     """
 
     def __init__(self, arrays: Mapping[str, Any], task: DeviceTask | None = None) -> None:
         self._arrays = arrays
         self._task = task
-        self.contents: dict[str, Contents] | None = {}
+        self.versions: dict[str, int] | None = {}
 
     def __call__(self, parts: Sequence[Part], most: int | None) -> dict[int, Interval]:
         """Return the least and greatest element of parts of arrays, by the numbers of their loads.
@@ -78,7 +78,7 @@ class Looks:
             fact = None if contents is None else self._fact(contents, key)
             if fact is None:
                 unknown.append((part, contents, key))
-                self.contents = None
+                self.versions = None
             else:
                 known[part.at] = fact
                 self._rely(part.array, contents)
@@ -90,9 +90,9 @@ class Looks:
 
     def _rely(self, array: str, contents: Contents | None) -> None:
         """Take note of what something has been found in."""
-        found = self.contents
-        if found is not None and (contents is None or found.setdefault(array, contents) is not contents):
-            self.contents = None  # it has changed in between
+        found = self.versions
+        if found is not None and (contents is None or found.setdefault(array, contents.version) != contents.version):
+            self.versions = None  # it has changed in between
 
     def _key(self, part: Part) -> Any:
         """Return what names a part among the facts of its storage."""

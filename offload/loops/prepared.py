@@ -28,7 +28,6 @@ from offload.loops.verdicts import observe_each
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.loops.looks import Looks
     from offload.loops.plan import NestPlan, Numbers
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 BlankT_co = TypeVar("BlankT_co", covariant=True)
 
-_NO_CONTENTS: Final[Mapping[str, Contents]] = {}
+_NO_VERSIONS: Final[Mapping[str, int]] = {}
 
 _MOST: Final = 64
 """Sets of numbers that a specialisation keeps: more than a program has sizes that take turns."""
@@ -117,12 +116,12 @@ class Steady(NamedTuple):
     Attributes
     ----------
     apart : Apart
-    contents : mapping of str to Contents
-        Arrays at the same addresses still have these.
+    versions : mapping of str to int
+        The contents of arrays at the same addresses still have these.
     """
 
     apart: Apart
-    contents: Mapping[str, Contents]
+    versions: Mapping[str, int]
 
 
 class Prepared(Generic[BlankT_co]):
@@ -160,18 +159,18 @@ class Prepared(Generic[BlankT_co]):
         if self._settled is not None:
             return self._settled
         plans = self._plans
-        contents: Mapping[str, Contents] | None = _NO_CONTENTS
+        versions: Mapping[str, int] | None = _NO_VERSIONS
         if self._looks:
             look = self._where.looks(self._spec, values, task)
             if look is not None:
                 plans = ranged(self._spec, self._numbers, look)
-                contents = look.contents
+                versions = look.versions
         variants = tuple([(plan.variant, plan.narrow) for plan in plans])  # elements may decide about both
         found = self._blanks.get(variants)
         if found is None:
             check(self._spec, plans)
             found = self._blanks[variants] = self._where.blanks(self._spec, self._numbers, plans)
-        steady = None if contents is None else Steady(self.apart, contents)
+        steady = None if versions is None else Steady(self.apart, versions)
         if steady is not None and not self._looks:
             self._settled = found, steady
         return found, steady

@@ -9,7 +9,7 @@ that name (`Ready`), beside what the function's names from outside stand for, an
 the function's types nor its numbers. Where the arrays lie is looked at by each launch: if they share memory, are not
 aligned or are of another device, nothing has been done, and the call goes the other way.
 
-What was decided from elements holds for arrays at the same addresses as long as their contents are the same
+What was decided from elements holds for arrays at the same addresses as long as their contents have the same versions
 (`offload.data.versions`). These are kept beside, for several sets of arrays that a program takes in turn.
 """
 
@@ -25,7 +25,6 @@ from offload.loops.naming import LATEST, name_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offload.data.versions import Contents
     from offload.loops.cuda_runs import CudaBlank
     from offload.loops.prepared import Steady
     from offload.loops.remembered import Remembered
@@ -66,7 +65,7 @@ class Ready:
         Tells that the arguments of a call, as many, have the same name, for most that have.
     """
 
-    __slots__ = ("_changed", "_contents", "_fill", "_looked_at", "blank", "launcher", "matches", "spec", "verdict")
+    __slots__ = ("_changed", "_fill", "_looked_at", "_versions", "blank", "launcher", "matches", "spec", "verdict")
 
     def __init__(
         self,
@@ -90,30 +89,31 @@ class Ready:
             [(order[one], a, b, order[other], c, d) for one, a, b, other, c, d in apart.pairs],
             [(slot, order[name]) for slot, name in blank.pointers],
             [(offset, at[name], pack_into) for offset, name, pack_into in blank.floats],
-            [order[name] for name in steady.contents],
+            [order[name] for name in steady.versions],
         )
         self._changed = tuple([at[name] for name in spec.changed])
-        self._looked_at = tuple([(name, at[name]) for name in steady.contents])
-        self._contents: dict[tuple[int, ...], tuple[Contents, ...]] = {}  # of these, by where they lie
+        self._looked_at = tuple([(name, at[name]) for name in steady.versions])
+        self._versions: dict[tuple[int, ...], tuple[int, ...]] = {}  # of these, by where they lie
 
     def rely(self, steady: Steady, addresses: Mapping[str, int]) -> bool:
-        """Keep the contents of arrays at these addresses; return False if other arrays have been looked at."""
+        """Keep the versions of arrays at these addresses; return False if other arrays have been looked at."""
         names = [name for name, _ in self._looked_at]
-        if names != [*steady.contents]:
+        if names != [*steady.versions]:
             return False
         if names:
-            if len(self._contents) >= _MOST_TURNS:
-                self._contents.pop(next(iter(self._contents)), None)
-            self._contents[tuple([addresses[name] for name in names])] = tuple(steady.contents.values())
+            if len(self._versions) >= _MOST_TURNS:
+                self._versions.pop(next(iter(self._versions)), None)
+            self._versions[tuple([addresses[name] for name in names])] = tuple(steady.versions.values())
         return True
 
     def _holds(self, args: tuple[Any, ...], task: DeviceTask, addresses: tuple[int, ...]) -> bool:
         """Tell whether the arrays that were looked at, at these addresses, hold what they did."""
-        contents = self._contents.get(addresses)
-        if contents is None:
+        versions = self._versions.get(addresses)
+        if versions is None:
             return False
-        for (_, position), known in zip(self._looked_at, contents, strict=True):
-            if contents_at(task, args[position]) is not known:
+        for (_, position), version in zip(self._looked_at, versions, strict=True):
+            contents = contents_at(task, args[position])
+            if contents is None or contents.version != version:
                 return False
         return True
 
