@@ -13,7 +13,7 @@ from tests.parray import oracle
 from tests.parray.copies import DTYPES, HOST_DTYPES, Arrays, copied, pair_of
 
 N_IN_CI = 240
-N_IN_SOAK = 3000
+N_IN_SOAK, N_PARTS = 3000, 6
 
 
 def check_pair(seed):
@@ -66,7 +66,8 @@ def test_random_pairs(runtime):
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_many_random_pairs(runtime):
-    """The same for 3,000 pairs, of which at least 300 are over thread arrays."""
-    seen = [check_pair(seed) for seed in range(N_IN_CI, N_IN_CI + N_IN_SOAK)]
-    assert sum(is_distributed for _, is_distributed in seen) >= 300
+@pytest.mark.parametrize("part", range(N_PARTS))
+def test_many_random_pairs(runtime, part):
+    """The same for 3,000 pairs, of which at least 300 are over thread arrays, in parts for several processes."""
+    seen = [check_pair(seed) for seed in range(N_IN_CI + part, N_IN_CI + N_IN_SOAK, N_PARTS)]
+    assert sum(is_distributed for _, is_distributed in seen) >= 300 // N_PARTS
