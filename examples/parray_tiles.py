@@ -14,6 +14,8 @@ Here the three are tasks, and ``depend`` is the signal.
 Run it: ``python examples/parray_tiles.py``.
 """
 
+from itertools import cycle
+
 import numpy as np
 
 import offload as omp
@@ -35,13 +37,15 @@ def process(field, body, *args, n_tiles=N_TILES, n_buffers=N_BUFFERS, result=Non
     F = ArrayType(field.shape)
     rows = -(-field.shape[0] // n_tiles)
     parts = list(tiles(F, (rows, None)))
+    near = {shape: ArrayType(shape) for shape in {part.shape for part in parts}}
     buffers = [omp.target_alloc(rows * field.shape[1], field.dtype) for _ in range(n_buffers)]
-    for number, part in enumerate(parts):
-        buffer = buffers[number % n_buffers]
-        near = ArrayType(part.shape)
-        copy(part.type, field, to=(near, buffer), nowait=True, depend=[inout(buffer)], name="copy in")
-        omp.target(nowait=True, depend=[inout(buffer)])(body)(buffer, *args)
-        copy(near, buffer, to=(part.type, result), nowait=True, depend=[inout(buffer)], name="copy out")
+    turns = [[inout(buffer)] for buffer in buffers]  # clauses and regions are made once, and used for every tile
+    bodies = [omp.target(nowait=True, depend=turn)(body) for turn in turns]
+    for part, buffer, turn, work in zip(parts, cycle(buffers), cycle(turns), cycle(bodies), strict=False):
+        tile = near[part.shape]
+        copy(part.type, field, to=(tile, buffer), nowait=True, depend=turn, name="copy in")
+        work(buffer, *args)
+        copy(tile, buffer, to=(part.type, result), nowait=True, depend=turn, name="copy out")
     omp.taskwait()
     for buffer in buffers:
         omp.target_free(buffer)

@@ -9,6 +9,10 @@ as wide as the alignment allows (`Kernel.FLAT`); longer ones are cut into segmen
 align themselves on the destination (`Kernel.ROWS`), so that odd offsets cost next to nothing. Single elements whose
 neighbours differ on the two sides are read along the source and written along the destination (`Kernel.TILES`).
 
+Memory is fetched 64 bytes at a time. Of short rows in the order of the destination, as where columns are dealt to
+owners, what is fetched with a row may be gone when it is asked for: 32 of 256 bytes were read at twice the price. So a
+short piece of the destination is followed by its neighbours in the source (`near`), and both sides move whole lines.
+
 Rejected: kernels specialised for each number of axes (no faster: the loop over axes is uniform), and 64-bit indices
 (a 64-bit division takes longer than the copy of its element).
 """
@@ -25,6 +29,8 @@ from offload.arrays.copies import chunks, offsets, power_of, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    Dim = tuple[int, int, int]
 
 WIDTHS = (16, 8, 4, 2, 1)
 """Bytes that one load or store of a thread moves."""
@@ -123,6 +129,19 @@ _MAX_ROW_NBYTES = (1 << 32) - 1
 """Longest row of `Kernel.ROWS`, which counts its bytes with 32 bits."""
 
 
+_NEAR_NBYTES = 256
+"""About what is written in one piece before the neighbours in the source follow: 128 bytes to 1 KB are as fast."""
+
+_LEAST_NEAR, _MOST_NEAR = 4, 64
+"""Rows of such a piece: with fewer, it begins and ends within what is fetched too often."""
+
+_FAR_NBYTES = 32 << 10
+"""Rows that are this far from each other, in the order of the copy, no longer find what was fetched with the other."""
+
+_NEIGHBOUR_NBYTES = 128
+"""Rows whose beginnings are no farther apart, or twice their length, share what is fetched."""
+
+
 class Kernel(Enum):
     """What a unit of a kernel is."""
 
@@ -197,7 +216,7 @@ def divisor(count: int) -> tuple[int, int]:
     return ((1 << 32) * ((1 << shift) - count)) // count + 1, shift
 
 
-def units(box: Box, dst: int, src: int) -> Units | None:
+def units(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Units | None:
     """Return a kernel's work for a box with something in it, or None where it needs more than one launch.
 
     Parameters
@@ -207,6 +226,8 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     dst, src : int
         Addresses of element ``(0, …, 0)`` on both sides, as `collapse` counts them; only what `ALIGNMENT`
         leaves of them matters.
+    keeps_order : bool
+        Whether short rows are copied in the order of the box, whatever is near in the source: over a link.
     """
     row = box.row_nbytes
     if len(box.dims) >= MAX_AXES or row > _MAX_ROW_NBYTES:
@@ -225,9 +246,11 @@ def units(box: Box, dst: int, src: int) -> Units | None:
         axes = [first, second, *[axis for i, axis in enumerate(axes) if i not in turned.axes]]
         turned = turned._replace(axes=(0, 1))  # whatever the order of the box: writes fill lines
     elif lanes == 1:
+        dims = box.dims[::-1] if keeps_order else near(box)
+        if dims is None:
+            return None
         kernel, row = Kernel.FLAT, 0
-        axes = [_axis(box.row_nbytes // width, width, width), *axes]
-        axes = [axis for axis in axes if axis.count > 1]
+        axes = [_axis(*dim) for dim in ((box.row_nbytes // width, width, width), *dims) if dim[0] > 1]
     else:
         kernel, width, segment = Kernel.ROWS, 0, lanes * 64
         axes = [_axis(-(-row // segment), 0, 0), *axes]
@@ -237,19 +260,79 @@ def units(box: Box, dst: int, src: int) -> Units | None:
     return Units(kernel, n_units, width, lanes, segment, row, tuple(axes), turned)
 
 
+def near(box: Box) -> tuple[Dim, ...] | None:
+    """Return the axes of short rows, innermost first, so that neighbours in the source are near; see above.
+
+    None where a piece would not end where its axis does: `even` cuts that.
+    """
+    dims = box.dims[::-1]
+    found = _piece(box)
+    if found is None:
+        return dims
+    at, k, wanted = found
+    count, to, from_ = dims[at]
+    step = count if count <= wanted else _divisor_near(count, wanted)
+    if not step:
+        return None
+    inner = (*dims[:at], (step, to, from_), dims[k], (count // step, step * to, step * from_))
+    return *inner, *[dim for i, dim in enumerate(dims) if i > at and i != k]
+
+
+def even(box: Box) -> Iterator[Box]:
+    """Yield boxes that are together a box, each of which `near` has an order for."""
+    found = _piece(box)
+    if found is None or near(box) is not None:
+        yield box
+        return
+    i = len(box.dims) - 1 - found[0]
+    count, to, at = box.dims[i]
+    whole = count - count % found[2]
+    for begin, length in ((0, whole), (whole, count - whole)):
+        dims = ((length, to, at),) if length > 1 else ()
+        dims = *box.dims[:i], *dims, *box.dims[i + 1 :]
+        dst, src = box.dst_offset_nbytes + begin * to, box.src_offset_nbytes + begin * at
+        yield from even(Box(dst, src, box.row_nbytes, dims))
+
+
+def _piece(box: Box) -> tuple[int, int, int] | None:
+    """Return in which axis a piece ends, which has the neighbours in the source, and its steps; axes innermost first.
+
+    None where these neighbours are near as it is, or share nothing.
+    """
+    dims, row = box.dims[::-1], box.row_nbytes
+    if not 2 <= len(dims) <= MAX_AXES - 2:  # two axes more are needed
+        return None
+    k = min(range(len(dims)), key=lambda i: abs(dims[i][2]))
+    reach = [row]  # what is written before the next of an axis
+    for count, _, _ in dims[:k]:
+        reach.append(reach[-1] * count)
+    if not k or reach[k] < _FAR_NBYTES or not 0 < abs(dims[k][2]) <= max(_NEIGHBOUR_NBYTES, 2 * row):
+        return None
+    at = max(i for i in range(k) if not i or reach[i] < _NEAR_NBYTES)
+    return at, k, max(_LEAST_NEAR, min(_MOST_NEAR, _NEAR_NBYTES // reach[at]))
+
+
+def _divisor_near(count: int, wanted: int) -> int:
+    """Return a divisor of ``count`` from half of ``wanted`` to twice that, and from `_LEAST_NEAR`; 0: there is none."""
+    divisors = [step for step in range(max(_LEAST_NEAR, wanted // 2), 2 * wanted + 1) if not count % step]
+    return min(divisors, key=lambda step: abs(step - wanted), default=0)
+
+
 def tile_sides(tile: Tile, width: int) -> tuple[int, int]:
     """Return the elements of a tile along the axis that is contiguous in the destination, and the one in the source."""
     return tile.along_dst * (tile.word // width), tile.along_src * (tile.word // width)
 
 
-def launches(box: Box, dst: int, src: int) -> Iterator[tuple[Box, Units]]:
+def launches(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Iterator[tuple[Box, Units]]:
     """Yield boxes, which together are ``box``, each with its work, where `units` says that one launch cannot do it."""
     n_outer = max(0, len(box.dims) - MAX_AXES + 1)
     for dst_offset, src_offset in offsets(box, box.dims[:n_outer]):
         for part in chunks(Box(dst_offset, src_offset, box.row_nbytes, box.dims[n_outer:]), _MAX_UNITS_NBYTES):
-            work = units(part, dst, src)
-            assert work is not None, part
-            yield part, work
+            work = units(part, dst, src, keeps_order=keeps_order)
+            for piece in (part,) if work is not None else even(part):
+                work = units(piece, dst, src, keeps_order=keeps_order)
+                assert work is not None, piece
+                yield piece, work
 
 
 _EIGHT_LANES_NBYTES = {16: 256, 8: 512, 4: 512, 2: 128, 1: 48}

@@ -85,8 +85,19 @@ def test_units_move_the_box(case, lanes):
     assert (memory == wanted).all()
 
 
-@given(cases(), st.sampled_from([1 << 12, 1 << 14, 1 << 16]))
-def test_launches_move_the_box(case, most):
+@contextlib.contextmanager
+def nothing_is_near():
+    """Take a copy of a few bytes for one whose neighbours in the source are far, and pieces of two rows for long."""
+    with (
+        mock.patch.object(units, "_FAR_NBYTES", 2),
+        mock.patch.object(units, "_NEAR_NBYTES", 4),
+        mock.patch.object(units, "_LEAST_NEAR", 2),
+    ):
+        yield
+
+
+@given(cases(), st.sampled_from([1 << 12, 1 << 14, 1 << 16]), st.booleans())
+def test_launches_move_the_box(case, most, is_far):
     """Cut for launches of few threads, whatever kernels they choose, the parts move exactly the bytes of the box."""
     (memory, to, _), (source, at, _), box = case
     wanted = expected(case)
@@ -95,12 +106,72 @@ def test_launches_move_the_box(case, most):
         mock.patch.object(units, "MAX_UNITS", most),
         mock.patch.object(units, "_MAX_UNITS_NBYTES", limit),
         mock.patch.object(units, "_MAX_ROW_NBYTES", limit),
+        nothing_is_near() if is_far else contextlib.nullcontext(),
+        mock.patch.object(units, "_turned", return_value=None) if is_far else contextlib.nullcontext(),
     ):
         parts = list(units.launches(box, to, at))
     for part, work in parts:
         assert work.count * work.lanes <= most
         run_units(work, memory, source, to + part.dst_offset_nbytes, at + part.src_offset_nbytes)
     assert (memory == wanted).all()
+
+
+KB, MB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("box", "order"),
+    [
+        # Columns dealt in 32 bytes to 8 owners: 8 rows to an owner, then the next owner.
+        (Box(0, 0, 32, ((8, 32 * MB, 32), (MB, 32, 256))), ((8, 32, 256), (8, 32 * MB, 32), (MB // 8, 256, 2 * KB))),
+        # And back: what is near in the source follows after 8 rows as it is.
+        (Box(0, 0, 32, ((MB, 256, 32), (8, 32, 32 * MB))), ((8, 32, 32 * MB), (MB, 256, 32))),
+        # Pieces of two axes; the neighbours are in the outermost of four.
+        (
+            Box(0, 0, 12, ((3, 9 * MB, -12), (1000, 8 * KB, 72 * KB), (64, 96, 720), (6, 12, 72))),
+            ((6, 12, 72), (4, 96, 720), (3, 9 * MB, -12), (16, 384, 2880), (1000, 8 * KB, 72 * KB)),
+        ),
+        # An axis that ends before the piece does, all of it.
+        (
+            Box(0, 0, 96, ((8, 4 * MB, 96), (4000, 288, 768), (3, 96, 48 * MB))),
+            ((3, 96, 48 * MB), (8, 4 * MB, 96), (1, 288, 144 * MB), (4000, 288, 768)),
+        ),
+        # A piece that ends in the second axis.
+        (
+            Box(0, 0, 48, ((64, 4 * MB, 48), (4000, 200, 12 * KB), (4, 48, 48 * MB))),
+            ((4, 48, 48 * MB), (4, 200, 12 * KB), (64, 4 * MB, 48), (1000, 800, 48 * KB)),
+        ),
+        # Neighbours that share nothing.
+        (Box(0, 0, 32, ((8, 32 * MB, 160), (MB, 32, 1280))), ((MB, 32, 1280), (8, 32 * MB, 160))),
+        # An axis that does not move in the source.
+        (Box(0, 0, 32, ((8, 32 * MB, 0), (MB, 32, 32 * MB))), ((MB, 32, 32 * MB), (8, 32 * MB, 0))),
+        # A prime number of rows.
+        (Box(0, 0, 32, ((8, 32 * MB, 32), (8191, 32, 256))), None),
+    ],
+)
+def test_neighbours_in_the_source_are_near(box, order):
+    """Short rows whose neighbours in the source are far are copied in pieces, each followed by its neighbours."""
+    assert units.near(box) == order
+    work = units.units(box, 0, 0)
+    assert (work is None) == (order is None)
+    kept = units.units(box, 0, 0, keeps_order=True)
+    assert [axis[0] for axis in kept.axes[-len(box.dims) :]] == [dim[0] for dim in box.dims[::-1]]
+    for part in units.even(box):
+        assert units.near(part) is not None
+    if order is not None:
+        assert list(units.even(box)) == [box]
+
+
+def test_a_box_is_cut_where_a_piece_does_not_end():
+    """What is no multiple of a piece is two launches, the second of what is left."""
+    found = list(units.even(Box(-7, 3, 32, ((8, 32 * MB, 32), (8191, -32, 256)))))
+    assert found == [
+        Box(-7, 3, 32, ((8, 32 * MB, 32), (8184, -32, 256))),
+        Box(-7 - 8184 * 32, 3 + 8184 * 256, 32, ((8, 32 * MB, 32), (7, -32, 256))),
+    ]
+    assert [box.dims for box in units.even(Box(0, 0, 32, ((8, 32 * MB, 32), (8193, 32, 256))))][1] == (
+        (8, 32 * MB, 32),
+    )
 
 
 @pytest.mark.parametrize(

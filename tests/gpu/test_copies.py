@@ -656,3 +656,37 @@ def test_transpositions(device, width, odd, ns, nd):
 def dtype_of(width):
     """Return what CuPy has of so many bytes."""
     return np.dtype({1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[width])
+
+
+@pytest.mark.parametrize("row", [3, 12, 24, 32, 48, 160])
+@pytest.mark.parametrize("n", [4096, 8191])
+@pytest.mark.parametrize("owners", [3, 8])
+@pytest.mark.parametrize("is_dealt", [True, False])
+def test_short_rows(device, row, n, owners, is_dealt):
+    """Short rows dealt to owners, or gathered from them, are right whatever their number, on and off words."""
+    stream = device.new_stream()
+    source = cupy.asarray(np.random.default_rng(0).integers(0, 256, n * owners * row + 1, "u1"))
+    for odd in (0, 1):
+        at, to = source[odd : odd + n * owners * row], cupy.zeros(n * owners * row, "u1")
+        cupy.cuda.Device().synchronize()
+        src = at.reshape(n, owners, row) if is_dealt else at.reshape(owners, n, row).transpose(1, 0, 2)
+        dst = to.reshape(owners, n, row).transpose(1, 0, 2) if is_dealt else to.reshape(n, owners, row)
+        assert device.copy(dst, src, stream) is None
+        stream.synchronize()
+        assert (dst == src).all()
+
+
+def test_many_axes(device):
+    """27 digits of 2 are turned round, more axes than CuPy's own operations take."""
+    stream, n = device.new_stream(), 27
+    source, target = cupy.arange(1 << n, dtype="u4"), cupy.zeros(1 << n, "u4")
+    cupy.cuda.Device().synchronize()
+    strides = [4 << k for k in range(n)]
+    dst = device.view(target, 0, (2,) * n, tuple(strides), source.dtype)
+    src = device.view(source, 0, (2,) * n, tuple(strides[::-1]), source.dtype)
+    assert device.copy(dst, src, stream) is None
+    stream.synchronize()
+    turned = cupy.zeros_like(source)
+    for k in range(n):
+        turned |= (source >> k & 1) << (n - 1 - k)
+    assert (target == turned).all()

@@ -170,11 +170,12 @@ class Copies:
 
     def _launch(self, dst: int, src: int, box: Box, stream: Any, max_blocks: int = 0) -> None:
         kernels = self._kernels or self.load()
-        launch = launch_of(box, dst, src)
+        over_link = bool(max_blocks)
+        launch = launch_of(box, dst, src, keeps_order=over_link)
         if launch is not None:
             kernels.launch(launch, dst, src, stream, max_blocks)
             return
-        for part, work in launches(box, dst, src):
+        for part, work in launches(box, dst, src, keeps_order=over_link):
             kernels.launch(prepare(part, work), dst, src, stream, max_blocks)
 
     def _is_reached(self, index: int) -> bool:

@@ -319,7 +319,7 @@ class CopyKernels:
             driver.launchKernel(function, blocks, 1, 1, _THREADS, 1, 1, 0, stream.ptr, at, 0)
 
 
-def launch_of(box: Box, dst: int, src: int) -> Launch | None:
+def launch_of(box: Box, dst: int, src: int, *, keeps_order: bool = False) -> Launch | None:
     """Return the launch that copies a box, or None where it needs more than one.
 
     Parameters
@@ -328,13 +328,15 @@ def launch_of(box: Box, dst: int, src: int) -> Launch | None:
         The copy, of something.
     dst, src : int
         Addresses of element ``(0, …, 0)`` on both sides.
+    keeps_order : bool
+        See `units`.
     """
-    return _launch_of(box, dst % ALIGNMENT, src % ALIGNMENT)
+    return _launch_of(box, dst % ALIGNMENT, src % ALIGNMENT, keeps_order)
 
 
 @lru_cache(_PLANS)
-def _launch_of(box: Box, dst: int, src: int) -> Launch | None:
-    work = units(box, dst, src)
+def _launch_of(box: Box, dst: int, src: int, keeps_order: bool) -> Launch | None:
+    work = units(box, dst, src, keeps_order=keeps_order)
     return None if work is None else prepare(box, work)
 
 

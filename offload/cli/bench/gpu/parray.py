@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _SIDE = 8192
 _CUBE = 512
-_TABLE = 1 << 23
-"""Elements of a table."""
+_TABLE = 3 << 22
+"""Elements of a table: more of 4 bytes than the device's cache holds, and not so many that types take minutes."""
 _LEAST_UNDER_WAY = 4
 _TABLES_UNDER_WAY = 16
 _CALLS = 300
