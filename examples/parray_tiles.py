@@ -14,6 +14,7 @@ Here the three are tasks, and ``depend`` is the signal.
 Run it: ``python examples/parray_tiles.py``.
 """
 
+from functools import cache
 from itertools import cycle
 
 import numpy as np
@@ -34,22 +35,21 @@ def scale(buffer, factor):
 def process(field, body, *args, n_tiles=N_TILES, n_buffers=N_BUFFERS, result=None):
     """Take a field through a device by tiles of whole rows; ``body`` is called there with a buffer and ``args``."""
     result = field if result is None else result
-    F = ArrayType(field.shape)
+    F, shaped = ArrayType(field.shape), cache(ArrayType)
     rows = -(-field.shape[0] // n_tiles)
-    parts = list(tiles(F, (rows, None)))
-    near = {shape: ArrayType(shape) for shape in {part.shape for part in parts}}
     buffers = [omp.target_alloc(rows * field.shape[1], field.dtype) for _ in range(n_buffers)]
     turns = [[inout(buffer)] for buffer in buffers]  # clauses and regions are made once, and used for every tile
     bodies = [omp.target(nowait=True, depend=turn)(body) for turn in turns]
+    parts = tiles(F, (rows, None))  # each is made when its turn comes: the first is on its way by then
     for part, buffer, turn, work in zip(parts, cycle(buffers), cycle(turns), cycle(bodies), strict=False):
-        tile = near[part.shape]
+        tile = shaped(part.shape)
         copy(part.type, field, to=(tile, buffer), nowait=True, depend=turn, name="copy in")
         work(buffer, *args)
         copy(tile, buffer, to=(part.type, result), nowait=True, depend=turn, name="copy out")
     omp.taskwait()
     for buffer in buffers:
         omp.target_free(buffer)
-    return len(parts), sum(buffer.nbytes for buffer in buffers)
+    return len(range(0, field.shape[0], rows)), sum(buffer.nbytes for buffer in buffers)
 
 
 def main():

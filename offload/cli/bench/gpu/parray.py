@@ -32,7 +32,7 @@ _CUBE = 512
 _TABLE = 3 << 22
 """Elements of a table: more of 4 bytes than the device's cache holds, and not so many that types take minutes."""
 _LEAST_UNDER_WAY = 4
-_TABLES_UNDER_WAY = 16
+_TABLES_UNDER_WAY = 48
 _CALLS = 300
 _SMALL = (16, 16)
 
