@@ -10,13 +10,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Any
 
 import offload as omp
+from offload.cli.bench.loops import programs
 from offload.cli.bench.measuring import Section, Table, promise
 from offload.errors import DeviceUnavailableError, InternalError
 
-_TO_C_MS, _FIRST_S, _KEPT_MS = 10.0, 0.4, 20.0
+_TO_C_MS, _FIRST_S, _KEPT_MS, _HIT_US = 10.0, 0.4, 20.0, 3.0
+_N_HITS = 2000
 
 _ON_CUDA = """
 import json, time
@@ -77,7 +80,21 @@ def measure(repeat: int) -> Section:
         rows |= {"first call, NVRTC": on_cuda, "first call, compiled by another process, NVRTC": again}
         targets.append(promise("first call, NVRTC, ms", on_cuda, _FIRST_S * 1e3))
         targets.append(promise("first call from the cache on disk, NVRTC, ms", again, _KEPT_MS))
-    return Section({"compile": Table("From a function to its kernel, ms", rows)}, targets)
+    hits = {case.name: [_hit_us(case) for _ in range(repeat)] for case in programs.cases(0.01)}
+    targets.append(promise("types found again, µs", hits, _HIT_US))
+    again_table = Table("The function of types that a call has had before, µs a look-up", {"found again": hits})
+    return Section({"compile": Table("From a function to its kernel, ms", rows), "hits": again_table}, targets)
+
+
+def _hit_us(case: programs.Case) -> float:
+    """Return µs to find what was made of a function for types like those of a case."""
+    program = case.function._program  # noqa: SLF001  # what a call asks
+    values = program.bound(case.arguments, {})
+    program.specialise(values)
+    began_s = time.perf_counter()
+    for _ in range(_N_HITS):
+        program.specialise(values)
+    return (time.perf_counter() - began_s) * 1e6 / _N_HITS
 
 
 def _has_cuda() -> bool:
