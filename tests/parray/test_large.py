@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from offload.parray import ArrayType, dim, disp, func, plan, threads, wrap
+from offload.parray import ArrayType, dim, disp, elements, func, plan, threads, wrap
 from offload.parray.digits import part_of
 from tests.parray.test_plans_rules import permuted
 
@@ -99,6 +99,28 @@ def test_injective_by_the_sums():
         sums = np.concatenate([sums, sums + step])
     T = ArrayType([dim(2, ArrayType((2, step))[0]) for step in steps])
     assert T.is_injective == (len(np.unique(sums)) == len(sums))
+
+
+def test_numbers_that_come_twice():
+    """Dense numbers and sparse ones, in one array or two, are told apart wherever they lie."""
+    draw = np.random.default_rng(1)
+    for scale in (1, 7, 1 << 40):
+        values = draw.permutation(3000) * scale - 10**15
+        twice = values.copy()
+        twice[-1] = twice[7]
+        assert elements.all_different(values)
+        assert not elements.all_different(twice)
+        assert not elements.all_different(twice, twice)
+        assert elements.all_different(twice, np.arange(3000))
+
+
+@pytest.mark.parametrize("length", [1023, 1024, 1025, 1026, 1 << 14, 5 << 14])
+def test_nests_of_long_runs(length):
+    """A run is found wherever it ends."""
+    rows = np.arange(3)[:, None] * 10**6 + np.arange(length) * 5 + 11
+    assert elements.nest_of(rows.reshape(-1)) == (11, ((3, 10**6), (length, 5)))
+    assert elements.nest_of(rows[0]) == (11, ((length, 5),))
+    assert elements.nest_of(np.append(rows.reshape(-1), 0)) is None
 
 
 def test_distributed():
