@@ -20,6 +20,8 @@ from tests.loops.test_race_rules import serial
 LONG = 40_000
 """Iterations, more than a first call profiles."""
 
+COMPILED = pytest.mark.skipif(ordered_form.builder.compiler is None, reason="a host without a compiler is not tried")
+
 
 @pytest.fixture(params=["C", "Python"])
 def form(request, monkeypatch):
@@ -242,7 +244,7 @@ def test_large_arrays_are_not_copied_to_be_tried(function, is_given):
     assert found == [None, None]
 
 
-@pytest.mark.skipif(ordered_form.builder.compiler is None, reason="a loop in Python is not thought to be cheap")
+@COMPILED
 def test_a_loop_that_no_device_is_as_quick_as_stays_on_the_host():
     """Some 40,000 cheap iterations are not worth the copies of their arrays, which is known in the first call."""
     for _ in range(4):  # a busy machine may make the host look slow
@@ -258,6 +260,7 @@ def test_a_loop_that_no_device_is_as_quick_as_stays_on_the_host():
     assert where == ["host"] * 5
 
 
+@COMPILED
 def test_a_profile_on_the_programs_arrays_is_found_out():
     """Were the beginning of a loop run on the arrays themselves, results would not be those of one run."""
     for function in (counted, hidden):
