@@ -88,6 +88,24 @@ class HostSide:
             self._device.copy(copy, array, stream)
         self._event = self._device.record(stream) if self._saved else None
 
+    def own(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        """Return the program's arrays, if the call alone has mapped them and nothing has been done on the device yet.
+
+        A run on the host may work on them then; `keep` ends the mappings. None where somebody else would see it.
+        """
+        plan, mapped = self._task.plan, self._mapped
+        if plan is None or not mapped.keys() >= self._views.keys() or not self._is_own(plan):
+            return None
+        if not all(mapped[name][1].map_type.copies_out for name in self._changed):
+            return None
+        return {name: mapped[name][0] for name in self._views}
+
+    def keep(self) -> None:
+        """End the call's mappings: what the program's arrays hold is the result."""
+        plan = self._task.plan
+        assert plan is not None
+        self._task.held, self._task.plan = self._place.undo(plan, self._lane), None
+
     def private(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the arrays for a run on the host. Those that it changes are nobody else's."""
         given: dict[str, np.ndarray[Any, Any]] = {}
@@ -180,14 +198,14 @@ class HostSide:
 
         Where the call alone has all that is copied back, its mappings end here, and nothing goes to the device.
         """
-        task, plan = self._task, self._task.plan
+        plan = self._task.plan
         if plan is None or not self._is_own(plan):
             self.send(arrays)
             return
         for name in self._changed:
             if self._mapped[name][1].map_type.copies_out:
                 self._mapped[name][0][...] = arrays[name]
-        task.held, task.plan = self._place.undo(plan, self._lane), None
+        self.keep()
 
     def _is_own(self, plan: Entered) -> bool:
         """Tell whether what the call copies back, and what the loop changes, is in storage of the call alone."""

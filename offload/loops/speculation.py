@@ -291,13 +291,18 @@ class _Call:
         """Do something with the arrays as the host has them, and send back what the loop changes."""
         side = HostSide(self.task, self.spec, self.values)
         side.wait()
-        arrays = side.private()
+        own = side.own()
+        arrays = side.private() if own is None else own
         try:
             found = work(arrays)
         except (ArithmeticError, AssertionError, IndexError, ValueError):
-            side.leave(arrays)
+            if own is None:
+                side.leave(arrays)
             raise
-        side.commit(arrays)
+        if own is None:
+            side.commit(arrays)
+        else:
+            side.keep()
         return found
 
 
