@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _SLICE_NS: Final = 20_000_000
 """Between two looks at signals, on the calling thread."""
 
+_CAUTION: Final = 64
+"""Of that the first slice of a run takes a part, by what trips of the run before took: these may take longer."""
+
 _PYTHON_TRIPS: Final = 64
 """The first slice of a run without a compiler: an iteration takes some microseconds."""
 
@@ -45,6 +48,7 @@ class OrderedForm:
             nest = replace(nest, clauses=replace(nest.clauses, tile=()))
         self.typed, self.nest, self.options = typed, nest, options
         self.is_compiled = builder.compiler is not None
+        self.trip_ns: float | None = None  # as a run has found it
         self._variant = variant
 
     @cached_property
@@ -144,12 +148,18 @@ class OrderedRun:
 
         It is where all are done, or something was wrong.
         """
-        done, size = 0, 1 if self.form.is_compiled else _PYTHON_TRIPS
+        form, done, all_ns = self.form, 0, 0
+        size = 1 if form.is_compiled else _PYTHON_TRIPS
+        if form.trip_ns is not None:
+            size = max(size, int(_SLICE_NS / (_CAUTION * form.trip_ns)))
         while done < self.trips and not self.has_failed and is_wanted():
             end, begun_ns = min(done + size, self.trips), perf_counter_ns()
             self._entry(done, end)
             done, took_ns = end, max(perf_counter_ns() - begun_ns, 1)
+            all_ns += took_ns
             size = max(1, min(64 * size, size * _SLICE_NS // took_ns))
+        if done:
+            form.trip_ns = all_ns / done
         return self.has_failed or done >= self.trips
 
     def give_up(self) -> None:

@@ -13,8 +13,10 @@ import offload as omp
 from offload import to, tofrom
 from offload.loops import ordered_form, plan, runs, trying
 from offload.loops.build import Builder
+from offload.loops.hostside import HostSide
+from offload.loops.speculation import forget
 from tests.conftest import checked
-from tests.loops.speculation import noted, slow_host
+from tests.loops.speculation import noted, quiet, slow_host
 from tests.loops.test_race_rules import serial
 
 LONG = 40_000
@@ -269,3 +271,21 @@ def test_a_profile_on_the_programs_arrays_is_found_out():
         with checked("sim:1"), noted(), mock.patch.object(trying, "copies_of", lambda _, given, *__, **___: given):
             loop(*arguments)
         assert (arguments[-1] > 1).any()
+
+
+def test_what_the_inspector_refuses_runs_on_the_programs_arrays():
+    """Nothing has run on the device by then; where the call alone has mapped the arrays, nothing is copied for that."""
+    loop = omp.target_loop(speculate=omp.profile_dependences(counted, (permutation(9), np.zeros(9, int))))(counted)
+    with checked("sim:1"), slow_host(), mock.patch.object(HostSide, "private", side_effect=AssertionError):
+        for last in (0, LONG):  # two iterations that meet, one that is outside
+            p, y = permutation(), np.zeros(LONG, int)
+            p[-1] = last
+            forget(loop)
+            wanted, error = serial(counted, (p, y))
+            with quiet(), contextlib.nullcontext() if error is None else pytest.raises(error):
+                loop(p, y)
+            assert np.array_equal(y, wanted[1])
+    with checked("sim:1"), slow_host():
+        p[-1], y[:] = 0, 7
+        loop.options(map=[to("y")])(p, y)
+        assert (y == 7).all()
