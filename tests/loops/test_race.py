@@ -16,6 +16,7 @@ from offload import tofrom
 from offload.loops import race as racing
 from offload.loops.arguments import on_host
 from offload.loops.attempts import Attempt, Memory
+from offload.loops.build import builder
 from offload.loops.competitor import Competitor, running
 from offload.loops.contest import History
 from offload.loops.ordered import ordered_runs
@@ -130,6 +131,13 @@ def quiet():
     assert Device.live == 0
 
 
+@pytest.fixture
+def competitor():
+    """Skip where there is no C compiler, and so no competitor."""
+    if builder.compiler is None:
+        pytest.skip("no C compiler")
+
+
 def made(spec, values, task, words, *_):
     """Return the run of a device, whatever a logged one is made of."""
     return Device(spec, values, task, **words)
@@ -164,6 +172,7 @@ class Held(Competitor):
         return False
 
 
+@pytest.mark.usefixtures("competitor")
 @pytest.mark.parametrize("is_present", [False, True])
 @pytest.mark.parametrize("slow", ["neither", "device", "host"])
 @pytest.mark.parametrize("collides", [False, True])
@@ -357,6 +366,7 @@ def test_the_end_of_the_runtime_waits_for_a_race(quiet):
     assert all((one == other).all() for one, other in zip(arrays, wanted, strict=True))
 
 
+@pytest.mark.usefixtures("competitor")
 def test_a_competitor_that_is_due_later_starts_when_it_is_due(quiet, monkeypatch):
     """With a history of a quick device the competitor waits; a device that is held is overtaken all the same."""
     gate = threading.Event()
@@ -399,6 +409,7 @@ def test_a_quick_device_wins_before_the_competitor_is_due(quiet, monkeypatch):
     assert not started
 
 
+@pytest.mark.usefixtures("competitor")
 def test_while_the_host_keeps_winning_the_device_does_not_start(quiet):
     """The loop runs in order, and no run on the device is made."""
     arrays = inputs(collides=False)
@@ -441,6 +452,7 @@ def test_scalars_come_out_of_the_side_that_wins(quiet):
     assert outcome.results["s"] == total(y.copy(), p, x, 0.1)
 
 
+@pytest.mark.usefixtures("competitor")
 def test_a_competitor_on_the_callers_arrays_is_found(quiet, monkeypatch):
     """A mutant: what is given up must have changed nothing that the program sees, and then it has."""
     import signal
