@@ -95,16 +95,28 @@ class Taken(Generic[BlankT]):
     Parameters
     ----------
     way : Way
-    blanks : tuple
-        One a device.
+    make : callable
+        Returns what is filled in on a device for a piece.
     """
 
-    __slots__ = ("_asked", "blanks", "way")
+    __slots__ = ("_asked", "_blanks", "_make", "way")
 
-    def __init__(self, way: Way, blanks: tuple[BlankT, ...]) -> None:
+    def __init__(self, way: Way, make: Callable[[Piece], BlankT]) -> None:
         self.way = way
-        self.blanks = blanks
+        self._make = make
+        self._blanks: tuple[BlankT, ...] = ()
         self._asked: dict[Any, tuple[Asked, ...] | None] = {}
+
+    @property
+    def blanks(self) -> tuple[BlankT, ...]:
+        """What is filled in, one a device; devices with one piece have one."""
+        if not self._blanks:
+            made: dict[int, BlankT] = {}
+            for piece in self.way.pieces:
+                if id(piece) not in made:
+                    made[id(piece)] = self._make(piece)
+            self._blanks = tuple([made[id(piece)] for piece in self.way.pieces])
+        return self._blanks
 
     def asked(self, lies: Mapping[str, Lie], key: Any) -> tuple[Asked, ...] | None:
         """Return what is asked of the sets in which arguments lie; None where boxes do not say who writes what.
@@ -194,12 +206,7 @@ class Nest(Generic[BlankT]):
         of = self.mode_of(mode)
         found = self._taken.get(of)
         if found is None:
-            way = self.ways.by_mode[of]
-            made: dict[int, BlankT] = {}
-            for piece in way.pieces:
-                if id(piece) not in made:
-                    made[id(piece)] = self._blanks(piece)
-            found = self._taken[of] = Taken(way, tuple(made[id(piece)] for piece in way.pieces))
+            found = self._taken[of] = Taken(self.ways.by_mode[of], self._blanks)
         return found
 
 

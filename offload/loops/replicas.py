@@ -37,7 +37,7 @@ from offload.runtime.current import here
 from offload.runtime.forks import Fork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from offload.constructs.clauses.binding import Binding
     from offload.data.boxes import State
@@ -92,6 +92,7 @@ class SetLauncher(Launcher):
     def __init__(self, one: Launcher, words: SetWords, places: tuple[DevicePlace, ...]) -> None:
         super().__init__(one.program)
         self.specialisation = one.specialisation
+        self.is_mapped = True  # what is written is noted where it is said who has it
         self._words = words
         self._places = places
         self._settled: tuple[Any, ...] | None = None
@@ -107,7 +108,8 @@ class SetLauncher(Launcher):
         spec = self.specialisation or self._program.specialise(first)
         call = _Call(spec, first, arrays, self._places, task, self._words)
         before = call.states
-        chooser = call.run()
+        one = tuple([value.arrays[0] if isinstance(value, Replicated) else value for value in args])
+        chooser = call.run(lambda: super(SetLauncher, self).__call__(*one, **{name: first[name] for name in kwargs}))
         is_settled = chooser.resting == "single" and call.may_settle and before == call.states
         self._settled = (self._places, self._words, chooser) if is_settled else None
         return None
@@ -168,8 +170,11 @@ class _Call:
         is_plain = not (self.words.is_eager or self.spec.program.words.checks)
         return is_plain and plan.only_counts and None not in plan.sets
 
-    def run(self) -> Chooser:
-        """Enqueue all of it; return who has chosen the way."""
+    def run(self, alone: Callable[[], object]) -> Chooser:
+        """Enqueue all of it; return who has chosen the way.
+
+        Where one device does all, ``alone`` enqueues the loop on it as where there is no other.
+        """
         spec, task, device = self.spec, self.task, self.device
         kind = kind_of(device, spec)
         divided = on_devices(spec, self.values, device, len(self.places))
@@ -183,19 +188,27 @@ class _Call:
             self._observe(divided, looks, kind)
         if self.words.filter == "always":
             self._refuse(nests)
-        runs = [kind.run(self, one) for one, _ in taken]
         ways = [one.way for one, _ in taken]
+        is_alone = not (self.words.is_eager or spec.program.words.checks) and all(
+            way.devices in ((0,), ()) for way in ways
+        )
+        runs = [] if is_alone else [kind.run(self, one) for one, _ in taken]
         chooser.latest = min((way.mode for way in ways), key=MODES.index, default="single")
         numbers = sorted({0}.union(*[way.devices for way in ways]))
         task.device_nums = tuple([self.places[number].device.number for number in numbers])
         before_nbytes = self._sent_nbytes()
-        times = self._enqueue(runs, [asked for _, asked in taken], is_timed=is_timed)
+        asked = [asks for _, asks in taken]
+        if is_alone:
+            times = self._enqueue_alone(alone, asked, is_timed=is_timed)
+        else:
+            times = self._enqueue(runs, asked, is_timed=is_timed)
         chooser.sent_nbytes = sent_nbytes = self._sent_nbytes() - before_nbytes
         returns = spec.typed.function.returns
         if times is not None:
             task.watch()  # what comes of it is for the next calls
             task.leave(lambda value: self._note_time(chooser, mode, times, sent_nbytes, value))
-        task.leave(lambda value: self._outcome(runs) if returns else self._look(runs, value))
+        if not is_alone:  # which has left what looks at its own
+            task.leave(lambda value: self._outcome(runs) if returns else self._look(runs, value))
         return chooser
 
     def order_in(self, replicas: ReplicaSet) -> tuple[int, ...]:
@@ -232,6 +245,20 @@ class _Call:
 
     # -- enqueueing ----------------------------------------------------------------------------------
 
+    def _enqueue_alone(
+        self, alone: Callable[[], object], asked: Iterable[tuple[Asked, ...]], *, is_timed: bool
+    ) -> tuple[Any, Any] | None:
+        """Enqueue what one device does; otherwise as `_enqueue`."""
+        kernels, stream = self.device.kernels, self.lane.stream
+        begin = kernels.time(stream) if is_timed else None
+        sent_nbytes = self._sent_nbytes()
+        for asks in asked:
+            self._exchange(asks, [self.lane])
+        if is_timed and self._sent_nbytes() == sent_nbytes:
+            begin = kernels.time(stream)  # what the host has done so far is no time of the device
+        alone()
+        return (begin, kernels.time(stream)) if is_timed else None
+
     def _enqueue(
         self, runs: Sequence[JointRun], asked: Sequence[tuple[Asked, ...]], *, is_timed: bool
     ) -> tuple[Any, Any] | None:
@@ -239,36 +266,29 @@ class _Call:
         places, kernels = self.places, self.device.kernels
         stream = self.lane.stream
         begin = kernels.time(stream) if is_timed else None
-        sent_nbytes = self._sent_nbytes()
         for run in runs:  # the others copy into what the first one allocates, behind the fork
             run.prepare(0, self.device, stream)
-        is_alone = not self.words.is_eager and all(run.way.devices in ((0,), ()) for run in runs)
-        fork = None if is_alone else Fork(self.task.construct.runtime.gate, self.lane, places)
-        lanes = [self.lane] if fork is None else fork.lanes
+        fork = Fork(self.task.construct.runtime.gate, self.lane, places)
+        lanes = fork.lanes
         try:
             for number, lane in enumerate(lanes[1:], 1):
                 with using(places[number].device, lane.stream):
                     for run in runs:
                         run.prepare(number, places[number].device, lane.stream)
             for number, (run, asks) in enumerate(zip(runs, asked, strict=True)):
-                if number and fork is not None:
+                if number:
                     fork.align()
                 self._exchange(asks, lanes)
-                if begin is not None and fork is None and not number and self._sent_nbytes() == sent_nbytes:
-                    begin = kernels.time(stream)  # what the host has done so far is no time of the device
                 self._launch(run, lanes)
                 if run.joins:
-                    if fork is not None:
-                        fork.meet()
+                    fork.meet()
                     run.finish(self.device, stream)
-            if self.words.is_eager and fork is not None:
+            if self.words.is_eager:
                 fork.align()
                 self._complete(lanes)
-            if fork is not None:
-                fork.join()
+            fork.join()
         except BaseException:
-            if fork is not None:
-                fork.give_back()
+            fork.give_back()
             raise
         return (begin, kernels.time(stream)) if is_timed else None
 

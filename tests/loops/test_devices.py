@@ -482,9 +482,9 @@ def test_calls_that_are_one_devices_go_the_short_way(monkeypatch):
     loop, n_long = halo.options(filter="never"), [0]
     right = launching._Call.run
 
-    def run(self):
+    def run(self, alone):
         n_long[0] += 1
-        return right(self)
+        return right(self, alone)
 
     monkeypatch.setattr(launching._Call, "run", run)
     monkeypatch.setattr(Chooser, "note", lambda self, *_: setattr(self, "chosen", "single"))
