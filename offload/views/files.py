@@ -41,7 +41,8 @@ def visualize(graph: Graph, path: str | os.PathLike[str]) -> None:
         # Replace what a link points to, not the link.
         _write_atomically(Path(os.path.realpath(target)), text)
     except OSError as error:
-        error.filename, error.filename2 = str(target), None  # not the temporary file beside it
+        error.filename = str(target)  # not the temporary file beside it
+        del error.filename2  # a None would be told, too
         raise
 
 

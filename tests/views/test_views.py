@@ -341,6 +341,14 @@ def test_visualize_refuses_other_suffixes(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_visualize_tells_of_one_file_where_it_fails(tmp_path: Path) -> None:
+    """The message of an OSError ends with the name that was given, and with nothing in place of a second one."""
+    for name in ("missing/graph.mmd", "folder.html"):
+        (tmp_path / "folder.html").mkdir(exist_ok=True)
+        with pytest.raises(OSError, match=r"graph\.mmd'$|folder\.html'$"):
+            visualize(pipeline(), tmp_path / name)
+
+
 def test_visualize_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure to write is an OSError; the file that was there stays and no part of the new one does."""
     with pytest.raises(FileNotFoundError) as missing:
