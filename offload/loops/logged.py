@@ -17,6 +17,7 @@ import numpy as np
 from offload.loops.arguments import NestRun
 from offload.loops.cells import cells_of
 from offload.loops.cuda_runs import ON_CUDA, CudaRun
+from offload.loops.emit_c import copied
 from offload.loops.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
 from offload.loops.independence import Verdict
 from offload.loops.inspecting import can_be_inspected, inspector
@@ -371,9 +372,11 @@ def _made(
     plan: NestPlan, watched: Watched, views: Mapping[str, View], unit_steps: tuple[tuple[int, int], ...]
 ) -> NestPlan:
     """Return the plan of a nest with a log, after that of the nest."""
+    left = copied(watched.nest)  # an address slice, and a pass, have no atomic steps of the program
     variant = replace(
         plan.variant,
         modes=tuple(sorted(watched.modes.items())),
+        copies=tuple([name for name in plan.variant.copies if name in left]),
         layouts=tuple((name, layout_of(view)) for name, view in views.items()),
         unit_steps=unit_steps,
         is_ordered=False,

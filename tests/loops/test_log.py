@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import acc
+from offload import acc, tofrom
 from offload.loops.logged import LoggedRun
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, noted
@@ -96,3 +96,27 @@ def test_shared_inner_loops(cuda, collides):
     assert [one is None for one in found] == [not collides]
     assert (y == expected[0]).all()
     assert (z == expected[1]).all()
+
+
+@pytest.mark.parametrize("device", ["cuda", "sim"])
+def test_atomic_array_beside_what_is_logged(device, request):
+    """An array of atomics, of which workers have copies, is no part of passes, nor of an address slice."""
+    request.getfixturevalue(device)
+    n = 2000
+
+    def counted(p, q, h, y):
+        for i in range(p.size):
+            h[q[i] % 16] += 1
+            y[p[i]] = y[q[i]] + 1
+
+    p, h, y = np.random.default_rng(1).permutation(2 * n), np.zeros(16, int), np.arange(2 * n)
+    p, q = p[:n].copy(), p[n:].copy()
+    loop = omp.target_loop(counted, atomic=["h"])
+    loop = loop.options(speculate=omp.profile_dependences(loop, (p, q, h, y)))
+    expected = h.copy(), y.copy()
+    counted(p, q, *expected)
+    with noted() as found, omp.target_data(map=[tofrom(one) for one in (p, q, h, y)]):
+        loop(p, q, h, y)
+    assert found == [None]
+    assert (h == expected[0]).all()
+    assert (y == expected[1]).all()
