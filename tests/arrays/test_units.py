@@ -162,6 +162,14 @@ def test_neighbours_in_the_source_are_near(box, order):
         assert list(units.even(box)) == [box]
 
 
+def test_no_launch_has_more_units_than_its_arithmetic_takes():
+    """A box of more is left to several launches."""
+    box = Box(0, 0, 16, ((1 << 33, 48, 32),))
+    assert units.units(box, 0, 0) is None
+    parts = list(units.launches(box, 0, 0))
+    assert sum(work.count for _, work in parts) == 1 << 33
+
+
 def test_a_box_is_cut_where_a_piece_does_not_end():
     """What is no multiple of a piece is two launches, the second of what is left."""
     found = list(units.even(Box(-7, 3, 32, ((8, 32 * MB, 32), (8191, -32, 256)))))
