@@ -87,10 +87,10 @@ from offload.errors import (
 from offload.events.event import Event, fulfill_event
 from offload.graphs.recording import record
 from offload.graphs.taskgraph import TaskGraph
-from offload.loops.dependences import DependenceProfile
 from offload.loops.functions import target_loop
 from offload.loops.host_functions import parallel_loop
 from offload.loops.profile import profile_dependences
+from offload.loops.proofs.dependences import DependenceProfile
 from offload.loops.words import declare_target, loop
 from offload.runtime.current import current_runtime
 from offload.runtime.places import initial_device, invalid_device

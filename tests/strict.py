@@ -1,6 +1,6 @@
 """How a test starts a program: with warnings as errors."""
 
-from offload.loops.build import builder
+from offload.loops.running.build import builder
 
 IS_COMPILED = builder.compiler is not None
 STRICT = ["-W", "error"] if IS_COMPILED else ["-W", "error", "-W", "ignore::UserWarning"]

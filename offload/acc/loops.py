@@ -13,8 +13,8 @@ from offload.acc.compute import OF_QUEUES, ComputeFunction
 from offload.constructs.clauses.maps import check_clauses
 from offload.constructs.functions import NOT_GIVEN, decorate
 from offload.errors import ClauseError
-from offload.loops.clauses import COMMON_CHECKS, DEVICE_CHECKS, check_order
 from offload.loops.functions import DeviceLoop
+from offload.loops.running.clauses import COMMON_CHECKS, DEVICE_CHECKS, check_order
 from offload.loops.words import check_called
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import FunctionType
     from typing import Self
 
-    from offload.loops.clauses import LoopWords
+    from offload.loops.running.clauses import LoopWords
 
 
 class ComputeLoop(DeviceLoop, ComputeFunction):

@@ -11,16 +11,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from offload.constructs.functions import DirectiveFunction
-from offload.loops.clauses import COMMON_CHECKS, LoopWords
+from offload.loops.running.clauses import COMMON_CHECKS, LoopWords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
 
     from offload.devices.base import Device
-    from offload.loops.clauses import SetWords
     from offload.loops.explain import LoopReport
-    from offload.loops.specialise import LoopProgram
+    from offload.loops.running.clauses import SetWords
+    from offload.loops.running.specialise import LoopProgram
 
 
 class LoopFunction(DirectiveFunction):
@@ -38,7 +38,7 @@ class LoopFunction(DirectiveFunction):
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         """Take over the clauses: those of the loop here, the others by the construct."""
-        from offload.loops.specialise import program_of  # what parses is imported when there is a loop to parse
+        from offload.loops.running.specialise import program_of  # what parses is imported when there is a loop to parse
 
         self._all = dict(clauses)
         self._program = program_of(self._function, self._words(clauses), self._directive, self.__dict__)
@@ -70,7 +70,7 @@ class LoopFunction(DirectiveFunction):
         values, spread = self._program.bound(args, kwargs), self._spread(device)
         compile_for(self._program, values, self._device_of(device))
         if spread is not None and len(spread[1]) > 1:
-            from offload.loops.set_kinds import compile_ways  # few loops are on several devices
+            from offload.loops.sets.set_kinds import compile_ways  # few loops are on several devices
 
             compile_ways(self._program.specialise(values), values, *spread)
 
@@ -80,7 +80,7 @@ class LoopFunction(DirectiveFunction):
 
         values, spread = self._program.bound(args, kwargs), self._spread(device)
         if spread is not None and len(spread[1]) > 1:
-            from offload.loops.set_kinds import sources  # as above
+            from offload.loops.sets.set_kinds import sources  # as above
 
             return "\n".join(sources(self._program.specialise(values), values, *spread))
         forms = forms_for(self._program, values, self._device_of(device))

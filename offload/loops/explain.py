@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from offload.loops.cuda_runs import shaped
-from offload.loops.explain_speculation import seen_by, speculation_of
-from offload.loops.levels import levels_of, loops_in
-from offload.loops.looks import Looks
+from offload.loops.front.levels import levels_of, loops_in
 from offload.loops.mapping import map_types
-from offload.loops.plan import numbers_of, ranged
-from offload.loops.prepared import described
-from offload.loops.uses import numbered
+from offload.loops.running.cuda_runs import shaped
+from offload.loops.running.looks import Looks
+from offload.loops.running.plan import numbers_of, ranged
+from offload.loops.running.prepared import described
+from offload.loops.speculative.explain_speculation import seen_by, speculation_of
+from offload.loops.tree.uses import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from offload.devices.base import Device
-    from offload.loops import ir
-    from offload.loops.accesses import Access
-    from offload.loops.clauses import SetWords
-    from offload.loops.grids import Grid
-    from offload.loops.levels import Levels
-    from offload.loops.plan import NestPlan, Numbers
-    from offload.loops.specialise import LoopProgram, Specialisation
+    from offload.loops.emit.grids import Grid
+    from offload.loops.front.accesses import Access
+    from offload.loops.front.levels import Levels
+    from offload.loops.running.clauses import SetWords
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.tree import ir
 
 _BOUNDS: Final = ("launch", "range", "kernel")
 _TILE_LEFT: Final = "tile is left: blocks have whole rows of 32 threads, at most 1024, along two loops"
@@ -129,7 +129,7 @@ def _filter(
     if any(not isinstance(values[name], np.ndarray) for name in spec.given if name in values):
         why = "it is given device arrays, which are on one device"
         return {"mode": "single", "why": why, "devices": devices, "sent_nbytes": 0, "arrays": {}, "predicates": []}
-    from offload.loops.set_kinds import on_devices  # few loops are on several devices
+    from offload.loops.sets.set_kinds import on_devices  # few loops are on several devices
 
     words, first = spread[0], spread[1][0]
     divided = on_devices(spec, values, first, len(devices))

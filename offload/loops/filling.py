@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import SCALARS
-from offload.loops.naming import FLOATS
+from offload.loops.tree.naming import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

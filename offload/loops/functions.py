@@ -20,9 +20,9 @@ from offload.constructs.target import TargetFunction
 from offload.errors import UsageError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
-from offload.loops.clauses import DEVICE_CHECKS, SetWords
 from offload.loops.common import LoopFunction, launching
-from offload.loops.dependences import DependenceProfile
+from offload.loops.proofs.dependences import DependenceProfile
+from offload.loops.running.clauses import DEVICE_CHECKS, SetWords
 from offload.runtime.current import current_scope, here
 from offload.runtime.generate import defer, run
 from offload.runtime.launch import DeviceTask
@@ -59,7 +59,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         if self._rules is not None:
             self._rules.excused = self._program.words.named
         if isinstance(self._program.words.speculate, DependenceProfile):
-            from offload.loops.profiles import check_profile  # few loops have one
+            from offload.loops.speculative.profiles import check_profile  # few loops have one
 
             check_profile(self._program, self._program.words.speculate)
         if self._program.words.speculate is not None:  # its work says that it may block, and may map nothing
@@ -183,7 +183,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
         if self._program.words.speculate is not None:
-            from offload.loops.unmapped import SpeculativeWork  # few loops speculate
+            from offload.loops.speculative.unmapped import SpeculativeWork  # few loops speculate
 
             return SpeculativeWork(body, binding.args, binding.kwargs, binding, self._counter)
         if places is None or len(places) == 1:
@@ -193,7 +193,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _short_work(self, body: Any, args: Any, binding: Binding, known: Any, places: Any) -> TargetWork:
         if self._program.words.speculate is not None:
-            from offload.loops.unmapped import SpeculativeWork  # few loops speculate
+            from offload.loops.speculative.unmapped import SpeculativeWork  # few loops speculate
 
             return SpeculativeWork(body, args, {}, binding, self._counter, known)
         if places is None or len(places) == 1:

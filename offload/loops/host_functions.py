@@ -11,8 +11,8 @@ from offload.constructs.functions import decorate
 from offload.constructs.passed import dependence_on
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
-from offload.loops.clauses import COMMON_CHECKS
 from offload.loops.common import LoopFunction, launching
+from offload.loops.running.clauses import COMMON_CHECKS
 from offload.runtime.current import current_scope, here, put_off_here
 from offload.runtime.generate import encounter, run
 from offload.tasks.received import Receiver, Values

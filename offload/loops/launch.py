@@ -8,7 +8,7 @@ passed them (`DeviceTask.findings`): the results, and what a kernel has found wr
 the task's own. In another construct's target body (`launch_in_body`) results are written to device arrays in the order
 of the stream, and only errors are left with the task.
 
-What is decided before, from the numbers of the call, is `offload.loops.plan`'s.
+What is decided before, from the numbers of the call, is `offload.loops.running.plan`'s.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ import numpy as np
 
 from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
-from offload.loops.arguments import NestRun, on_host
-from offload.loops.cuda_runs import ON_CUDA, CudaRun, shaped
-from offload.loops.first_values import with_first_values
-from offload.loops.looks import Looks, change
-from offload.loops.ordered import run_in_order
-from offload.loops.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.prepared import described, prepared
 from offload.loops.ready import keep_ready
-from offload.loops.remembered import Remembered, tell
-from offload.loops.runs import NestForm
-from offload.loops.speculation import PLAIN, decided
-from offload.loops.unmapped import on_own_arrays
-from offload.loops.where import ON_HOST, kernels_of, n_threads_of
+from offload.loops.running.arguments import NestRun, on_host
+from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
+from offload.loops.running.first_values import with_first_values
+from offload.loops.running.looks import Looks, change
+from offload.loops.running.ordered import run_in_order
+from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
+from offload.loops.running.prepared import described, prepared
+from offload.loops.running.runs import NestForm
+from offload.loops.running.where import ON_HOST, kernels_of, n_threads_of
+from offload.loops.speculative.remembered import Remembered, tell
+from offload.loops.speculative.speculation import PLAIN, decided
+from offload.loops.speculative.unmapped import on_own_arrays
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from offload.devices.base import Device, Kernels
-    from offload.loops.cuda_runs import CudaForm
-    from offload.loops.prepared import Steady
     from offload.loops.ready import Ready
-    from offload.loops.specialise import LoopProgram, Specialisation
+    from offload.loops.running.cuda_runs import CudaForm
+    from offload.loops.running.prepared import Steady
+    from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.runtime.launch import DeviceTask
 
 _NO_OUTPUTS: Final[Mapping[str, Any]] = {}

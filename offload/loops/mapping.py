@@ -18,16 +18,16 @@ from offload.constructs.clauses.mapping import implicit_item
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
 from offload.loops.launch import check_writeable
-from offload.loops.plan import check, numbers_of, plans_of
-from offload.loops.prepared import Apart, keep, mapped_view, told
+from offload.loops.running.plan import check, numbers_of, plans_of
+from offload.loops.running.prepared import Apart, keep, mapped_view, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Binding
-    from offload.loops.plan import Numbers
-    from offload.loops.specialise import LoopProgram, Specialisation
+    from offload.loops.running.plan import Numbers
+    from offload.loops.running.specialise import LoopProgram, Specialisation
 
 
 def map_found(program: LoopProgram, binding: Binding) -> Specialisation:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from offload.loops.common import LoopFunction
 
 if TYPE_CHECKING:
-    from offload.loops.dependences import DependenceProfile
+    from offload.loops.proofs.dependences import DependenceProfile
 
 
 def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
@@ -43,6 +43,8 @@ def profile_dependences(fn: Any, *inputs: Any) -> DependenceProfile:
     addresses follow from nothing that it computes; 4 to 32 bytes for each element of an array that is watched. Only
     accesses count that are not proved independent. No OpenMP.
     """
-    from offload.loops.profile_inputs import profile_inputs  # what parses is imported when there is a loop to parse
+    from offload.loops.speculative.profile_inputs import (
+        profile_inputs,  # what parses is imported when there is a loop to parse
+    )
 
     return profile_inputs(fn._program if isinstance(fn, LoopFunction) else fn, inputs)  # noqa: SLF001  # its program

@@ -19,16 +19,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.filling import filler, matcher
-from offload.loops.looks import change, contents_at
-from offload.loops.naming import LATEST, name_of
+from offload.loops.running.looks import change, contents_at
+from offload.loops.tree.naming import LATEST, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offload.loops.cuda_runs import CudaBlank
-    from offload.loops.prepared import Steady
-    from offload.loops.remembered import Remembered
-    from offload.loops.specialise import Specialisation
+    from offload.loops.running.cuda_runs import CudaBlank
+    from offload.loops.running.prepared import Steady
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.speculative.remembered import Remembered
     from offload.runtime.launch import DeviceTask
 
 _MOST: Final = 64

@@ -3,11 +3,11 @@
 Theory of operation
 -------------------
 A call has its arrays on every device, as entries of replica sets (`offload.data.replicas`). What the nests need where,
-and what they write, is known before anything is enqueued (`offload.loops.divisions`). Then the primary's lane *forks*
-to a lane of each other device; for each nest, copies of what devices miss are put on the lanes of those who miss it; a
-lane goes on when its own copies and those that others make out of its device are done, since its kernel may overwrite
-what a neighbour still has to fetch; kernels; and the primary's lane *joins* the others. So whoever follows the task
-follows all of it, and a time loop never visits the host.
+and what they write, is known before anything is enqueued (`offload.loops.sets.divisions`). Then the primary's lane
+*forks* to a lane of each other device; for each nest, copies of what devices miss are put on the lanes of those who
+miss it; a lane goes on when its own copies and those that others make out of its device are done, since its kernel may
+overwrite what a neighbour still has to fetch; kernels; and the primary's lane *joins* the others. So whoever follows
+the task follows all of it, and a time loop never visits the host.
 
 What the table says after that holds when the lanes have got there, and what else is enqueued follows them. It is
 changed under the hold of the locks under which the copies are enqueued: between the two nobody may find the state
@@ -28,11 +28,11 @@ from offload.data.exchanges import before, make_current, receive
 from offload.data.replicas import locked
 from offload.devices.streams import using
 from offload.errors import ClauseError
-from offload.loops.divisions import MODES, Lie
 from offload.loops.launch import Launcher, outcome
-from offload.loops.looks import Looks
-from offload.loops.set_kinds import kind_of, on_devices
-from offload.loops.verdicts import observe_each
+from offload.loops.running.looks import Looks
+from offload.loops.running.verdicts import observe_each
+from offload.loops.sets.divisions import MODES, Lie
+from offload.loops.sets.set_kinds import kind_of, on_devices
 from offload.runtime.current import here
 from offload.runtime.forks import Fork
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from offload.data.boxes import State
     from offload.data.replicas import ReplicaSet
     from offload.devices.streams import Lane
-    from offload.loops.clauses import SetWords
-    from offload.loops.divided import FilterMode
-    from offload.loops.divisions import Asked, Divided, Nest, Taken
-    from offload.loops.joint_runs import JointRun
-    from offload.loops.modes import Chooser
-    from offload.loops.ranges import Part
-    from offload.loops.specialise import Specialisation
+    from offload.loops.proofs.ranges import Part
+    from offload.loops.running.clauses import SetWords
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.sets.divided import FilterMode
+    from offload.loops.sets.divisions import Asked, Divided, Nest, Taken
+    from offload.loops.sets.joint_runs import JointRun
+    from offload.loops.sets.modes import Chooser
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 

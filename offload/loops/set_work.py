@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offload.constructs.target_work import Known, TargetWork, put
 from offload.errors import MapError
 from offload.loops.replicas import Replicated, SetLauncher
-from offload.loops.set_kinds import on_devices
+from offload.loops.sets.set_kinds import on_devices
 from offload.runtime.leaving import leave_sets
 from offload.runtime.together import Together, enter, leave, settle, undo
 from offload.runtime.works import present_items
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from offload.data.boxes import State
     from offload.data.entries import Counter
     from offload.devices.streams import Lane
-    from offload.loops.clauses import SetWords
     from offload.loops.launch import Launcher
+    from offload.loops.running.clauses import SetWords
     from offload.runtime.place import DevicePlace
 
 

@@ -2,7 +2,7 @@
 
 A loop that runs in order, or whose races the host keeps winning, may be cheap; a task of a device, with a lane, waits
 and a pass over its list items, would cost more than the loop. Such a call has no clauses that map or order, waits, and
-finds its arrays absent; what tells it from others is known (`offload.loops.unmapped`).
+finds its arrays absent; what tells it from others is known (`offload.loops.speculative.unmapped`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 from offload.arrays.items import SCALARS, array_section
 from offload.loops.launch import check_writeable, outcome
-from offload.loops.remembered import numbers_in
-from offload.loops.unmapped import stayed
+from offload.loops.speculative.remembered import numbers_in
+from offload.loops.speculative.unmapped import stayed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offload.loops.attempts import Memory
-    from offload.loops.specialise import LoopProgram, Specialisation
+    from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.speculative.attempts import Memory
     from offload.runtime.place import DevicePlace
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from offload.constructs import persistent
 from offload.constructs.clauses.maps import check_count
 from offload.errors import ClauseError
-from offload.loops.clauses import check_loop_reduction
+from offload.loops.running.clauses import check_loop_reduction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
 
 def check_called(function: FunctionType) -> None:
     """Raise `LoopError` unless loops can call a function."""
-    from offload.loops.parse import check_plain
-    from offload.loops.source import Source
+    from offload.loops.front.parse import check_plain
+    from offload.loops.front.source import Source
 
     check_plain(Source.of(function))

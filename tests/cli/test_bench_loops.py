@@ -12,7 +12,7 @@ import pytest
 from offload.cli.bench.loops import failing, host, probably, programs, speculation
 from offload.cli.command import main
 from offload.errors import InternalError
-from offload.loops.build import builder
+from offload.loops.running.build import builder
 
 
 def test_every_sample_is_in_json(capsys):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.logged import LoggedRun
-from offload.loops.race import alone
+from offload.loops.speculative.logged import LoggedRun
+from offload.loops.speculative.race import alone
 from tests.conftest import checked
 from tests.gpu.conftest import cupy
 from tests.loops.speculation import VECTORS, noted, quiet

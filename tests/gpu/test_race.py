@@ -9,7 +9,7 @@ import pytest
 
 import offload as omp
 from offload import in_, inout, tofrom
-from offload.loops.competitor import running
+from offload.loops.speculative.competitor import running
 from tests.conftest import checked
 from tests.gpu.conftest import cupy
 from tests.loops.test_race_rules import run

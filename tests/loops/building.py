@@ -2,9 +2,9 @@
 
 import ast
 
-from offload.loops import ir
-from offload.loops.numbers import Launch, Trips, View
-from offload.loops.reach import accesses
+from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.reach import accesses
+from offload.loops.tree import ir
 
 INT = ir.Type("int64", is_weak=True)
 TRUTH = ir.Type("bool", is_weak=True)

@@ -6,9 +6,9 @@ import ctypes
 
 import numpy as np
 
-from offload.loops.build import builder
-from offload.loops.emit_c import CVariant, emit
-from offload.loops.python_form import bits
+from offload.loops.emit.emit_c import CVariant, emit
+from offload.loops.emit.python_form import bits
+from offload.loops.running.build import builder
 
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offload.loops.emit_cuda import FINISH
+from offload.loops.emit.emit_cuda import FINISH
 from tests.loops.cuda_form import launch, on_host
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from offload.loops.emit_cuda import FINISH_THREADS, CudaVariant, emit_cuda
-from offload.loops.grids import Shape, grid_of, rows_of, team_grid
-from offload.loops.levels import levels_of
-from offload.loops.numbers import Launch, Trips, View
-from offload.loops.promotion import identity
-from offload.loops.python_form import bits
-from offload.loops.reach import accesses
+from offload.loops.emit.emit_cuda import FINISH_THREADS, CudaVariant, emit_cuda
+from offload.loops.emit.grids import Shape, grid_of, rows_of, team_grid
+from offload.loops.emit.python_form import bits
+from offload.loops.front.levels import levels_of
+from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.reach import accesses
+from offload.loops.tree.promotion import identity
 
 GXX = shutil.which("g++")
 NVCC = shutil.which("nvcc")

@@ -10,9 +10,9 @@ import pytest
 import offload as omp
 from offload import to
 from offload.devices.sim.device import SimDevice
-from offload.loops import ranges
-from offload.loops.cuda_runs import CudaBlank
-from offload.loops.looks import DeviceLooks, Looks
+from offload.loops.proofs import ranges
+from offload.loops.running.cuda_runs import CudaBlank
+from offload.loops.running.looks import DeviceLooks, Looks
 from tests.conftest import checked
 from tests.loops.cuda_device import HostCuda
 from tests.loops.cuda_form import GXX

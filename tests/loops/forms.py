@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from offload.loops import ir
-from offload.loops.emit_py import inputs_of
-from offload.loops.python_form import combine, from_bits, held, host_parts, python_form
-from offload.loops.types import infer
+from offload.loops.emit.emit_py import inputs_of
+from offload.loops.emit.python_form import combine, from_bits, held, host_parts, python_form
+from offload.loops.front.types import infer
+from offload.loops.tree import ir
 
 WEAK = {bool: "bool", int: "int64", float: "float64"}
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from offload.loops import ir
-from offload.loops.parse import NestClauses
+from offload.loops.front.parse import NestClauses
+from offload.loops.tree import ir
 
 HEAD = "import numpy as np\n\n\ndef put(a, k, v):\n    a[k] = v\n\n\n"
 OUTER = [

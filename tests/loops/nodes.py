@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offload.loops import ir
+from offload.loops.tree import ir
 
 HERE = ir.Place("here.py", 7)
 I = ir.Name(place=HERE, name="i")  # noqa: E741

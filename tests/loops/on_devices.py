@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 import offload as omp
-from offload.loops import set_kinds
+from offload.loops.sets import set_kinds
 
 
 @contextmanager

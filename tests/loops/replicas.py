@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from offload.loops import ir
-from offload.loops.bounds import bounds
-from offload.loops.filter import filtered
-from offload.loops.footprints import footprints
-from offload.loops.numbers import Launch, Trips, View
-from offload.loops.parse import parse
-from offload.loops.python_form import combine, from_bits, held, host_parts, places, python_form
-from offload.loops.reach import accesses
-from offload.loops.source import Source
-from offload.loops.types import infer
-from offload.loops.uses import numbered
+from offload.loops.emit.python_form import combine, from_bits, held, host_parts, places, python_form
+from offload.loops.front.parse import parse
+from offload.loops.front.source import Source
+from offload.loops.front.types import infer
+from offload.loops.proofs.bounds import bounds
+from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.reach import accesses
+from offload.loops.sets.filter import filtered
+from offload.loops.sets.footprints import footprints
+from offload.loops.tree import ir
+from offload.loops.tree.uses import numbered
 from tests.loops.forms import types_of
 from tests.loops.oracle import compare
 

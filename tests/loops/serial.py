@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from offload.loops import ir
+from offload.loops.tree import ir
 
 BINARY = {
     "+": operator.add,

@@ -12,9 +12,9 @@ from unittest import mock
 import numpy as np
 
 import offload as omp
-from offload.loops.contest import History
-from offload.loops.logged import LoggedRun
-from offload.loops.race import alone
+from offload.loops.speculative.contest import History
+from offload.loops.speculative.logged import LoggedRun
+from offload.loops.speculative.race import alone
 
 N = 12
 P = np.random.default_rng(2).permutation(N)

@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 
 import offload as omp
-from offload.loops import ir
-from offload.loops.flagging import FLAG_WORDS, OPEN
-from offload.loops.logged import logged_loop
-from offload.loops.nodes import walk
-from offload.loops.passing import final_pass
-from offload.loops.plan import numbers_of, plans_of
-from offload.loops.prepared import view_at
+from offload.loops.running.plan import numbers_of, plans_of
+from offload.loops.running.prepared import view_at
+from offload.loops.speculative.logged import logged_loop
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
+from offload.loops.watched.flagging import FLAG_WORDS, OPEN
+from offload.loops.watched.passing import final_pass
 from tests.loops.serial import _Break, _Continue, _Iteration
 
 

@@ -1,10 +1,10 @@
 """What a loop function does with its arrays."""
 
 import offload as omp
-from offload.loops import ir
-from offload.loops.accesses import Access, accesses
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
+from offload.loops.front.accesses import Access, accesses
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.tree import ir
 
 
 def uses(a, b, c, h, k, total, own, first, last, shape):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from offload.loops.affine import Form
-from offload.loops.bounds import bounds, wanted
-from offload.loops.numbers import Launch, Trips
-from offload.loops.reach import accesses
+from offload.loops.proofs.affine import Form
+from offload.loops.proofs.bounds import bounds, wanted
+from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.reach import accesses
 from tests.loops.building import accesses_of, typed_nest, view
 
 

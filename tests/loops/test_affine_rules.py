@@ -5,10 +5,10 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload.loops import ir
-from offload.loops.affine import LIMITS
-from offload.loops.numbers import Launch, Trips
-from offload.loops.reach import accesses
+from offload.loops.proofs.affine import LIMITS
+from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.reach import accesses
+from offload.loops.tree import ir
 from tests.loops.building import view
 
 IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py

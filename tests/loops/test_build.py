@@ -15,9 +15,9 @@ import pytest
 
 from offload.devices import diskcache
 from offload.errors import InternalError
-from offload.loops import build, compilers, pool
-from offload.loops.build import Builder
-from offload.loops.ir import Place
+from offload.loops.running import build, compilers, pool
+from offload.loops.running.build import Builder
+from offload.loops.tree.ir import Place
 
 FOUR = "int four(void) { return 4; }"
 
@@ -180,7 +180,7 @@ def test_other_options_are_another_key(tmp_path):
 def test_a_broken_entry_is_compiled_again(tmp_path, broken):
     """One that was cut short, has other contents (those of another library too) or no digest is replaced."""
     variables = environ(tmp_path, OFFLOAD_CC=counted(tmp_path))
-    program = f"from offload.loops.build import builder; builder.load({FOUR!r}, 'four')"
+    program = f"from offload.loops.running.build import builder; builder.load({FOUR!r}, 'four')"
 
     def run():
         subprocess.run([sys.executable, "-c", program], env=variables, check=True, timeout=60)
@@ -261,7 +261,7 @@ def test_two_threads_that_need_one_key_compile_once(tmp_path):
 def test_two_processes_at_once(tmp_path):
     """Both get the function, and one whole file is left."""
     program = (
-        "import ctypes; from offload.loops.build import builder;"
+        "import ctypes; from offload.loops.running.build import builder;"
         f"print(ctypes.CFUNCTYPE(ctypes.c_int)(builder.load({FOUR!r}, 'four'))())"
     )
     started = [

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offload.loops import build, c_statements, ir
-from offload.loops.emit_c import CVariant, emit
-from offload.loops.emit_cuda import CudaVariant, emit_cuda
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
-from offload.loops.types import infer
+from offload.loops.emit import c_statements
+from offload.loops.emit.emit_c import CVariant, emit
+from offload.loops.emit.emit_cuda import CudaVariant, emit_cuda
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.front.types import infer
+from offload.loops.running import build
+from offload.loops.tree import ir
 from tests.loops.c_form import form
 from tests.loops.cuda_form import GXX, cuda_form
 from tests.loops.forms import FoundError, run, types_of

@@ -10,8 +10,8 @@ import pytest
 
 import offload as omp
 from offload.devices.sim.device import SimDevice
-from offload.loops import build, pool, schedules
-from offload.loops.clauses import DEVICE_CHECKS
+from offload.loops.running import build, pool, schedules
+from offload.loops.running.clauses import DEVICE_CHECKS
 from tests.conftest import checked
 from tests.loops.cuda_device import HostCuda
 from tests.loops.cuda_form import GXX, NVCC, compiled

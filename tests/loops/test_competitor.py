@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.build import builder
-from offload.loops.competitor import Competitor, running
-from offload.loops.ordered import ordered_runs
+from offload.loops.running.build import builder
+from offload.loops.running.ordered import ordered_runs
+from offload.loops.speculative.competitor import Competitor, running
 from tests.conftest import checked
 
 pytestmark = pytest.mark.skipif(builder.compiler is None, reason="there is no C compiler")

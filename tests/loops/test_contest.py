@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.loops.contest import Contest, Event, History, Instruction, start_of
+from offload.loops.speculative.contest import Contest, Event, History, Instruction, start_of
 
 COMMITS = {Instruction.COMMIT_DEVICE, Instruction.COMMIT_HOST, Instruction.RAISE, Instruction.RESTORE}
 STARTS = [(True, False), (True, True), (False, True)]

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from offload.loops import plan, runs
-from offload.loops.build import Builder
+from offload.loops.running import plan, runs
+from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.device_kernels import check, devices_of
 

@@ -16,8 +16,8 @@ from offload.data.ledger import PutOffError
 from offload.devices.sim.device import SimDevice
 from offload.devices.sim.kernels import SimKernels
 from offload.loops import replicas as launching
-from offload.loops.modes import Chooser
-from offload.loops.runs import NestForm
+from offload.loops.running.runs import NestForm
+from offload.loops.sets.modes import Chooser
 from offload.runtime.place import DevicePlace
 from offload.views.dot import to_dot
 from tests.conftest import checked

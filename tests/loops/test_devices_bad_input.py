@@ -7,7 +7,7 @@ import pytest
 
 import offload as omp
 from offload import acc
-from offload.loops.runs import NestForm
+from offload.loops.running.runs import NestForm
 from tests.conftest import checked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")

@@ -10,7 +10,8 @@ import pytest
 
 import offload as omp
 from offload.data import exchanges, shared
-from offload.loops import joint_runs, replicas
+from offload.loops import replicas
+from offload.loops.sets import joint_runs
 from tests.loops.on_devices import cut_by
 from tests.loops.sequences import Sequence
 

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from offload.loops import build, ir, pool
-from offload.loops.emit_c import CVariant, copied, emit
-from offload.loops.promotion import identity
-from offload.loops.python_form import python_form
-from offload.loops.types import infer
+from offload.loops.emit.emit_c import CVariant, copied, emit
+from offload.loops.emit.python_form import python_form
+from offload.loops.front.types import infer
+from offload.loops.running import build, pool
+from offload.loops.tree import ir
+from offload.loops.tree.promotion import identity
 from tests.loops.c_form import c_form, form, structure_of
 from tests.loops.forms import FoundError, run, types_of
 from tests.loops.nodes import HERE, I, assign, axis, binary, call, compare, constant, function_of, load, name, store

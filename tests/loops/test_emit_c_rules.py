@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from offload.loops import build, ir
-from offload.loops.nodes import walk
+from offload.loops.running import build
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
 from tests.loops import c_form as c_forms
 from tests.loops.c_form import c_form
 from tests.loops.programs import program

@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from offload.loops import ir
-from offload.loops.emit_cuda import CudaVariant, emit_cuda
-from offload.loops.grids import Shape
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
-from offload.loops.types import infer
+from offload.loops.emit.emit_cuda import CudaVariant, emit_cuda
+from offload.loops.emit.grids import Shape
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.front.types import infer
+from offload.loops.tree import ir
 from tests.loops.cuda_form import GXX, NVCC, assembled, compiled, cuda_form
 from tests.loops.forms import FoundError, run, types_of
 from tests.loops.nodes import I, axis, binary, constant, function_of, load, store

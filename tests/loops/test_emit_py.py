@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from offload.loops import ir
-from offload.loops.python_form import ASSERTION, DIVISION, INDEX
+from offload.loops.emit.python_form import ASSERTION, DIVISION, INDEX
+from offload.loops.tree import ir
 from tests.loops.forms import FoundError, run
 from tests.loops.nodes import HERE, I, assign, axis, binary, call, compare, constant, function_of, load, name, store
 

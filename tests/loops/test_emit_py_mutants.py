@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from offload.loops import emit_py, ir, python_form, typed_expressions, types
-from offload.loops.promotion import comparison_types, promote
+from offload.loops.emit import emit_py, python_form
+from offload.loops.front import typed_expressions, types
+from offload.loops.tree import ir
+from offload.loops.tree.promotion import comparison_types, promote
 from tests.loops import forms
 from tests.loops.programs import program
 from tests.loops.test_emit_py_rules import check

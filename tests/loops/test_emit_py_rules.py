@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offload.loops import ir
-from offload.loops.parse import NestClauses, parse
-from offload.loops.python_form import DIVISION, INDEX, python_form
-from offload.loops.source import Source
+from offload.loops.emit.python_form import DIVISION, INDEX, python_form
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.tree import ir
 from tests.loops.forms import FoundError, run
 from tests.loops.oracle import copy_of, function_of_text
 from tests.loops.programs import program

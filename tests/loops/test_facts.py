@@ -11,7 +11,8 @@ import pytest
 import offload as omp
 from offload import acc, from_, to, tofrom
 from offload.data.versions import Contents
-from offload.loops import looks, observe, ranges
+from offload.loops.proofs import ranges
+from offload.loops.running import looks, observe
 from tests.loops.facts import AWAY, KINDS, N, facts, launches
 
 

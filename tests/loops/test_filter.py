@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from offload.loops import ir
-from offload.loops.independence import independence
-from offload.loops.numbers import Launch, Trips
-from offload.loops.parse import NestClauses, parse
-from offload.loops.reach import accesses
-from offload.loops.source import Source
-from offload.loops.types import infer
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.front.types import infer
+from offload.loops.proofs.independence import independence
+from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.reach import accesses
+from offload.loops.tree import ir
 from tests.loops.forms import types_of
 from tests.loops.oracle import function_of_text
 from tests.loops.replicas import Devices, FailedError, view_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offload.loops import ir
-from offload.loops.parse import NestClauses
+from offload.loops.front.parse import NestClauses
+from offload.loops.tree import ir
 from tests.loops.cuda_form import GXX, cuda_form
 from tests.loops.replicas import Devices
 from tests.loops.test_filter import ROWS, M, N, P, Row, floats, mode_of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offload.loops import divided, feeding
-from offload.loops import filter as filters
-from offload.loops.cutting import MOST
+from offload.loops.proofs import feeding
+from offload.loops.sets import divided
+from offload.loops.sets import filter as filters
+from offload.loops.sets.cutting import MOST
 from tests.loops import replicas
 from tests.loops.test_filter_rules import check
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offload.loops.build import builder
-from offload.loops.parse import NestClauses
+from offload.loops.front.parse import NestClauses
+from offload.loops.running.build import builder
 from tests.loops.c_form import form
 from tests.loops.kernels import kernel
 from tests.loops.oracle import function_of_text

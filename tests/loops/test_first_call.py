@@ -11,10 +11,11 @@ import pytest
 
 import offload as omp
 from offload import to, tofrom
-from offload.loops import ordered_form, plan, runs, trying
-from offload.loops.build import Builder
-from offload.loops.hostside import HostSide
-from offload.loops.speculation import forget
+from offload.loops.running import ordered_form, plan, runs
+from offload.loops.running.build import Builder
+from offload.loops.speculative import trying
+from offload.loops.speculative.hostside import HostSide
+from offload.loops.speculative.speculation import forget
 from tests.conftest import checked
 from tests.loops.speculation import noted, quiet, slow_host
 from tests.loops.test_race_rules import serial

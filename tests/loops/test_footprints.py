@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.data.boxes import BoxTable
-from offload.loops import ir
-from offload.loops.footprints import Division, _footprint, duplicate, footprints, owned_along, single, within
-from offload.loops.numbers import Launch, Trips
-from offload.loops.reach import accesses
+from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.reach import accesses
+from offload.loops.sets.footprints import Division, _footprint, duplicate, footprints, owned_along, single, within
+from offload.loops.tree import ir
 from tests.data.test_parts_rules import Laid, a_view, an_array
 from tests.loops.building import accesses_of, typed_nest, view
 from tests.loops.test_footprints_rules import cuts, elements, owned_ranges

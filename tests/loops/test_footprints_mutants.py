@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from offload.loops import footprints
-from offload.loops.footprints import _Prints
+from offload.loops.sets import footprints
+from offload.loops.sets.footprints import _Prints
 from tests.loops.test_footprints import run_a_sequence
 from tests.loops.test_footprints_rules import check
 

@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload.loops.footprints import Division, footprints, owned_along
-from offload.loops.numbers import View
+from offload.loops.proofs.numbers import View
+from offload.loops.sets.footprints import Division, footprints, owned_along
 from tests.loops.building import accesses_of
 from tests.loops.test_independence_rules import a_nest, traced
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from offload.loops.grids import (
+from offload.loops.emit.grids import (
     COPIES_NBYTES,
     MOST_THREADS,
     Shape,
@@ -16,7 +16,7 @@ from offload.loops.grids import (
     index_bits,
     shape_of,
 )
-from offload.loops.numbers import Trips, View
+from offload.loops.proofs.numbers import Trips, View
 
 
 def covered(grid, trips):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from offload.loops.coverage import is_overwritten
-from offload.loops.independence import independence, is_injective
-from offload.loops.numbers import View
+from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.independence import independence, is_injective
+from offload.loops.proofs.numbers import View
 from tests.loops.building import accesses_of, view
 
 N = 24
@@ -303,11 +303,11 @@ def test_very_many_accesses(monkeypatch):
     """Pairs beyond a limit are not compared, and nothing is claimed of them; what is proved before stays proved."""
     text = "for i in range(2):\n" + "".join(f" a[i + {4 * k}] = a[i + {4 * k + 2}]\n" for k in range(6))
     assert verdict_of(text).verdict == "parallel"
-    monkeypatch.setattr("offload.loops.independence._MOST_PAIRS", 20)
+    monkeypatch.setattr("offload.loops.proofs.independence._MOST_PAIRS", 20)
     found = verdict_of(text)
     assert found.verdict == "unknown"
     assert 0 < len(found.unknown) < 12
-    monkeypatch.setattr("offload.loops.independence._MOST_PAIRS", 0)
+    monkeypatch.setattr("offload.loops.proofs.independence._MOST_PAIRS", 0)
     assert verdict_of("for i in range(1, n):\n a[i] = a[i-1]\n b[i] = b[i-1]").verdict == "sequential"
 
 

@@ -9,10 +9,10 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload.loops.bounds import bounds
-from offload.loops.coverage import is_overwritten
-from offload.loops.independence import independence
-from offload.loops.numbers import View
+from offload.loops.proofs.bounds import bounds
+from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.independence import independence
+from offload.loops.proofs.numbers import View
 from tests.loops.building import accesses_of
 
 IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py

@@ -9,7 +9,7 @@ import pytest
 
 import offload as omp
 from offload import acc, tofrom
-from offload.loops.logged import LoggedRun
+from offload.loops.speculative.logged import LoggedRun
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, noted
 

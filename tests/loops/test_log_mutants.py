@@ -9,10 +9,11 @@ import pytest
 
 import offload as omp
 from offload import release, to
-from offload.loops import logged, remembered, speculate, speculation
-from offload.loops.logs import Log
-from offload.loops.making import Maker
-from offload.loops.race import alone
+from offload.loops.speculative import logged, remembered, speculation
+from offload.loops.speculative.logs import Log
+from offload.loops.speculative.race import alone
+from offload.loops.tree.making import Maker
+from offload.loops.watched import speculate
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, quiet
 from tests.loops.steps import Words, loop_of, verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import offload as omp
-from offload.loops import build, plan, runs
+from offload.loops.running import build, plan, runs
 from tests.conftest import checked
 from tests.loops.oracle import copy_of
 from tests.loops.programs import program

@@ -14,9 +14,9 @@ import pytest
 import offload as omp
 from offload import acc
 from offload.errors import LoopError
-from offload.loops import ir
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.tree import ir
 from tests.loops.serial import carried_out
 
 SCALE = 3

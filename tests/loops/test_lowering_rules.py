@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
 from tests.loops.serial import carried_out
 
 PREFIX = """

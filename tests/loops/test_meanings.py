@@ -7,8 +7,8 @@ import pytest
 
 import offload as omp
 from offload import acc
-from offload.loops import plan, runs
-from offload.loops.build import Builder
+from offload.loops.running import plan, runs
+from offload.loops.running.build import Builder
 from tests.conftest import checked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")

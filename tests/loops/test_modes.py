@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offload.loops.modes import CALL_S, FORK_S, SPREAD_S, Chooser, Cost, expected_s
+from offload.loops.sets.modes import CALL_S, FORK_S, SPREAD_S, Chooser, Cost, expected_s
 
 
 def given(chooser, n):

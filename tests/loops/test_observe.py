@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops import ordered_form, plan, runs
-from offload.loops.build import Builder
-from offload.loops.observe import copies_of, observe
-from offload.loops.plan import numbers_of
-from offload.loops.prepared import view_at
-from offload.loops.uses import numbered
+from offload.loops.running import ordered_form, plan, runs
+from offload.loops.running.build import Builder
+from offload.loops.running.observe import copies_of, observe
+from offload.loops.running.plan import numbers_of
+from offload.loops.running.prepared import view_at
+from offload.loops.tree.uses import numbered
 from tests.conftest import checked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
@@ -255,7 +255,7 @@ def test_a_scratch_array_is_to_be_private(check):
 
 def test_what_is_proved_is_not_observed(check, monkeypatch):
     """A loop that is proved parallel runs at once; one that is proved to depend is refused as without `check`."""
-    monkeypatch.delattr("offload.loops.observe.observe")
+    monkeypatch.delattr("offload.loops.running.observe.observe")
     a, b = np.arange(30.0).reshape(5, 6), np.zeros((5, 6))
     c, d = a.copy(), b.copy()
     check(inside)(a, b)

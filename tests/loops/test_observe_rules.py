@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
-from offload.loops.clauses import LoopWords
-from offload.loops.needed import needed
-from offload.loops.numbers import Launch
-from offload.loops.observe import Observer, observe
-from offload.loops.plan import numbers_of, plain
-from offload.loops.prepared import view_at
-from offload.loops.uses import numbered
+from offload.loops.proofs.numbers import Launch
+from offload.loops.running.clauses import LoopWords
+from offload.loops.running.observe import Observer, observe
+from offload.loops.running.plan import numbers_of, plain
+from offload.loops.running.prepared import view_at
+from offload.loops.tree.uses import numbered
+from offload.loops.watched.needed import needed
 from tests.conftest import checked
 
 TRIPS = 6

@@ -14,9 +14,9 @@ import scipy.special
 import offload as omp
 from offload import acc
 from offload.errors import ClauseError, LoopError
-from offload.loops import ir
-from offload.loops.parse import NestClauses, check_plain, parse
-from offload.loops.source import Source
+from offload.loops.front.parse import NestClauses, check_plain, parse
+from offload.loops.front.source import Source
+from offload.loops.tree import ir
 
 TABLE = np.zeros(3)
 SIZES = {"n": 3}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops import plan
+from offload.loops.running import plan
 from tests.conftest import checked
 
 N = 200

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops import ordered_form, plan
-from offload.loops.build import Builder
+from offload.loops.running import ordered_form, plan
+from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.speculation import P, Q, S, made
 from tests.loops.test_observe import N

@@ -13,16 +13,16 @@ import pytest
 
 import offload as omp
 from offload import tofrom
-from offload.loops import race as racing
-from offload.loops.arguments import on_host
-from offload.loops.attempts import Attempt, Memory
-from offload.loops.build import builder
-from offload.loops.competitor import Competitor, running
-from offload.loops.contest import History
-from offload.loops.ordered import ordered_runs
-from offload.loops.plan import numbers_of
-from offload.loops.prepared import view_at
-from offload.loops.race import race
+from offload.loops.running.arguments import on_host
+from offload.loops.running.build import builder
+from offload.loops.running.ordered import ordered_runs
+from offload.loops.running.plan import numbers_of
+from offload.loops.running.prepared import view_at
+from offload.loops.speculative import race as racing
+from offload.loops.speculative.attempts import Attempt, Memory
+from offload.loops.speculative.competitor import Competitor, running
+from offload.loops.speculative.contest import History
+from offload.loops.speculative.race import race
 from offload.runtime.current import here
 from tests.conftest import checked
 from tests.loops.test_competitor import n_threads

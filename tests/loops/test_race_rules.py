@@ -13,10 +13,10 @@ import pytest
 
 import offload as omp
 from offload import tofrom
-from offload.loops import profiles, speculation, trying
-from offload.loops import race as racing
-from offload.loops.chunks import Chunks
-from offload.loops.competitor import running
+from offload.loops.speculative import profiles, speculation, trying
+from offload.loops.speculative import race as racing
+from offload.loops.speculative.chunks import Chunks
+from offload.loops.speculative.competitor import running
 from tests.conftest import checked
 from tests.loops.oracle import function_of_text
 from tests.loops.speculative_programs import Program

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.competitor import running
+from offload.loops.speculative.competitor import running
 from tests.conftest import checked
 from tests.loops.oracle import function_of_text
 from tests.loops.speculative_programs import Program

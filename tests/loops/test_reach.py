@@ -3,15 +3,15 @@
 import numpy as np
 
 import offload as omp
-from offload.loops import ir
-from offload.loops.bounds import bounds, wanted
-from offload.loops.coverage import is_overwritten
-from offload.loops.independence import independence
-from offload.loops.numbers import Launch, Trips
-from offload.loops.parse import NestClauses, parse
-from offload.loops.reach import accesses
-from offload.loops.source import Source
-from offload.loops.types import infer
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.front.types import infer
+from offload.loops.proofs.bounds import bounds, wanted
+from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.independence import independence
+from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.reach import accesses
+from offload.loops.tree import ir
 from tests.loops.building import view
 
 WEAK_INT = ir.Type("int64", is_weak=True)

@@ -8,9 +8,9 @@ import pytest
 import offload as omp
 from offload import acc, in_, inout, to, tofrom
 from offload.errors import LoopError
-from offload.loops import ranges
+from offload.loops.proofs import ranges
 from offload.loops.ready import Ready
-from offload.loops.speculation import forget
+from offload.loops.speculative.speculation import forget
 from tests.loops.cuda_form import GXX
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="no g++")

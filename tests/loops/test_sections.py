@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops import logged, sections, speculate
-from offload.loops.logged import LoggedRun
-from offload.loops.making import Maker
+from offload.loops.speculative import logged
+from offload.loops.speculative.logged import LoggedRun
+from offload.loops.tree.making import Maker
+from offload.loops.watched import sections, speculate
 from tests.conftest import checked
 from tests.loops.speculation import noted, quiet
 from tests.loops.steps import loop_of, truth, verdict

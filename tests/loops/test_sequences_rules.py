@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from offload.loops.modes import Chooser
+from offload.loops.sets.modes import Chooser
 from tests.conftest import checked
 from tests.loops.sequences import Sequence
 

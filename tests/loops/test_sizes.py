@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops import compilers, plan, runs
-from offload.loops.build import Builder
+from offload.loops.running import compilers, plan, runs
+from offload.loops.running.build import Builder
 from tests.conftest import checked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")

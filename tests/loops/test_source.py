@@ -13,7 +13,7 @@ import pytest
 import offload as omp
 from offload import acc as openacc
 from offload.errors import LoopError
-from offload.loops.source import Frozen, Known, Plain, Source, Unfit, attribute
+from offload.loops.front.source import Frozen, Known, Plain, Source, Unfit, attribute
 
 COUNT = 3
 FLAG = True

@@ -16,11 +16,11 @@ import pytest
 
 import offload as omp
 from offload import acc, to, tofrom
-from offload.loops import ordered_form, plan, runs
-from offload.loops.attempts import Memory
-from offload.loops.build import Builder
-from offload.loops.logs import Log
-from offload.loops.speculate import MOST_IDS
+from offload.loops.running import ordered_form, plan, runs
+from offload.loops.running.build import Builder
+from offload.loops.speculative.attempts import Memory
+from offload.loops.speculative.logs import Log
+from offload.loops.watched.speculate import MOST_IDS
 from tests.conftest import checked
 from tests.loops.facts import facts
 from tests.loops.speculation import N, P, Q, noted, quiet

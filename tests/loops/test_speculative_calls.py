@@ -16,9 +16,9 @@ import pytest
 import offload as omp
 from offload import in_, inout, to, tofrom
 from offload.loops import mapping
-from offload.loops import race as racing
-from offload.loops.competitor import running
-from offload.loops.speculation import forget
+from offload.loops.speculative import race as racing
+from offload.loops.speculative.competitor import running
+from offload.loops.speculative.speculation import forget
 from tests.conftest import checked
 from tests.loops.test_competitor import n_threads
 from tests.loops.test_race import Held

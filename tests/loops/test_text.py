@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offload.loops import ir
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
-from offload.loops.text import range_text, text_of
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.tree import ir
+from offload.loops.tree.text import range_text, text_of
 from tests.loops.oracle import function_of_text
 
 EXPRESSIONS = [

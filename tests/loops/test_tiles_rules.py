@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
-from offload.loops.build import builder
-from offload.loops.parse import NestClauses, parse
-from offload.loops.python_form import python_form
-from offload.loops.source import Source
+from offload.loops.emit.python_form import python_form
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.running.build import builder
 from tests.loops.c_form import c_form
 from tests.loops.forms import run
 

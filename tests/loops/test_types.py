@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from offload.errors import LoopError
-from offload.loops import ir
-from offload.loops.promotion import comparison_types, identity, join, limits, promote
-from offload.loops.types import infer
+from offload.loops.front.types import infer
+from offload.loops.tree import ir
+from offload.loops.tree.promotion import comparison_types, identity, join, limits, promote
 from tests.loops.nodes import HERE, I, assign, binary, call, constant, function_of, load
 from tests.loops.serial import BINARY
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from offload.errors import LoopError
-from offload.loops import ir
-from offload.loops.calls import FUNCTIONS
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
-from offload.loops.types import infer
+from offload.loops.front.calls import FUNCTIONS
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.front.types import infer
+from offload.loops.tree import ir
 from tests.loops.forms import run, types_of
 from tests.loops.oracle import compare, copy_of, function_of_text
 

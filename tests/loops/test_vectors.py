@@ -5,9 +5,9 @@ import pytest
 
 import offload as omp
 from offload import acc
-from offload.loops import ir
-from offload.loops.parse import NestClauses, parse
-from offload.loops.source import Source
+from offload.loops.front.parse import NestClauses, parse
+from offload.loops.front.source import Source
+from offload.loops.tree import ir
 
 
 def sweep(a, b):

@@ -15,7 +15,7 @@ from offload.arrays.items import array_section
 from offload.data.entries import Entry
 from offload.data.storage import Storage
 from offload.devices.sim.device import SimDevice
-from offload.loops.build import builder
+from offload.loops.running.build import builder
 from tests.loops.cuda_device import HostCuda
 from tests.loops.facts import AWAY, KINDS, N, facts, gather
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops import plan
-from offload.loops.independence import Verdict
-from offload.loops.observe import copies_of, observe
-from offload.loops.plan import numbers_of, plans_of
-from offload.loops.prepared import view_at
-from offload.loops.uses import numbered
+from offload.loops.proofs.independence import Verdict
+from offload.loops.running import plan
+from offload.loops.running.observe import copies_of, observe
+from offload.loops.running.plan import numbers_of, plans_of
+from offload.loops.running.prepared import view_at
+from offload.loops.tree.uses import numbered
 from tests.conftest import checked
 from tests.loops.oracle import copy_of
 from tests.loops.programs import program

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _machine() -> dict[str, str]:
     """Describe the processors and the software, by names that make a sentence."""
-    from offload.loops.build import builder
+    from offload.loops.running.build import builder
 
     found = {
         "cores": str(len(os.sched_getaffinity(0))),

@@ -179,8 +179,8 @@ def _kernels(repeat: int, scale: float, peers: ModuleType) -> Section:
 
 def _whole(case: Case) -> Callable[[], None]:
     """Return what starts, in a body, the kernel that the first of two devices has where the other owns nothing."""
-    from offload.loops import set_kinds
-    from offload.loops.cuda_runs import CudaRun
+    from offload.loops.running.cuda_runs import CudaRun
+    from offload.loops.sets import set_kinds
 
     program = case.loop._program  # noqa: SLF001  # no program has a way to this
     values = program.bound(case.arguments, {})

@@ -13,7 +13,7 @@ import numpy as np
 import offload as omp
 from offload.cli.bench.loops import probably
 from offload.cli.bench.measuring import Table, alternate, expect, promise
-from offload.loops.speculation import forget
+from offload.loops.speculative.speculation import forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,8 +14,8 @@ import numpy as np
 import offload as omp
 from offload.cli.bench.loops import probably
 from offload.cli.bench.measuring import Table, alternate
-from offload.loops.race import race
-from offload.loops.speculation import forget
+from offload.loops.speculative.race import race
+from offload.loops.speculative.speculation import forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +117,7 @@ def _races() -> Iterator[list[None]]:
         raced.append(None)
         return race(attempt)
 
-    with patch("offload.loops.speculation.race", counted):
+    with patch("offload.loops.speculative.speculation.race", counted):
         yield raced
 
 

@@ -24,8 +24,8 @@ from offload.cli.bench.loops.serial import SerialLoops
 from offload.cli.bench.measuring import Section, Table, alternate, expect, pairwise, promise
 from offload.cli.demo.examples import load_benchmark
 from offload.errors import DeviceUnavailableError
-from offload.loops.race import alone
-from offload.loops.speculation import forget
+from offload.loops.speculative.race import alone
+from offload.loops.speculative.speculation import forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

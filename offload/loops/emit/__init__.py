@@ -1,0 +1,1 @@
+"""From the typed tree to text: C, CUDA, Python."""

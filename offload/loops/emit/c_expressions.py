@@ -1,0 +1,209 @@
+"""Expressions of the typed loop IR as C.
+
+Theory of operation
+-------------------
+Every node has its type, so that each has one C text, in parentheses where an operator could bind otherwise. Integers
+narrower than C's ``int`` are cast back after every operation, which is where they wrap. What can go wrong (an index, a
+division by zero) is noted in ``fault``, a variable of the iteration that stays in registers, by functions that return a
+value all the same: so C's own ``?:``, ``&&`` and ``||`` decide what is evaluated, as they do in Python.
+
+Arrays are pointers to elements with extents in elements and strides in bytes. A load that is checked goes through a
+pointer and bounds of its own (``z_a``, ``b0_a``), which lead to a spare element where the array is empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offload.loops.emit.c_indices import Indices
+from offload.loops.emit.c_prelude import C_TYPES
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import can_divide_by_zero
+from offload.loops.tree.promotion import is_float, is_integer, is_signed, nbytes_of
+
+if TYPE_CHECKING:
+    from offload.loops.emit.c_scope import Dialect
+    from offload.loops.tree.ir import Dtype, Expression
+
+# Names of Python's `math` and of NumPy; the rest are C's own.
+_FUNCTIONS: Final = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "gamma": "tgamma",
+    "power": "pow",
+    "round": "rint",
+}
+_OF_PRELUDE: Final = {"isnan", "isinf", "isfinite", "min", "max", "minimum", "maximum"}
+_WRAPPING: Final = {"+": "add", "-": "sub", "*": "mul"}
+_MIRRORED: Final = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
+
+
+class Expressions(Indices):
+    """Writes expressions.
+
+    Parameters
+    ----------
+    scope : Scope
+    """
+
+    def text(self, node: Expression) -> str:
+        """Return an expression as C."""
+        match node:
+            case ir.Constant():
+                return literal(node.value, _dtype(node))
+            case ir.Name():
+                variable = self._scope.variable(node.name)
+                return f"((int64_t){variable})" if node.name in self._scope.narrow else variable
+            case ir.Extent():
+                extent = self._scope.extent(node.array, node.dimension)
+                return extent if self._scope.index_bits == 64 else f"((int64_t){extent})"
+            case ir.Trip():
+                return f"((int64_t)t{node.axis})"
+            case ir.Load():
+                return self._load(node)
+            case ir.Unary():
+                return self._unary(node)
+            case ir.Binary():
+                return self._binary(node)
+            case ir.Compare():
+                return self._compare(node)
+            case ir.Logical():
+                operator = "&&" if node.operator == "and" else "||"
+                return f"({self.text(node.left)} {operator} {self.text(node.right)})"
+            case ir.Select():
+                return f"({self.text(node.condition)} ? {self.text(node.then)} : {self.text(node.otherwise)})"
+            case ir.Convert():
+                return converted(self.text(node.operand), _dtype(node.operand), node.to.dtype)
+            case ir.Call():
+                return self._call(node)
+            case _:
+                raise AssertionError(node)
+
+    def _load(self, node: ir.Load) -> str:
+        dtype, mode = self._scope.dtype(node.array), self._scope.modes.get(node.at, "check")
+        places = []
+        for k, index in enumerate(node.indices):
+            if mode == "check":
+                places.append(self.bounded(node, k, index))
+            else:
+                places.append(self.place(node.array, k, index, mode))
+        element = self._scope.element(node.array, places, guarded=mode == "check" and bool(places))
+        return f"({element} != 0)" if dtype == "bool" else element
+
+    def _unary(self, node: ir.Unary) -> str:
+        text, dtype = self.text(node.operand), _dtype(node)
+        if node.operator == "+":
+            return text
+        if node.operator == "not" or dtype == "bool":
+            return f"(!{text})"
+        if node.operator == "-" and is_integer(dtype):
+            return arithmetic(self._scope.dialect, "-", "0", text, dtype)
+        return _narrowed(f"({node.operator}{text})", dtype)
+
+    def _binary(self, node: ir.Binary) -> str:
+        left, right, dtype, operator = self.text(node.left), self.text(node.right), _dtype(node), node.operator
+        if operator in ("//", "%"):
+            return self._division(node, left, right)
+        if operator in ("<<", ">>"):
+            return f"{'shl' if operator == '<<' else 'shr'}_{dtype}({left}, {right})"
+        if operator == "**":
+            return f"{_float_function('pow', dtype) if is_float(dtype) else f'pow_{dtype}'}({left}, {right})"
+        return arithmetic(self._scope.dialect, operator, left, right, dtype)
+
+    def _division(self, node: ir.Binary, left: str, right: str) -> str:
+        name, guarded, dtype = ("floordiv", "divide", _dtype(node))
+        if node.operator == "%":
+            name, guarded = "mod", "modulo"
+        if can_divide_by_zero(node):
+            return f"{guarded}_{dtype}(&fault, {node.place.line}, {left}, {right})"
+        return f"{name}_{dtype}({left}, {right})"
+
+    def _compare(self, node: ir.Compare) -> str:
+        a, b = _dtype(node.left), _dtype(node.right)
+        left, right = self.text(node.left), self.text(node.right)
+        operator: str = node.operator
+        if not (is_integer(a) and is_integer(b)) or is_signed(a) == is_signed(b):
+            return f"({left} {operator} {right})"
+        if nbytes_of(b if is_signed(a) else a) < 8:
+            return f"((int64_t){left} {operator} (int64_t){right})"
+        if not is_signed(a):
+            left, right, operator = right, left, _MIRRORED[operator]
+        match operator:  # the left side is signed now
+            case "==" | "!=":
+                return f"({'!' if operator == '!=' else ''}equal_su({left}, {right}))"
+            case "<" | ">=":
+                return f"({'!' if operator == '>=' else ''}less_su({left}, {right}))"
+            case _:
+                return f"({'!' if operator == '<=' else ''}less_us({right}, {left}))"
+
+    def _call(self, node: ir.Call) -> str:
+        name = node.function.rpartition(".")[2]
+        name = _FUNCTIONS.get(name, name)
+        dtype = _dtype(node.arguments[0])
+        arguments = ", ".join(self.text(argument) for argument in node.arguments)
+        if not is_float(dtype):
+            # Integers have no NaN, so that NumPy's minimum is Python's.
+            return f"{name.replace('imum', '')}_{dtype}({arguments})"
+        if name in _OF_PRELUDE:
+            return f"{name}_{dtype}({arguments})"
+        return f"{_float_function('fabs' if name == 'abs' else name, dtype)}({arguments})"
+
+
+def arithmetic(dialect: Dialect, operator: str, left: str, right: str, dtype: Dtype) -> str:
+    """Return what C's own operator makes of two operands, where integers wrap.
+
+    In CUDA they need functions for it: nvcc knows no ``-fwrapv``, and draws conclusions from what must not overflow.
+    """
+    if dialect == "cuda" and operator in _WRAPPING and is_integer(dtype):
+        return f"{_WRAPPING[operator]}_{dtype}({left}, {right})"
+    return _narrowed(f"({left} {operator} {right})", dtype)
+
+
+def literal(value: bool | int | float, dtype: Dtype) -> str:  # noqa: PYI041  # `float` alone is no bool to mypy
+    """Return a constant of a type."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if is_float(dtype):
+        number = float(value)
+        text = "NAN" if number != number else repr(number).replace("inf", "INFINITY")  # noqa: PLR0124  # NaN
+        return text if dtype == "float64" and text[0] != "-" else f"(({C_TYPES[dtype]}){text})"
+    number = int(value)
+    if dtype == "uint64":
+        return f"{number}ull"
+    # C has no literal for the least value: minus is an operator.
+    text = f"{number}ll" if number >= 0 else f"(-{-number}ll)" if number > -(2**63) else f"({number + 1}ll - 1)"
+    return text if dtype == "int64" else f"(({C_TYPES[dtype]}){text})"
+
+
+def converted(text: str, of: Dtype, to: Dtype) -> str:
+    """Return a value of one type as another: as C casts, to bool by ``!= 0``."""
+    if to == of:
+        return text
+    if to == "bool":
+        return f"({text} != 0)"
+    if is_float(of):
+        # Through a type that has the values that fit: what does not is no undefined behaviour of the narrow type.
+        if to == "uint64":
+            return f"uint64_of({text})"
+        through = {"uint32": "(int64_t)", "int64": "", "int32": ""}.get(to, "(int32_t)") if is_integer(to) else ""
+        return f"(({C_TYPES[to]}){through}{text})"
+    return f"(({C_TYPES[to]}){text})"
+
+
+def _narrowed(text: str, dtype: Dtype) -> str:
+    return f"(({C_TYPES[dtype]}){text})" if nbytes_of(dtype) < 4 else text
+
+
+def _float_function(name: str, dtype: Dtype) -> str:
+    return f"{name}f" if dtype == "float32" else name
+
+
+def _dtype(node: Expression) -> Dtype:
+    assert node.type is not None
+    return node.type.dtype

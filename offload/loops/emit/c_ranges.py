@@ -1,0 +1,136 @@
+"""Checks of an inner loop's places, once before it.
+
+Theory of operation
+-------------------
+An index that moves with the loop's variable by as much, up or down, or that does not change, takes the values between
+two ends. If these lie in the array's range before the loop, all do, and the loop needs no check of it: an inner loop
+with such accesses is written twice, once for the case that all are inside, once as it would be, for negative indices,
+errors and anything else. The ends are computed as the program's integers are, modulo 2**64, so that the test is exact:
+the lower end is inside, and no more values follow than there are elements behind it.
+
+In a loop that changes scalars alone the other loads may be *tried* in the first form: an index that is negative or out
+of range is replaced by 0, and sets a flag. Such a loop is undone by giving its scalars their values back; then the
+second form runs, which finds what is wrong, in the iteration and with the words that it would have had. So a trip that
+finds nothing has a comparison and a selection for each index, and no branch. Since what is read in place of a missed
+element is not what the program would read, no unchecked index may follow from it.
+
+On the host a loop gains where it stores, or is computed in lanes: 1.5 to 8 times as quick, since gcc can vectorise it.
+Sums in order are left alone there: rows of 27 take a fifth longer with gcc's gathers than with checks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import can_divide_by_zero, constant_step, names_assigned, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.tree.ir import Expression
+
+_MOST_NODES: Final = 300
+"""Of a loop that is written twice."""
+
+_LOOPS: Final = (ir.For, ir.While)
+_UNDONE: Final = (ir.Expression, ir.Assign, ir.Reduce, ir.If, ir.Break, ir.Continue)
+
+
+class Moving(NamedTuple):
+    """An index whose ends tell whether it is in range: it moves by `slope` with the loop's variable: 1, -1 or 0."""
+
+    array: str
+    dimension: int
+    place: Expression
+    slope: int
+
+
+class OnceChecked(NamedTuple):
+    """What is left out in the first form of a loop.
+
+    Attributes
+    ----------
+    moving : tuple of Moving
+        What is tested before it.
+    inside : frozenset of int
+        The accesses, by `at`, that need no check if the tests hold.
+    tried : frozenset of int
+        The loads that are tried.
+    scalars : tuple of str
+        Those that get their values back if a load was missed.
+    """
+
+    moving: tuple[Moving, ...]
+    inside: frozenset[int]
+    tried: frozenset[int]
+    scalars: tuple[str, ...]
+
+
+def once_checked(loop: ir.For, modes: Mapping[int, ir.Mode]) -> OnceChecked | None:
+    """Return what can be checked once before a loop, or None if nothing can.
+
+    Parameters
+    ----------
+    loop : For
+    modes : mapping of int to str
+        Of accesses, by `at`; others are checked.
+    """
+    nodes = list(walk(*loop.body))
+    if len(nodes) > _MOST_NODES or any(isinstance(node, _LOOPS) for node in nodes) or constant_step(loop) is None:
+        return None
+    changed = names_assigned(*loop.body)
+    moving: list[Moving] = []
+    inside: set[int] = set()
+    others: list[ir.Load | ir.Store | ir.Atomic] = []
+    for node in nodes:
+        if not isinstance(node, (ir.Load, ir.Store, ir.Atomic)) or not node.indices:
+            continue
+        slopes = [_slope(index, loop.variable, changed) for index in node.indices]
+        if None in slopes:
+            others.append(node)
+        elif modes.get(node.at) != "off":
+            inside.add(node.at)
+            ends = zip(node.indices, slopes, strict=True)
+            moving += [Moving(node.array, k, index, slope or 0) for k, (index, slope) in enumerate(ends)]
+    inside -= {node.at for node in others}
+    tried = {node.at for node in others if modes.get(node.at, "check") == "check"}
+    plain = [node for node in others if node.at not in tried]
+    if not all(isinstance(node, _UNDONE) and not can_divide_by_zero(node) for node in nodes) or any(
+        _may_follow(inner, changed, tried) for node in plain for inner in walk(*node.indices)
+    ):
+        tried = set()
+    if not (inside or tried):
+        return None
+    return OnceChecked(tuple(moving), frozenset(inside), frozenset(tried), tuple(sorted(changed)))
+
+
+def _slope(index: Expression, variable: str, changed: set[str]) -> int | None:
+    """Return by how much an index moves with a loop's variable; None if that is not known, or not by 1, -1 or 0.
+
+    What may fail, or reads an element, is not evaluated before the loop: nothing is known of it.
+    """
+    slope: int | None = None
+    match index:
+        case ir.Constant() | ir.Extent():
+            slope = 0
+        case ir.Name():
+            slope = 1 if index.name == variable else None if index.name in changed else 0
+        case ir.Binary(operator="+" | "-" | "*"):
+            left, right = _slope(index.left, variable, changed), _slope(index.right, variable, changed)
+            if left is not None and right is not None:
+                moves = {"+": left + right, "-": left - right, "*": 2 if left or right else 0}[index.operator]
+                slope = moves if moves in (1, 0, -1) else None
+        case ir.Unary(operator="-"):
+            operand = _slope(index.operand, variable, changed)
+            slope = None if operand is None else -operand
+        case ir.Convert():
+            slope = 0 if _slope(index.operand, variable, changed) == 0 else None
+        case _:
+            pass
+    return slope
+
+
+def _may_follow(node: ir.Expression | ir.Statement, changed: set[str], tried: set[int]) -> bool:
+    """Tell whether a part of an index may have another value where a load was missed."""
+    return (isinstance(node, ir.Name) and node.name in changed) or (isinstance(node, ir.Load) and node.at in tried)

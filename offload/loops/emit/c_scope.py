@@ -1,0 +1,180 @@
+"""What the text of a kernel may name: the slots of its arguments, its variables, and how elements are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.tree import ir
+    from offload.loops.tree.ir import Dtype, Typed
+
+FieldKind: TypeAlias = Literal[
+    "pointer",
+    "copies",
+    "extent",
+    "stride",
+    "scalar",
+    "start",
+    "step",
+    "trips",
+    "partials",
+    "report",
+    "result",
+    "blocks",
+    "cancel",
+]
+Dialect: TypeAlias = Literal["c", "cuda"]
+Layout: TypeAlias = Literal["C", "inner", "strided", "packed"]
+_VARIABLES: Final[dict[FieldKind, str]] = {
+    "pointer": "p_{name}",
+    "copies": "c_{name}",
+    "extent": "n{number}_{name}",
+    "stride": "s{number}_{name}",
+    "scalar": "v_{name}",
+    "start": "start{number}",
+    "step": "step{number}",
+    "trips": "trips{number}",
+    "partials": "partials",
+    "report": "record",
+    "result": "result_{name}",
+    "blocks": "blocks",
+    "cancel": "cancel",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A slot of 8 bytes in the structure of arguments.
+
+    Attributes
+    ----------
+    kind : str
+        ``"pointer"`` of an array; ``"copies"``: of one copy a worker of an array; ``"extent"``; ``"stride"``, in bytes;
+        ``"scalar"``: its bits in the low bytes; ``"start"``, ``"step"``, ``"trips"`` of an axis; ``"partials"``: the
+        address of the chunks' slots; ``"report"``: that of the record of what was wrong; ``"cancel"``: that of a word
+        that is set when nobody wants what a run in order computes. On CUDA ``"copies"`` is the place in a block's
+        shared memory, in words of 8 bytes, and there are ``"result"``: the address to which the value of a scalar that
+        comes out is written, and ``"blocks"``: how many have left partial results.
+    name : str
+        Of the array or scalar.
+    number : int
+        Of the dimension or axis.
+    """
+
+    kind: FieldKind
+    name: str = ""
+    number: int = 0
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the text of a kernel may name, and what it has named so far.
+
+    Attributes
+    ----------
+    own : frozenset of str
+        Scalars of the iteration: all others are inputs.
+    locals : mapping of str to tuple of int
+        Shapes of local arrays.
+    dialect : str
+    index_bits : int
+        32 where extents, strides in bytes, offsets, trips and the variables of axes are such numbers.
+    narrow : frozenset of str
+        Variables of loops that have 32 bits. As values of the program they are made 64 bits wide.
+    tried : frozenset of int
+        Loads that are tried where they are written now; see `c_ranges`.
+    ends : dict of str to str
+        What stands for a loop's variable where an index is tested before it.
+    """
+
+    typed: Typed
+    modes: Mapping[int, ir.Mode]
+    layouts: Mapping[str, Layout]
+    copies: frozenset[str]
+    own: frozenset[str]
+    locals: Mapping[str, tuple[int, ...]]
+    privates: Mapping[str, str]
+    dialect: Dialect = "c"
+    index_bits: int = 64
+    narrow: frozenset[str] = frozenset()
+    tried: frozenset[int] = frozenset()
+    ends: dict[str, str] = field(default_factory=dict)
+    fields: dict[Field, None] = field(default_factory=dict)
+    guarded: dict[str, None] = field(default_factory=dict)
+
+    def use(self, kind: FieldKind, name: str = "", number: int = 0) -> str:
+        """Return the variable of a slot, which is one from now on."""
+        self.fields[Field(kind, name, number)] = None
+        return _VARIABLES[kind].format(name=name, number=number)
+
+    def dtype(self, name: str) -> Dtype:
+        """Return the type of a scalar, or of an array's elements."""
+        arrays = self.typed.arrays
+        return arrays[name].dtype if name in arrays else self.typed.scalars[name].dtype
+
+    def ctype(self, name: str) -> str:
+        """Return the C type of a scalar's variable."""
+        return "int32_t" if name in self.narrow else C_TYPES[self.dtype(name)]
+
+    def variable(self, name: str) -> str:
+        """Return the variable that holds a scalar."""
+        if name in self.own:
+            return self.ends.get(name, f"v_{name}")
+        return self.use("scalar", name)
+
+    def extent(self, array: str, dimension: int) -> str:
+        if array in self.locals:
+            return str(self.locals[array][dimension])
+        return self.use("extent", array, dimension)
+
+    @property
+    def index_type(self) -> str:
+        return f"int{self.index_bits}_t"
+
+    def element(self, array: str, places: Sequence[str], *, guarded: bool = False, is_original: bool = False) -> str:
+        """Return the lvalue of an element.
+
+        A guarded one of an empty array is a spare one; the original one of an array that is private, or that workers
+        have copies of, is the argument's.
+        """
+        if not is_original and (array in self.locals or array in self.privates):
+            return f"q_{array}[{self._linear(array, places)}]"
+        if array in self.copies and not is_original:
+            return f"{self.use('copies', array)}[{self._linear(array, places)}]"
+        pointer = self.use("pointer", array)
+        if guarded:
+            pointer = f"z_{array}"
+        layout = self.layouts.get(array, "strided")
+        if layout == "C" or (not places and layout != "packed"):
+            return f"{pointer}[{self._linear(array, places)}]"
+        n_strided = len(places) - (layout == "inner")
+        casts = "(int32_t)" if self.index_bits == 32 else ""
+        strides = [self.use("stride", array, k) for k in range(n_strided)]
+        offset = " + ".join(f"{casts}{place} * {stride}" for place, stride in zip(places, strides, strict=False))
+        row = f"((const char *){pointer} + {offset})" if n_strided else pointer
+        ctype = MEMORY_TYPES[self.dtype(array)]
+        if layout == "packed":  # elements may lie at any byte
+            return f"((struct {{ {ctype} v; }} __attribute__((packed)) *){row})->v"
+        return f"(({ctype} *){row})[{self._linear(array, places[-1:]) if layout == 'inner' else 0}]"
+
+    def bound(self, array: str, dimension: int) -> str:
+        """Return what checks of a load compare with: the extent, or 0 in every dimension of an empty array."""
+        if array in self.locals:
+            return str(self.locals[array][dimension])
+        self.guarded[array] = None
+        for k in range(self.typed.arrays[array].ndim):
+            self.use("extent", array, k)
+        return f"b{dimension}_{array}"
+
+    def _linear(self, array: str, places: Sequence[str]) -> str:
+        if not places:
+            return "0"
+        text = places[0]
+        for k, place in enumerate(places[1:], 1):
+            text = f"({text} * {self.extent(array, k)} + {place})"
+        return text

@@ -1,0 +1,349 @@
+"""A nest of a typed loop function as one C function; `emit_cuda` has what is other in CUDA.
+
+Theory of operation
+-------------------
+The function runs trips ``[begin, end)`` of the outermost associated loop; inner ones stay loops, so that a compiler
+sees what the program says. Everything that it knows comes in one structure of slots of 8 bytes, listed by
+`CKernel.fields`; only what the text names is in it, and it is read once, before the loops.
+
+Each iteration declares the scalars that it assigns, so that none is carried, and a ``fault`` if anything can go wrong;
+that one stays in registers and is reported once, at the iteration's end. A reduction's item is a variable of the chunk,
+written to its slot at the end: the same for any number of threads. Slots are those of chunk 0, then chunk 1, …: of each
+its reductions in their order, then its ``lastprivate`` scalars, as the chunk's last iteration left them; those of the
+last chunk are the loop's.
+
+Bounds modes, layouts and whether arrays may overlap are decided by the launcher, and are part of the text: a loop
+without checks has no branch that a vectoriser would stop at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from offload.loops.emit import c_host
+from offload.loops.emit.c_expressions import literal
+from offload.loops.emit.c_host import indented
+from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
+from offload.loops.emit.c_scope import Dialect, Field, Layout, Scope
+from offload.loops.emit.c_statements import Statements, can_fail, n_elements
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
+from offload.loops.tree.promotion import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from offload.loops.emit.c_scope import FieldKind
+    from offload.loops.tree.ir import Nest, Typed
+
+_PLAIN: Final = (ir.Expression, ir.Assign, ir.Store, ir.Reduce, ir.If)
+_OWN_COPY: Final = frozenset({"+", "-", "*", "min", "max", "&", "|", "^"})
+
+
+@dataclass(frozen=True, slots=True)
+class CVariant:
+    """What a launcher has decided for a nest.
+
+    Attributes
+    ----------
+    modes : tuple of (int, str)
+        Of accesses by their number: ``"off"``, ``"wrap"``, ``"check"``; those that are not named are checked.
+    layouts : tuple of (str, str)
+        Of arrays: ``"C"``; ``"inner"``: elements of the last dimension lie side by side; ``"strided"``, also of those
+        that are not named; ``"packed"``: addresses or strides are no multiples of the item size, as they are else.
+    is_restricted : bool
+        Whether no two arrays share memory, if one of them is written.
+    unit_steps : tuple of (int, int)
+        Steps of axes by their number that are 1 or -1.
+    copies : tuple of str
+        Arrays of atomics of which each worker has its own copy, in C order; see `copied`.
+    is_ordered : bool
+        Whether iterations run in order because their order may matter.
+    """
+
+    modes: tuple[tuple[int, ir.Mode], ...] = ()
+    layouts: tuple[tuple[str, Layout], ...] = ()
+    is_restricted: bool = False
+    unit_steps: tuple[tuple[int, int], ...] = ()
+    copies: tuple[str, ...] = ()
+    is_ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CKernel:
+    """A C text, the function in it, and the structure of arguments that it reads."""
+
+    source: str
+    entry: str
+    fields: tuple[Field, ...]
+
+
+def emit(typed: Typed, nest: Nest, variant: CVariant) -> CKernel:
+    """Return a nest as C: ``void loop(const void *, int64_t begin, int64_t end, int64_t chunk, int64_t worker)``."""
+    return Kernel(typed, nest, variant, scope_of(typed, nest, variant)).emitted()
+
+
+def copied(nest: Nest) -> dict[str, str]:
+    """Return the arrays of which workers may have copies, each with the operator that merges them.
+
+    Those are the arrays of atomics alone, all by one operator, whose old values nobody asks for. A copy starts from the
+    operator's identity.
+    """
+    atomics: dict[str, set[str]] = {}
+    others: set[str] = set()
+    for node in walk(*nest.body):
+        match node:
+            case ir.Atomic():
+                operator = "+" if node.operator == "-" else node.operator
+                atomics.setdefault(node.array, set()).add(operator)
+                if node.result is not None or node.operator not in _OWN_COPY:
+                    others.add(node.array)
+            case ir.Load() | ir.Store():
+                others.add(node.array)
+    others |= set(nest.privates)
+    return {array: min(ops) for array, ops in atomics.items() if len(ops) == 1 and array not in others}
+
+
+class Kernel:
+    """Writes a nest.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+    variant : CVariant
+    scope : Scope
+        What `scope_of` returns for these.
+    """
+
+    _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})
+    """What the function of the nest is given by parameters, of which alone gcc believes ``restrict``."""
+
+    def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: Scope) -> None:
+        self._typed = typed
+        self._nest = nest
+        self._variant = variant
+        self._axes = [axis.variable for axis in nest.axes]
+        items = {item.name for item in nest.reductions}
+        self._assigned = [name for name in assigned(nest) if name not in items]
+        self._locals = {node.name: node for node in walk(*nest.body) if isinstance(node, ir.Local)}
+        self._scope = scope
+        self._can_fail = can_fail(nest, scope.modes)
+        self._statements = self._writer()
+
+    def _writer(self) -> Statements:
+        """Return what writes the statements of an iteration."""
+        items = [item.name for item in self._nest.reductions]
+        return Statements(self._scope, items, self._nest.place.line, can_fail=self._can_fail)
+
+    def emitted(self) -> CKernel:
+        for array in (*self._nest.privates, *self._variant.copies):
+            for k in range(self._typed.arrays[array].ndim):
+                self._scope.extent(array, k)
+        bodies = self._bodies()  # before the head: only then the fields are known
+        fields = tuple(self._scope.fields)
+        return CKernel(self._text(list(self._head(fields)), bodies), c_host.ENTRY, fields)
+
+    def _bodies(self) -> list[list[str]]:
+        """Return what each function of the text does with its arguments."""
+        return [[*self._loops(), *self._tail()]]
+
+    def _text(self, head: list[str], bodies: list[list[str]]) -> str:
+        """Return the whole text, of what reads the structure of arguments, and what functions do."""
+        slots = {field: f"slots[{k}]" for k, field in enumerate(self._scope.fields)}
+        parameters = [self._parameter(field, slots) for field in slots if field.kind in self._parameters]
+        return c_host.text([*head, *bodies[0]], parameters)
+
+    # -- what is read before the loops -------------------------------------------------------------------
+
+    def _head(self, fields: tuple[Field, ...]) -> Iterator[str]:
+        for k, field in enumerate(fields):
+            if field.kind not in self._parameters:
+                yield self._read(field, f"slots[{k}]")
+        for array in self._scope.guarded:
+            yield from self._guard(array)
+        yield from self._own()
+        for slot, item in enumerate(self._nest.reductions):
+            yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(slot, item)};"
+
+    def _first(self, slot: int, item: ir.Reduction) -> str:
+        """Return what a reduction's item, by its number, is at the beginning of a chunk."""
+        dtype = self._scope.dtype(item.name)
+        return literal(identity(item.operator, dtype), dtype)
+
+    def _read(self, field: Field, slot: str) -> str:
+        """Return the line that gives a slot a name."""
+        variable = self._scope.use(field.kind, field.name, field.number)
+        match field.kind:
+            case "scalar":
+                dtype = self._scope.dtype(field.name)
+                test = " != 0" if dtype == "bool" else ""
+                return f"const {C_TYPES[dtype]} {variable} = *(const {MEMORY_TYPES[dtype]} *)&{slot}{test};"
+            case "partials" | "report" | "result" | "cancel":
+                return f"int64_t *const {variable} = (int64_t *){slot};"
+            case _:
+                return f"const {self._scope.index_type} {variable} = {slot};"
+
+    def _parameter(self, field: Field, slots: Mapping[Field, str]) -> tuple[str, str]:
+        """Return the parameter by which the nest is given an array, and what it is called with."""
+        ctype, is_own = self._memory(field.name), field.kind == "copies"
+        restrict = c_host.RESTRICT if is_own or self._variant.is_restricted else ""
+        parameter = f"{ctype} *{restrict}const {self._scope.use(field.kind, field.name, field.number)}"
+        argument = f"({ctype} *){slots[field]}"
+        if is_own:
+            shape = [slots[Field("extent", field.name, k)] for k in range(self._typed.arrays[field.name].ndim)]
+            argument += f" + worker * ({' * '.join(shape) or '1'})"
+        return parameter, argument
+
+    def _own(self) -> Iterator[str]:
+        """Yield the private arrays and the variables that iterations of a chunk use one after another."""
+        for array in self._nest.privates:
+            shape = [f"n{k}_{array}" for k in range(self._typed.arrays[array].ndim)]
+            yield f"{self._memory(array)} q_{array}[{' * '.join(shape) or '1'} + 1];"
+        for name in self._nest.last:
+            yield f"{C_TYPES[self._scope.dtype(name)]} l_{name} = 0;"
+
+    def _guard(self, array: str) -> Iterator[str]:
+        """Yield the bounds and the pointer of checked loads: an element is read whatever the index is."""
+        extents = [f"n{k}_{array}" for k in range(self._typed.arrays[array].ndim)]
+        yield f"const bool is_empty_{array} = {' || '.join(f'{extent} == 0' for extent in extents)};"
+        for k, extent in enumerate(extents):
+            yield f"const {self._scope.index_type} b{k}_{array} = is_empty_{array} ? 0 : {extent};"
+        if array not in self._nest.privates:
+            ctype = self._memory(array)
+            yield f"const {ctype} spare_{array} = 0;"
+            yield f"const {ctype} *const z_{array} = is_empty_{array} ? &spare_{array} : p_{array};"
+
+    def _memory(self, array: str) -> str:
+        return MEMORY_TYPES[self._typed.arrays[array].dtype]
+
+    # -- loops -------------------------------------------------------------------------------------------
+
+    def _loops(self) -> list[str]:
+        lines = self._iteration()
+        tile = self._nest.clauses.tile
+        for k in reversed(range(len(self._axes))):
+            is_innermost = k == len(self._axes) - 1
+            pragma = []
+            if is_innermost and self._runs_in_lanes():
+                pragma = [c_host.in_lanes([(item.operator, f"r_{item.name}") for item in self._nest.reductions])]
+            elif is_innermost and self._variant.copies:
+                pragma = [c_host.UNROLLED]
+            body = [self._variable(k), *lines]
+            lines = [*pragma, *c_host.loop(k, self._trips(k), body, is_in_tile=bool(tile))]
+        for k, size in reversed([*enumerate(tile)]):
+            lines = c_host.tiles(k, self._trips(k), size, lines)
+        return lines
+
+    def _trips(self, k: int) -> str:
+        return self._scope.use("trips", number=k) if k else "end"
+
+    def _variable(self, k: int) -> str:
+        """Return the line that gives an axis's variable its value at trip ``t``."""
+        ctype = self._scope.ctype(self._axes[k])
+        step = dict(self._variant.unit_steps).get(k)
+        distance = f"t{k} * {self._scope.use('step', number=k)}" if step is None else f"t{k}"
+        start = self._scope.use("start", number=k)
+        return f"const {ctype} v_{self._axes[k]} = ({ctype})({start} {'-' if step == -1 else '+'} {distance});"
+
+    def _runs_in_lanes(self) -> bool:
+        nest = self._nest
+        is_plain = all(isinstance(node, _PLAIN) for node in walk(*nest.body)) and not (nest.privates or nest.last)
+        return bool(nest.reductions) and is_plain and not self._can_fail and not self._variant.is_ordered
+
+    def _iteration(self) -> list[str]:
+        body = self._statements.lines(self._nest.body)
+        lines = ["Fault fault = {0};"] if self._can_fail else []
+        lines += [f"{self._scope.ctype(name)} v_{name} = 0;" for name in self._assigned]
+        for name, node in self._locals.items():
+            lines.append(f"{MEMORY_TYPES[node.dtype]} q_{name}[{max(1, n_elements(node.shape))}];")
+        for array, kind in self._nest.privates.items():
+            if kind == "firstprivate":
+                lines += self._copy(array, into_private=True)
+        lines += body
+        if self._statements.has_exits:
+            lines.append("next: ;")
+        for array, kind in self._nest.privates.items():
+            if kind == "lastprivate":
+                is_right = " && !fault.what" if self._can_fail else ""
+                lines += [f"if ({self._is_last()}{is_right}) {{", *indented(self._copy(array, into_private=False)), "}"]
+        lines += self._last_values()
+        if self._can_fail:
+            trips = ", ".join(f"t{k}" for k in range(len(self._axes)))
+            call = f"report({self._scope.use('report')}, fault, trips, {len(self._axes)});"
+            lines += ["if (fault.what) {", f"    const int64_t trips[] = {{{trips}}};", f"    {call}"]
+            lines += [*indented(self._after_fault()), "}"]
+        return lines
+
+    def _after_fault(self) -> list[str]:
+        """Return the lines that follow the report of an iteration."""
+        return []
+
+    def _last_values(self) -> list[str]:
+        """Return the lines by which an iteration leaves the scalars of which the last one's values are asked for."""
+        return [f"l_{name} = v_{name};" for name in self._nest.last]
+
+    def _is_last(self) -> str:
+        return " && ".join(f"t{k} == {self._scope.use('trips', number=k)} - 1" for k in range(len(self._axes)))
+
+    def _copy(self, array: str, *, into_private: bool) -> list[str]:
+        """Return the loops that copy an argument to an iteration's own array, or back."""
+        places = [f"i{k}" for k in range(self._typed.arrays[array].ndim)]
+        own = self._scope.element(array, places)
+        original = self._scope.element(array, places, is_original=True)
+        lines = [f"{own} = {original};" if into_private else f"{original} = {own};"]
+        for k in reversed(range(len(places))):
+            extent = self._scope.extent(array, k)
+            lines = [f"for ({self._scope.index_type} i{k} = 0; i{k} < {extent}; i{k}++)", *indented(lines)]
+        return lines
+
+    # -- what a chunk leaves -----------------------------------------------------------------------------
+
+    def _tail(self) -> list[str]:
+        left = [(f"r_{item.name}", self._slot(item.name)) for item in self._nest.reductions]
+        left += [(f"l_{name}", self._slot(name)) for name in self._nest.last]
+        return c_host.results(self._scope.use("partials"), left) if left else []
+
+    def _slot(self, name: str) -> str:
+        return MEMORY_TYPES[self._scope.dtype(name)]
+
+
+def scope_of(
+    typed: Typed,
+    nest: Nest,
+    variant: CVariant,
+    dialect: Dialect = "c",
+    index_bits: int = 64,
+    narrow: frozenset[str] = frozenset(),
+) -> Scope:
+    """Return what the text of a nest may name."""
+    own = (*assigned(nest), *(axis.variable for axis in nest.axes))
+    return Scope(
+        typed,
+        dict(variant.modes),
+        dict(variant.layouts),
+        frozenset(variant.copies),
+        frozenset(own) - {item.name for item in nest.reductions},
+        {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)},
+        nest.privates,
+        dialect,
+        index_bits,
+        narrow,
+    )
+
+
+def assigned(nest: Nest) -> tuple[str, ...]:
+    """Return the scalars that an iteration gives a value."""
+    return tuple(dict.fromkeys(_assigned(nest)))
+
+
+def _assigned(nest: Nest) -> Iterator[str]:
+    for node in walk(*nest.body):
+        match node:
+            case ir.Assign() | ir.Reduce():
+                yield node.name
+            case ir.For():
+                yield node.variable
+            case ir.Atomic(result=str(name)):
+                yield name

@@ -1,0 +1,335 @@
+"""A nest of a typed loop function as CUDA: what is other than in C.
+
+Theory of operation
+-------------------
+A thread is an iteration. The innermost loop lies on ``x``, so that threads side by side reach elements side by side,
+the next on ``y``, all others together on ``z``. The grid has exactly the threads that are needed, rounded up to
+blocks, and a thread beyond the trips does nothing; only where the grid is smaller (`CudaVariant.is_strided`) does a
+thread go on to further iterations. Inner loops, and a nest whose iterations run in order, stay loops of a thread.
+Where threads share inner loops (`CudaVariant.team`), an iteration is a team's, a block or a row of it, and all axes are
+one line of iterations; `offload.loops.emit.c_shared` writes what a team does.
+
+The structure of arguments is that of the C form, passed by value: of pointers that are read out of it nvcc knows that
+they lead to global memory. With ``index_bits`` of 32 places in arrays are such numbers, computed as such; the program's
+own integers keep their 64 bits.
+
+A reduction's item is a variable of the thread. At the end a block combines those of its threads, by shuffles and then
+over its rows of 32, and leaves one partial result. A second kernel, ``finish``, of one block, combines these in the
+same way onto the value before the loop, and writes it where `Field` ``"result"`` says. All orders follow from the grid,
+so results are the same from run to run. The thread that has the last iteration writes the ``lastprivate`` scalars.
+
+A copy of an array of atomics is a block's, in shared memory, so that its steps are atomic as well; it is merged into
+the array by atomic steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from offload.loops.emit import c_cuda
+from offload.loops.emit.c_cuda import combine, combining
+from offload.loops.emit.c_expressions import literal
+from offload.loops.emit.c_host import indented
+from offload.loops.emit.c_prelude import C_TYPES
+from offload.loops.emit.c_shared import SharedStatements
+from offload.loops.emit.c_statements import ATOMICS
+from offload.loops.emit.emit_c import CKernel, CVariant, Kernel, copied, scope_of
+from offload.loops.front.levels import loops_in
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
+from offload.loops.tree.promotion import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offload.loops.emit.c_scope import Field, Scope
+    from offload.loops.emit.c_statements import Statements
+    from offload.loops.front.levels import Sharing, Team
+    from offload.loops.tree.ir import Nest, ReductionOperator, Typed
+
+LOOP: Final = "loop"
+FINISH: Final = "finish"
+"""The kernels of a nest; the second is there if it has reductions."""
+
+FINISH_THREADS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CudaVariant(CVariant):
+    """What a launcher has decided for a nest on CUDA.
+
+    Attributes
+    ----------
+    index_bits : int
+        32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads. The
+        variables of axes have as many bits.
+    narrow : tuple of str
+        Variables of inner loops that have 32 bits, if places have; see `Accesses.narrow`.
+    n_threads : int
+        Of a block.
+    is_strided : bool
+        Whether there may be fewer threads than iterations.
+    privates : tuple of (str, int)
+        Elements of private arrays.
+    empty : tuple of str
+        Arrays without elements.
+    team : Team or None
+        The threads that carry out an iteration together; None: one.
+    shared : tuple of (int, str)
+        The loops that they share, as in `offload.loops.front.levels.Levels`.
+    """
+
+    index_bits: int = 64
+    narrow: tuple[str, ...] = ()
+    n_threads: int = 256
+    is_strided: bool = False
+    privates: tuple[tuple[str, int], ...] = ()
+    empty: tuple[str, ...] = ()
+    team: Team | None = None
+    shared: tuple[tuple[int, Sharing], ...] = ()
+
+
+def emit_cuda(typed: Typed, nest: Nest, variant: CudaVariant) -> CKernel:
+    """Return a nest as CUDA: kernels ``loop`` and, if it has reductions, ``finish``, each of the same structure."""
+    narrow = frozenset(variant.narrow)
+    if variant.index_bits == 32:
+        narrow |= {axis.variable for axis in nest.axes if typed.scalars[axis.variable].dtype == "int64"}
+    scope = scope_of(typed, nest, variant, "cuda", variant.index_bits, narrow)
+    return _CudaKernel(typed, nest, variant, scope).emitted()
+
+
+class _CudaKernel(Kernel):
+    _variant: CudaVariant
+    _parameters = frozenset()
+
+    def __init__(self, typed: Typed, nest: Nest, variant: CudaVariant, scope: Scope) -> None:
+        self._team: SharedStatements | None = None
+        super().__init__(typed, nest, variant, scope)
+        written = {node.array for node in walk(*nest.body) if isinstance(node, (ir.Store, ir.Atomic))}
+        written |= {item.name for item in nest.reductions}
+        loaded = {node.array for node in walk(*nest.body) if isinstance(node, ir.Load)}
+        self._passed_on = written & loaded if variant.team is not None else set[str]()  # from thread to thread
+        self._written = written | {name for name, kind in nest.privates.items() if kind == "lastprivate"}
+
+    def _writer(self) -> Statements:
+        variant = self._variant
+        if variant.team is None:
+            return super()._writer()
+        loops = loops_in(self._nest)
+        shared = {id(loops[number]): sharing for number, sharing in variant.shared}
+        is_restricted = variant.is_restricted
+        self._team = SharedStatements(
+            self._scope,
+            self._nest,
+            variant.team,
+            shared,
+            is_restricted=is_restricted,
+            is_ordered=variant.is_ordered,
+            can_fail=self._can_fail,
+        )
+        return self._team
+
+    # -- what a thread is given --------------------------------------------------------------------------
+
+    def _bodies(self) -> list[list[str]]:
+        loop = [*self._fill_copies(), *self._loops(), *self._merge_copies(), *self._leave_partials()]
+        return [loop, self._finish()] if self._nest.reductions else [loop]
+
+    def _text(self, head: list[str], bodies: list[list[str]]) -> str:
+        lines = [f"typedef struct {{ int64_t slots[{max(len(self._scope.fields), 1)}]; }} Arguments;", ""]
+        if self._variant.copies:
+            lines += ["extern __shared__ uint64_t shared[];", ""]
+        inner = [] if self._team is None else [*self._team.combined]
+        items = [(item.operator, self._scope.dtype(item.name)) for item in self._nest.reductions]
+        for operator, dtype in dict.fromkeys((*items, *inner)):
+            lines += [combine(operator, dtype), ""]
+        n_threads = (self._variant.n_threads, FINISH_THREADS)
+        for name, most, body in zip((LOOP, FINISH), n_threads, bodies, strict=False):
+            bound = f"__global__ void __launch_bounds__({most})"
+            lines += [f'extern "C" {bound} {name}(const __grid_constant__ Arguments arguments)', "{"]
+            lines += [*indented(["const int64_t *const slots = arguments.slots;", *head, *body]), "}", ""]
+        return c_cuda.text(lines)
+
+    def _read(self, field: Field, slot: str) -> str:
+        variable = self._scope.use(field.kind, field.name, field.number)
+        if field.kind == "pointer":
+            ctype = self._memory(field.name) if field.name in self._written else f"const {self._memory(field.name)}"
+            restrict = "__restrict__ " if self._variant.is_restricted and field.name not in self._passed_on else ""
+            return f"{ctype} *{restrict}const {variable} = ({ctype} *){slot};"
+        if field.kind == "copies":
+            ctype = self._memory(field.name)
+            return f"{ctype} *const {variable} = ({ctype} *)(shared + {slot});"
+        return super()._read(field, slot)
+
+    def _own(self) -> Iterator[str]:
+        yield from ()  # an iteration has it
+
+    def _guard(self, array: str) -> Iterator[str]:
+        if array in self._variant.empty:
+            yield from super()._guard(array)
+            return
+        for k in range(self._typed.arrays[array].ndim):
+            yield f"const {self._scope.index_type} b{k}_{array} = n{k}_{array};"
+        if array not in self._nest.privates:
+            is_alone = self._variant.is_restricted and array not in self._written
+            restrict = "__restrict__ " if is_alone else ""
+            yield f"const {self._memory(array)} *{restrict}const z_{array} = p_{array};"
+
+    # -- iterations --------------------------------------------------------------------------------------
+
+    def _loops(self) -> list[str]:
+        lines = [*[self._variable(k) for k in range(len(self._axes))], *self._iteration()]
+        if self._variant.is_ordered:
+            return self._in_order(lines)
+        if self._team is not None:
+            return self._of_teams(lines)
+        index, last = self._scope.index_type, len(self._axes) - 1
+        lines = self._along("x", f"t{last}", self._trips(last), lines)
+        if last:
+            lines = self._along("y", f"t{last - 1}", self._trips(last - 1), lines)
+        if last > 1:
+            places, rest = [], "z"
+            for k in range(last - 2, 0, -1):
+                places.append(f"const {index} t{k} = {rest} % {self._trips(k)};")
+                rest = f"{rest} / {self._trips(k)}"
+            lines = [*places, f"const {index} t0 = {rest};", *lines]
+            lines = self._along("z", "z", " * ".join(self._trips(k) for k in range(last - 1)), lines)
+        return lines
+
+    def _in_order(self, lines: list[str]) -> list[str]:
+        for k in reversed(range(len(self._axes))):
+            head = f"for ({self._scope.index_type} t{k} = 0; t{k} < {self._trips(k)}; t{k}++) {{"
+            lines = [head, *indented(lines), "}"]
+        return lines if self._team is not None else ["if (thread_of_block() == 0) {", *indented(lines), "}"]
+
+    def _of_teams(self, lines: list[str]) -> list[str]:
+        index, team = self._scope.index_type, self._variant.team
+        assert team is not None
+        casts = f"({index})" if self._scope.index_bits == 64 else ""
+        rows = f" * {team.rows}" if team.rows > 1 else ""
+        first = f"{casts}blockIdx.x{rows}" + (" + threadIdx.y" if rows else "")
+        places, rest = [], "iteration"
+        for k in range(len(self._axes) - 1, 0, -1):
+            places.append(f"const {index} t{k} = {rest} % {self._trips(k)};")
+            rest = f"{rest} / {self._trips(k)}"
+        lines = [*places, f"const {index} t0 = {rest};", *lines]
+        trips = " * ".join(self._trips(k) for k in range(len(self._axes)))
+        if self._variant.is_strided:
+            step = f"iteration += {casts}gridDim.x{rows}"
+            head = f"for ({index} iteration = {first}; iteration < {trips}; {step}) {{"
+            return [head, *indented(lines), "}"]
+        return [f"const {index} iteration = {first};", f"if (iteration < {trips}) {{", *indented(lines), "}"]
+
+    def _along(self, axis: str, trip: str, trips: str, lines: list[str]) -> list[str]:
+        """Return what a thread does for its trips along an axis of the grid; `z` has blocks of one."""
+        index = self._scope.index_type
+        casts = f"({index})" if self._scope.index_bits == 64 else ""  # the grid ends below 2**31 else
+        first = f"{casts}blockIdx.{axis}" + ("" if axis == "z" else f" * blockDim.{axis} + threadIdx.{axis}")
+        if self._variant.is_strided:
+            step = f"{casts}gridDim.{axis}" + ("" if axis == "z" else f" * blockDim.{axis}")
+            head = [f"for ({index} {trip} = {first}; {trip} < {trips}; {trip} += {step}) {{"]
+            if self._variant.copies:
+                head.insert(0, "#pragma unroll 4")  # so that loads of several trips are under way: 1 % of a histogram
+        else:
+            head = [f"const {index} {trip} = {first};", f"if ({trip} < {trips}) {{"]
+        return [*head, *indented(lines), "}"]
+
+    def _trips(self, k: int) -> str:
+        return self._scope.use("trips", number=k)
+
+    def _iteration(self) -> list[str]:
+        sizes = dict(self._variant.privates)
+        own = [f"{self._memory(array)} q_{array}[{max(1, sizes[array])}];" for array in self._nest.privates]
+        return [*own, *super()._iteration()]
+
+    def _is_last(self) -> str:
+        return super()._is_last() if self._team is None else f"{super()._is_last()} && {self._team.first}"
+
+    def _last_values(self) -> list[str]:
+        stores = [f"*({self._slot(name)} *){self._scope.use('result', name)} = v_{name};" for name in self._nest.last]
+        return [f"if ({self._is_last()}) {{", *indented(stores), "}"] if stores else []
+
+    # -- copies in shared memory -------------------------------------------------------------------------
+
+    def _fill_copies(self) -> list[str]:
+        if not self._variant.copies:
+            return []
+        lines = []
+        for array in self._variant.copies:
+            copy = self._scope.use("copies", array)
+            lines += [self._each_element(array), f"    {copy}[k] = {self._none(array)};"]
+        return [*lines, "__syncthreads();"]
+
+    def _merge_copies(self) -> list[str]:
+        if not self._variant.copies:
+            return []
+        lines = ["__syncthreads();"]
+        for array in self._variant.copies:
+            dtype, operator = self._typed.arrays[array].dtype, copied(self._nest)[array]
+            copy, name = self._scope.use("copies", array), ATOMICS.get(operator, operator)
+            places: list[str] = []
+            rest = "k"
+            for k in range(self._typed.arrays[array].ndim - 1, 0, -1):
+                places.insert(0, f"({rest} % {self._scope.extent(array, k)})")
+                rest = f"({rest} / {self._scope.extent(array, k)})"
+            element = self._scope.element(array, [rest, *places][: self._typed.arrays[array].ndim], is_original=True)
+            lines += [self._each_element(array), f"    if ({copy}[k] != {self._none(array)})"]
+            lines += [f"        atomic_{name}_{dtype}(&{element}, {copy}[k]);"]
+        return lines
+
+    def _each_element(self, array: str) -> str:
+        size = " * ".join(self._scope.extent(array, k) for k in range(self._typed.arrays[array].ndim)) or "1"
+        return f"for (int k = thread_of_block(); k < {size}; k += threads_of_block())"
+
+    def _none(self, array: str) -> str:
+        dtype = self._typed.arrays[array].dtype
+        return literal(identity(cast("ReductionOperator", copied(self._nest)[array]), dtype), dtype)
+
+    # -- reductions --------------------------------------------------------------------------------------
+
+    def _leave_partials(self) -> list[str]:
+        lines = self._over_block()
+        if lines:
+            partials, n = self._scope.use("partials"), len(self._nest.reductions)
+            lines += ["if (thread_of_block() == 0) {"]
+            lines += [
+                f"    *({self._slot(item.name)} *)({partials} + block_of_grid() * {n} + {k}) = r_{item.name};"
+                for k, item in enumerate(self._nest.reductions)
+            ]
+            lines += ["}"]
+        return lines
+
+    def _over_block(self) -> list[str]:
+        lines = []
+        for item in self._nest.reductions:
+            dtype = self._scope.dtype(item.name)
+            none = literal(identity(item.operator, dtype), dtype)
+            item_over_block = f"over_block<{C_TYPES[dtype]}, {combining(item.operator, dtype)}>(r_{item.name}, {none})"
+            lines.append(f"r_{item.name} = {item_over_block};")
+        return lines
+
+    def _finish(self) -> list[str]:
+        """Return what one block does with the partial results of all."""
+        partials, blocks, n = self._scope.use("partials"), self._scope.use("blocks"), len(self._nest.reductions)
+        of_block = []
+        stores = []
+        for k, item in enumerate(self._nest.reductions):
+            name, slot = item.name, self._slot(item.name)
+            partial = f"*(const {slot} *)({partials} + block * {n} + {k})"
+            function = combining(item.operator, self._scope.dtype(name))
+            of_block.append(f"r_{name} = {function}(r_{name}, {partial});")
+            if name in self._typed.arrays:
+                to = before = self._scope.element(name, ["0"] * self._typed.arrays[name].ndim)
+            else:
+                to, before = f"*({slot} *){self._scope.use('result', name)}", self._scope.use("scalar", name)
+            stores.append(f"{to} = {function}({before}, r_{name});")
+        return [
+            f"for (int64_t block = thread_of_block(); block < {blocks}; block += threads_of_block()) {{",
+            *indented(of_block),
+            "}",
+            *self._over_block(),
+            "if (thread_of_block() == 0) {",
+            *indented(stores),
+            "}",
+        ]

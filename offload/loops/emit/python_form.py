@@ -1,0 +1,288 @@
+"""The Python form of a nest: the text of `emit_py`, compiled, and the few functions that it calls."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+
+from offload.loops.emit.emit_py import emit_kernel, emit_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from offload.loops.tree.ir import Dtype, Mode, Nest, ReductionOperator, Type, Typed
+
+INDEX, DIVISION, ASSERTION, STEP = 1, 2, 3, 4
+
+
+class Trips(NamedTuple):
+    """The values of an axis: ``start + t * step`` for t below `trips`."""
+
+    start: int
+    step: int
+    trips: int
+
+
+class _ReportedError(Exception):
+    """The report says what is wrong: the rest of the chunk is not carried out."""
+
+
+def python_form(
+    typed: Typed,
+    nest: Nest,
+    modes: Mapping[int, Mode],
+    observed: frozenset[int] = frozenset(),
+    *,
+    goes_on: bool = False,
+) -> Callable[..., None]:
+    """Return the kernel of a nest.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+        One of its nests.
+    modes : mapping of int to str
+        How accesses are checked, by their number.
+    observed : frozenset of int
+        Loads and stores, by their number, that are left to an observer, ``arguments["observer"]``.
+    goes_on : bool
+        Whether scalars that come out go on from what is in the slots of chunk 0, and are left there whatever happens.
+
+    Returns
+    -------
+    callable
+        ``kernel(arguments, begin, end, chunk, partials, report)``: carries out the trips from `begin` to before `end`
+        of the outermost axis. `arguments` has arrays and scalars (of NumPy's, of their types) by name, and Python
+        integers ``"start 0"``, ``"step 0"``, ``"trips 0"`` and so on of the axes; `partials` is a uint64 array of
+        chunks by slots, of reductions and then of `nest.last`; `report` is an int64 array, of which the first finding
+        takes hold: after one, the rest of the chunk is not carried out.
+    """
+    function = typed.function
+    compiled = _compile(emit_kernel(typed, nest, modes, observed, goes_on=goes_on), function.name)["kernel"]
+
+    def kernel(
+        arguments: Mapping[str, Any],
+        begin: int,
+        end: int,
+        chunk: int,
+        partials: NDArray[np.uint64] | None,
+        report: NDArray[np.int64],
+    ) -> None:
+        with np.errstate(all="ignore"), suppress(_ReportedError):
+            compiled(arguments, begin, end, chunk, partials, report)
+
+    return kernel
+
+
+def host_parts(typed: Typed) -> tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[Trips, ...] | None], ...]:
+    """Return a function for each part of a loop function, to be called in their order.
+
+    Each takes the scalars, a dictionary of values as `held` makes them, and the arrays. That of a statement carries it
+    out on the dictionary; that of a nest returns its axes. What goes wrong raises: `ValueError` for a step of zero,
+    `ZeroDivisionError`, `AssertionError`.
+    """
+    count = len(typed.function.parts)
+    compiled = _compile(emit_parts(typed), typed.function.name)
+    return tuple(_silent(compiled[f"part_{number}"]) for number in range(count))
+
+
+def held(value: Any, of: Type) -> Any:
+    """Return a number as a NumPy scalar of a type, as C casts."""
+    if value.__class__ is float and of.dtype == "float64":
+        return np.float64(value)
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(of.dtype)[()]
+
+
+def combine(operator: ReductionOperator, before: Any, partials: NDArray[np.uint64]) -> Any:
+    """Return a reduction's item after a loop.
+
+    Parameters
+    ----------
+    operator : str
+    before : NumPy scalar
+        Its value before, of the item's type.
+    partials : array of uint64
+        The slots of the item, in the order of the chunks.
+    """
+    values = np.empty(1 + len(partials), before.dtype)
+    values[0], values[1:] = before, _elements(partials, before.dtype)
+    with np.errstate(all="ignore"):
+        if operator in _ACCUMULATED:  # one by one, in their order
+            return _ACCUMULATED[operator].accumulate(values, dtype=before.dtype)[-1]
+        return before.dtype.type(reduce(_COMBINED[operator], values.tolist()))
+
+
+def bits(value: Any) -> np.uint64:
+    """Return the bits of a NumPy scalar in the low bytes of a slot."""
+    return np.uint64(int.from_bytes(value.tobytes(), "little"))
+
+
+def from_bits(slot: np.uint64, dtype: Dtype) -> Any:
+    """Return the value that a slot holds."""
+    return _elements(np.array([slot]), np.dtype(dtype))[0]
+
+
+def _elements(slots: NDArray[np.uint64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the values that slots hold, in their low bytes."""
+    return slots.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def _compile(text: str, name: str) -> dict[str, Any]:
+    namespace = dict(_NAMESPACE)
+    exec(compile(text, f"<loop {name}>", "exec"), namespace)  # noqa: S102  # text of emit_py, nothing of the user's
+    return namespace
+
+
+def _silent(part: Callable[..., Any]) -> Callable[[dict[str, Any], Mapping[str, Any]], Any]:
+    def silent(scalars: dict[str, Any], arrays: Mapping[str, Any]) -> Any:
+        with np.errstate(all="ignore"):
+            return part(scalars, arrays)
+
+    return silent
+
+
+# -- what the text calls ---------------------------------------------------------------------------------
+
+
+def _fail(
+    report: NDArray[np.int64], what: int, place: int, index: int, dimension: int, trips: tuple[int, ...]
+) -> NoReturn:
+    if report[0] == 0:
+        report[: 5 + len(trips)] = (1, what, place, index, dimension, *trips)
+    raise _ReportedError
+
+
+def places(
+    array: Any, indices: tuple[Any, ...], at: int, trips: tuple[int, ...], report: NDArray[np.int64]
+) -> tuple[Any, ...]:
+    """Return the indices, or report the first that is out of range."""
+    for dimension, (index, extent) in enumerate(zip(indices, array.shape, strict=True)):
+        if not -extent <= index < extent:
+            _fail(report, INDEX, at, int(index), dimension, trips)
+    return indices
+
+
+def _load(array: Any, indices: tuple[Any, ...], at: int, trips: tuple[int, ...], report: NDArray[np.int64]) -> Any:
+    return array[places(array, indices, at, trips, report)]
+
+
+def _store(
+    array: Any, indices: tuple[Any, ...], value: Any, at: int, trips: tuple[int, ...], report: NDArray[np.int64]
+) -> None:
+    array[places(array, indices, at, trips, report)] = value
+
+
+def _floor_divide(left: Any, right: Any, line: int, trips: tuple[int, ...], report: NDArray[np.int64] | None) -> Any:
+    _check_divisor(right, line, trips, report)
+    return left // right
+
+
+def _remainder(left: Any, right: Any, line: int, trips: tuple[int, ...], report: NDArray[np.int64] | None) -> Any:
+    _check_divisor(right, line, trips, report)
+    return left % right
+
+
+def _check_divisor(right: Any, line: int, trips: tuple[int, ...], report: NDArray[np.int64] | None) -> None:
+    if right == 0:
+        if report is None:
+            raise ZeroDivisionError(f"line {line}: an integer is divided by zero")
+        _fail(report, DIVISION, line, 0, 0, trips)
+
+
+def _fail_assertion(line: int, trips: tuple[int, ...], report: NDArray[np.int64] | None) -> NoReturn:
+    if report is None:
+        raise AssertionError(f"line {line}: the assertion does not hold")
+    _fail(report, ASSERTION, line, 0, 0, trips)
+
+
+def _values_of(
+    start: Any, stop: Any, step: Any, line: int, trips: tuple[int, ...], report: NDArray[np.int64] | None
+) -> Iterator[np.int64]:
+    """Return the values of an inner loop's variable."""
+    if step == 0 and report is not None:
+        _fail(report, STEP, line, 0, 0, trips)
+    _check_step(step, line)
+    return map(np.int64, range(int(start), int(stop), int(step)))
+
+
+def _axis(start: Any, stop: Any, step: Any, line: int) -> Trips:
+    _check_step(step, line)
+    return Trips(int(start), int(step), len(range(int(start), int(stop), int(step))))
+
+
+def _check_step(step: Any, line: int) -> None:
+    if step == 0:
+        raise ValueError(f"line {line}: the step of range is 0; give one that is not")
+
+
+def _least(first: Any, second: Any) -> Any:
+    """Return Python's min, which keeps the first of two that do not compare."""
+    return min(first, second)
+
+
+def _greatest(first: Any, second: Any) -> Any:
+    return max(first, second)
+
+
+def _total(function: Callable[[float], float], at_pole: float) -> Callable[[np.float64], np.float64]:
+    """Return a function of `math` that answers as C does where Python raises."""
+
+    def total(value: np.float64) -> np.float64:
+        try:
+            return np.float64(function(float(value)))
+        except OverflowError:
+            return np.float64(math.inf)
+        except ValueError:
+            return np.float64(at_pole)
+
+    return total
+
+
+def _gamma(value: np.float64) -> np.float64:
+    return np.copysign(np.float64(math.inf), value) if value == 0 else _total(math.gamma, math.nan)(value)
+
+
+_ACCUMULATED: Final[dict[str, np.ufunc]] = {
+    "+": np.add,
+    "*": np.multiply,
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "^": np.bitwise_xor,
+}
+_COMBINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "min": _least,
+    "max": _greatest,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+}
+_NAMESPACE: Final[dict[str, Any]] = {
+    "numpy": np,
+    "bool_": np.bool_,
+    **{name: getattr(np, name) for size in (8, 16, 32, 64) for name in (f"int{size}", f"uint{size}")},
+    "float32": np.float32,
+    "float64": np.float64,
+    "bits": bits,
+    "from_bits": from_bits,
+    "load": _load,
+    "store": _store,
+    "floor_divide": _floor_divide,
+    "remainder": _remainder,
+    "fail_assertion": _fail_assertion,
+    "values_of": _values_of,
+    "axis": _axis,
+    "check_step": _check_step,
+    "least": _least,
+    "greatest": _greatest,
+    "erf": _total(math.erf, math.nan),
+    "erfc": _total(math.erfc, math.nan),
+    "gamma": _gamma,
+    "lgamma": _total(math.lgamma, math.inf),
+}

@@ -1,0 +1,1 @@
+"""From Python's text to the typed tree."""

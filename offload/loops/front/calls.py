@@ -1,0 +1,212 @@
+"""Calls: the functions of numbers that loops have a form for, types as casts, atomic updates, plain functions."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final, cast
+
+from offload.loops.front.source import DTYPES, Frozen, Known, Plain, Unfit
+from offload.loops.front.values import Values, index_nodes
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import changes_elements
+
+if TYPE_CHECKING:
+    from types import FunctionType
+
+    from offload.errors import LoopError
+
+_BOTH: Final = {
+    **dict.fromkeys(["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1"], 1),
+    **dict.fromkeys(["log", "log2", "log10", "log1p", "sqrt", "cbrt"], 1),
+    **dict.fromkeys(["floor", "ceil", "trunc", "fabs", "isnan", "isinf", "isfinite"], 1),
+    **dict.fromkeys(["hypot", "copysign", "fmod"], 2),
+}
+
+FUNCTIONS: Final[dict[str, int]] = {
+    **{f"{module}.{name}": count for module in ("math", "numpy") for name, count in _BOTH.items()},
+    **{f"math.{name}": 1 for name in ["asin", "acos", "atan", "asinh", "acosh", "atanh"]},
+    **{f"math.{name}": 1 for name in ["erf", "erfc", "gamma", "lgamma"]},
+    **{f"numpy.{name}": 1 for name in ["arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh"]},
+    "math.atan2": 2,
+    "numpy.arctan2": 2,
+    "numpy.minimum": 2,
+    "numpy.maximum": 2,
+    "math.pow": 2,
+    "numpy.power": 2,
+    "numpy.absolute": 1,
+    "abs": 1,
+    "round": 1,
+}
+"""The functions that become an `ir.Call`, and how many arguments they have; `min` and `max` take any number."""
+
+_CASTS: Final[dict[str, ir.Type]] = {
+    "int": ir.Type("int64", is_weak=True),
+    "float": ir.Type("float64", is_weak=True),
+    "bool": ir.Type("bool", is_weak=True),
+    **{f"numpy.{dtype}": ir.Type(cast("ir.Dtype", dtype)) for dtype in DTYPES},
+}
+
+ATOMICS: Final[dict[str, ir.AtomicOperator]] = {
+    "offload.atomic.add": "+",
+    "offload.atomic.sub": "-",
+    "offload.atomic.min": "min",
+    "offload.atomic.max": "max",
+    "offload.atomic.and_": "&",
+    "offload.atomic.or_": "|",
+    "offload.atomic.xor": "^",
+    "offload.atomic.exchange": "exchange",
+    "offload.atomic.cas": "cas",
+}
+
+_ITERATORS: Final = {"enumerate", "zip", "map", "filter", "iter", "next", "reversed"}
+
+
+class Calls(Values):
+    """A function's calls."""
+
+    def inline(self, function: FunctionType, node: ast.Call) -> tuple[ir.Expression, ...] | None:
+        """Lower a call of a plain function; return its values, None if it returns nothing."""
+        raise NotImplementedError
+
+    def known(self, node: ast.expr) -> str | None:
+        """Return the known name that an expression stands for, None if it stands for something else."""
+        meaning = self.meaning(node)
+        return meaning.name if isinstance(meaning, Known) else None
+
+    def type_named(self, node: ast.expr) -> ir.Type | None:
+        """Return the type that an expression stands for: ``float``, ``np.float32``."""
+        return _CASTS.get(self.known(node) or "")
+
+    def call(self, node: ast.Call) -> ir.Expression:
+        if self.known(node.func) in ATOMICS:
+            old = self.work.fresh("old")
+            self.atomic(node, old)
+            return ir.Name(place=self.place(node), name=old)
+        values = self.values_of(node)
+        if values is None:
+            raise self.refusal(
+                node, "call", "this function returns nothing; let the call stand alone, or return a number"
+            )
+        if len(values) != 1:
+            raise self.refusal(
+                node, "assign", f"{len(values)} values for one; assign them one by one, as in `x, y = f(…)`"
+            )
+        return values[0]
+
+    def values_of(self, node: ast.Call) -> tuple[ir.Expression, ...] | None:
+        """Lower a call that may have several values, or none."""
+        text = ast.unparse(node.func)
+        match self.meaning(node.func):
+            case Known(name):
+                return (self._known_call(node, name),)
+            case Plain(function):
+                return self.inline(function, node)
+            case Frozen():
+                raise self.refusal(node, "call", f"{text} is a number; call a function")
+            case Unfit(what):
+                self._check_recursion(node)
+                raise self.refusal(
+                    node,
+                    "call",
+                    f"{text} is {what} and has no device form; call functions of math, scalar functions of numpy, or"
+                    " plain functions of Python",
+                )
+            case None:
+                if not isinstance(node.func, (ast.Name, ast.Attribute)):
+                    self.value(node.func)  # a lambda is refused as one
+                self._check_recursion(node)
+                if isinstance(node.func, ast.Name) and not self.is_local(node.func.id):
+                    raise self.refusal(
+                        node, "name", f"{text} is not defined; define it before the function that calls it"
+                    )
+                raise self._call_refusal(node, text)
+
+    def _check_recursion(self, node: ast.Call) -> None:
+        codes = [code.co_name for code in self.work.callers]
+        if isinstance(node.func, ast.Name) and node.func.id in codes:
+            raise self.refusal(node, "call", f"{node.func.id} calls itself, and has no device form so; write a loop")
+
+    def _call_refusal(self, node: ast.Call, text: str) -> LoopError:
+        return self.refusal(
+            node,
+            "call",
+            f"`{text}` has no device form; call functions of math, scalar functions of numpy, or plain functions of"
+            " Python",
+        )
+
+    def _known_call(self, node: ast.Call, name: str) -> ir.Expression:
+        place = self.place(node)
+        if name == "print":
+            raise self.refusal(node, "branch", "a loop prints nothing; store the values in an array and print that")
+        if name in _ITERATORS:
+            raise self.refusal(node, "loop", f"`{name}` has no device form; count by range(…) and index the arrays")
+        if name == "range" or name.endswith(".loop"):
+            raise self.refusal(node, "loop", "what counts the trips of a loop stands in its `for`")
+        for argument in (*node.args, *node.keywords):
+            if isinstance(argument, (ast.Starred, ast.keyword)):
+                raise self.refusal(node, "call", f"`{name}` takes its numbers by position here, without * and keywords")
+        n_arguments = len(node.args)
+        if name == "len" and n_arguments == 1:
+            return self.extent(node, node.args[0], 0)
+        if name in _CASTS and n_arguments == 1:
+            return ir.Convert(place=place, to=_CASTS[name], operand=self.value(node.args[0]))
+        if name in ("min", "max") and n_arguments > 1:
+            first, *others = self.in_order(node.args)
+            for other in others:
+                first = self.bounded(ir.Call(place=place, function=name, arguments=(first, other)))
+            return first
+        if name == "math.log" and n_arguments == 2:  # as CPython has it
+            of, base = (ir.Call(place=place, function=name, arguments=(one,)) for one in self.in_order(node.args))
+            return ir.Binary(place=place, operator="/", left=of, right=base)
+        if FUNCTIONS.get(name) == n_arguments:
+            return ir.Call(place=place, function=name, arguments=tuple(self.in_order(node.args)))
+        if name == "divmod":
+            raise self.refusal(node, "call", "divmod has two values; write `q, r = divmod(a, b)`")
+        if name.startswith("numpy.") and name[6:].startswith(("float", "complex", "longdouble")):
+            raise self.refusal(
+                node, "types", f"{name} is no type of the subset; convert to one of {', '.join(sorted(DTYPES))}"
+            )
+        if name in FUNCTIONS or name in _CASTS or name in ("len", "min", "max"):
+            raise self.refusal(
+                node, "call", f"`{name}` with {n_arguments} arguments has no device form; pass it numbers alone"
+            )
+        raise self._call_refusal(node, name)
+
+    def atomic(self, node: ast.Call, result: str | None) -> None:
+        """Lower a call of ``omp.atomic``; `result` is the variable that gets the old value."""
+        operator = ATOMICS[self.known(node.func) or ""]
+        n_arguments = 4 if operator == "cas" else 3
+        form = "(a, index, expected, value)" if operator == "cas" else "(a, index, value)"
+        if len(node.args) != n_arguments or node.keywords:
+            raise self.refusal(node, "atomic", f"its arguments are {form}, by position")
+        self.check_in_nest(node, "atomic")
+        array = self.array(node.args[0])
+        if array.name in self.work.items:
+            raise self.item_refusal(node, array.name)
+        indices = self.indices(node, array, index_nodes(node.args[1]))
+        with self.block() as before:
+            values = self.in_order(node.args[2:])
+        if changes_elements(before):
+            indices = tuple(self.kept(index) for index in indices)
+        self.out += before
+        self.out.append(
+            ir.Atomic(
+                place=self.place(node),
+                array=array.name,
+                indices=indices,
+                operator=operator,
+                value=values[-1],
+                at=self.work.at(),
+                expected=values[0] if operator == "cas" else None,
+                result=result,
+            )
+        )
+
+    def check_in_nest(self, node: ast.AST, rule: str) -> None:
+        """Refuse what changes elements outside of a nest."""
+        if not self.work.is_in_nest:
+            raise self.refusal(
+                node,
+                rule,
+                "elements of arrays are changed in the loop alone; write this into a loop, or before the call",
+            )

@@ -1,0 +1,164 @@
+"""Which variables have a value where: the rules ``unbound`` and ``carried``.
+
+Theory of operation
+-------------------
+Statements are gone through in the order of the text with the set of variables that have a value on every path to here;
+None stands for a place that no path reaches. Paths that meet leave what they have in common. A loop's head is met by
+the path into it and by those that go on to another trip, so its set is found by repetition, and only shrinks. A loop
+may have no trip, unless constants say otherwise. The variable of a loop has no value behind it.
+
+An iteration starts with nothing but its own variables. What it reads without having given it a value comes from before
+the loop, if no iteration assigns it; else it is *carried*: another iteration may have assigned it. What was not
+assigned before the loop either is *unbound*.
+
+``else`` of a loop was lowered to a flag that each ``break`` sets. Behind the loop the flag tells the paths apart again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import children, names_assigned, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+State = frozenset[str] | None
+"""The variables that have a value on every path to a place; None where there is no path."""
+
+
+@dataclass(slots=True)
+class _Loop:
+    """The ends of a loop's trips."""
+
+    broken: State = None
+    continued: State = None
+
+
+@dataclass(slots=True)
+class Flow:
+    """A pass over statements.
+
+    Attributes
+    ----------
+    unset : callable
+        Raises the error for a variable, and the place where it is read without a value.
+    given : frozenset of str
+        What has a value whatever the statements do.
+    flags : set of str
+        The variables that tell whether a ``break`` has left a loop.
+    ends : State
+        The variables that have a value at each ``continue`` of the iteration itself.
+    """
+
+    unset: Callable[[str, ir.Place], NoReturn]
+    given: frozenset[str]
+    flags: set[str]
+    ends: State = None
+    _loops: list[_Loop] = field(default_factory=list)
+
+    def through(self, statements: Sequence[ir.Statement], state: State) -> State:
+        """Return what has a value behind statements."""
+        number = 0
+        while number < len(statements):
+            node = statements[number]
+            following = statements[number + 1] if number + 1 < len(statements) else None
+            if isinstance(node, (ir.For, ir.While)):
+                ended, broken = self._loop(node, state)
+                if isinstance(following, ir.If) and self._is_else(following):
+                    state = _meet(self.through(following.then, ended), broken)
+                    number += 1
+                else:
+                    state = _meet(ended, broken)
+            else:
+                state = self._statement(node, state)
+            number += 1
+        return state
+
+    def read(self, nodes: Iterable[ir.Expression | None], state: State) -> None:
+        """Check what expressions read."""
+        if state is None:
+            return
+        for node in walk(*(node for node in nodes if node is not None)):
+            if isinstance(node, ir.Name):
+                self._check(node.name, node.place, state)
+            elif isinstance(node, ir.Load):
+                self._check(node.array, node.place, state)
+
+    def _check(self, name: str, place: ir.Place, state: frozenset[str]) -> None:
+        if name not in state and name not in self.given:
+            self.unset(name, place)
+
+    def _is_else(self, node: ir.If) -> bool:
+        match node.condition:
+            case ir.Unary(operator="not", operand=ir.Name(name=name)):
+                return name in self.flags
+            case _:
+                return False
+
+    def _statement(self, node: ir.Statement, state: State) -> State:
+        if state is None:
+            return None
+        match node:
+            case ir.If():
+                self.read([node.condition], state)
+                return _meet(self.through(node.then, state), self.through(node.otherwise, state))
+            case ir.Break():
+                self._loops[-1].broken = _meet(self._loops[-1].broken, state)
+                return None
+            case ir.Continue():
+                if self._loops:
+                    self._loops[-1].continued = _meet(self._loops[-1].continued, state)
+                else:
+                    self.ends = _meet(self.ends, state)
+                return None
+            case _:
+                self.read((part for part in children(node) if isinstance(part, ir.Expression)), state)
+                if isinstance(node, (ir.Store, ir.Atomic)):
+                    self._check(node.array, node.place, state)
+                return state if isinstance(node, ir.Reduce) else state | names_assigned(node)
+
+    def _loop(self, node: ir.For | ir.While, state: State) -> tuple[State, State]:
+        """Return what has a value where a loop has come to its end, and where it was left by ``break``."""
+        if isinstance(node, ir.For):
+            self.read([node.start, node.stop, node.step], state)
+        head = state
+        while True:
+            loop = _Loop()
+            self._loops.append(loop)
+            if isinstance(node, ir.While):
+                self.read([node.condition], head)
+                end = self.through(node.body, head)
+            else:
+                end = self.through(node.body, None if head is None else head | {node.variable})
+            self._loops.pop()
+            end = _meet(end, loop.continued)
+            if isinstance(node, ir.For) and end is not None:
+                end -= {node.variable}
+            met = _meet(head, end)
+            if met == head:
+                break
+            head = met
+        if isinstance(node, ir.While):
+            is_endless = isinstance(node.condition, ir.Constant) and bool(node.condition.value)
+            return None if is_endless else head, loop.broken
+        broken = loop.broken
+        ended = end if _has_trips(node) else head
+        hidden = {node.variable}
+        return (None if ended is None else ended - hidden), (None if broken is None else broken - hidden)
+
+
+def _meet(one: State, other: State) -> State:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _has_trips(node: ir.For) -> bool:
+    match node.start, node.stop, node.step:
+        case ir.Constant(value=int(start)), ir.Constant(value=int(stop)), ir.Constant(value=int(step)) if step:
+            return len(range(start, stop, step)) > 0
+        case _:
+            return False

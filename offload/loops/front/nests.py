@@ -1,0 +1,384 @@
+"""Nests, and the scalar statements around them: what the host does, what an iteration does, and what passes between.
+
+Theory of operation
+-------------------
+The associated loops become axes, whose bounds the host evaluates. The body is lowered with the nest's reductions in
+force. Then `flow` goes through an iteration: what it reads without having assigned it comes from before the loop, or
+breaks a rule. That is done before anything sinks to the head of the iteration (`sinking`): what has sunk is assigned
+in each iteration, and would hide that the program carries it from one to the next.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from offload.loops.front.flow import Flow
+from offload.loops.front.frames import Absent, Binding, Item, Parameter, Scalar, Work
+from offload.loops.front.inline import Lowering
+from offload.loops.front.levels import loops_in
+from offload.loops.front.sinking import Sunk, first_load, written
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import has_load, names_assigned, names_in, renamed, walk
+from offload.loops.tree.places import refusal
+from offload.loops.tree.sizes import size_error
+from offload.loops.tree.updates import updated_only
+
+if TYPE_CHECKING:
+    from offload.errors import LoopError
+    from offload.loops.front.flow import State
+    from offload.loops.front.source import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestClauses:
+    """What a construct says of its nest.
+
+    Attributes
+    ----------
+    collapse : int
+        How many loops are one iteration space.
+    reductions, private, firstprivate, lastprivate, atomic : tuple
+        Items, by the names of parameters and variables.
+    level, sizes, order, tile
+        As in `ir.LoopClauses`.
+    several : bool
+        Whether there may be several nests, with reductions that are found, as ``kernels_loop`` has them.
+    checks : bool
+        Whether ``assert`` stays.
+    """
+
+    collapse: int = 1
+    reductions: tuple[ir.Reduction, ...] = ()
+    private: tuple[str, ...] = ()
+    firstprivate: tuple[str, ...] = ()
+    lastprivate: tuple[str, ...] = ()
+    atomic: tuple[str, ...] = ()
+    level: str = ""
+    sizes: tuple[tuple[str, int], ...] = ()
+    order: Literal["", "seq", "independent", "auto"] = ""
+    tile: tuple[int, ...] = ()
+    several: bool = False
+    checks: bool = False
+
+
+class Nests(Lowering):
+    """A loop function's parts.
+
+    Attributes
+    ----------
+    clauses : NestClauses
+        What the construct says.
+    absent : frozenset of str
+        The parameters that are None.
+    parts : list
+        As in `ir.LoopFunction`.
+    returned : frozenset of str
+        The names after ``return``.
+    """
+
+    def __init__(self, source: Source, clauses: NestClauses, absent: frozenset[str]) -> None:
+        names: dict[str, Binding] = {
+            parameter.arg: Absent() if parameter.arg in absent else Parameter(parameter.arg)
+            for parameter in source.parameters
+        }
+        work = Work(taken=set(source.identifiers), checks=clauses.checks, atomics=frozenset(clauses.atomic))
+        super().__init__(work, source, names, [], is_called=False)
+        self.clauses = clauses
+        self.absent = absent
+        self.parts: list[ir.Statement | ir.Nest] = []
+        self._sunk = Sunk()
+        self._assigned: State = frozenset(names) - absent
+        self.returned: frozenset[str] = frozenset()
+        self._lost: dict[str, ir.Nest] = {}  # what a nest has assigned, and the host does not know
+
+    # -- scalar statements
+
+    def on_host(self, node: ast.stmt) -> None:
+        with self.block() as statements:
+            self.statement(node)
+        self._keep(statements)
+
+    def _keep(self, statements: list[ir.Statement]) -> None:
+        flow = Flow(self._unset, frozenset(), self.work.flags)
+        self._assigned = flow.through(statements, self._assigned)
+        for name in names_assigned(*statements):
+            self._lost.pop(name, None)
+        for statement in statements:
+            if not self._sunk.takes(statement, len(self.parts)):
+                self.parts.append(statement)
+
+    def _unset(self, name: str, place: ir.Place) -> NoReturn:
+        if name in self._lost:
+            raise refusal(
+                place,
+                "unbound",
+                f"{name} is assigned by the loop at line {self._lost[name].place.line}, whose iterations keep it to"
+                " themselves; return it from a loop function of its own, or leave it in an array",
+            )
+        raise unbound(self.work.origins.get(name, name), place)
+
+    # -- nests
+
+    def nest(self, node: ast.For) -> None:
+        given = self.clauses
+        outer = self.counted(node, "range")
+        loops = self.collapsed(node, self._n_loops(node, outer.clauses))
+        axes = tuple([self._axis(loop) for loop in loops])
+        body = loops[-1].body
+        reductions = self._reductions(body, (*given.reductions, *outer.clauses.reductions))
+        for reduction in reductions:
+            if reduction.name not in (self._assigned or ()):
+                self._unset(reduction.name, self.place(node))
+        self.work.items = {one.name: Item(one.operator, self._kind(one.name)) for one in reductions}
+        self.work.variables = frozenset(axis.variable for axis in axes)
+        self.work.is_in_nest, self.work.local_nbytes = True, 0
+        self.work.levels = self.levels_in(node, outer.clauses.level or given.level)
+        with self.block() as statements:
+            hidden = self._own_copies(node, (*given.firstprivate,))
+            self.statements(body)
+        self.names |= hidden
+        self.work.items, self.work.is_in_nest, self.work.variables, self.work.levels = {}, False, frozenset(), ()
+        nest = ir.Nest(
+            axes=axes,
+            body=tuple(statements),
+            clauses=self._nest_clauses(outer.clauses, len(loops)),
+            place=self.place(node),
+            reductions=reductions,
+            privates=self._privates(body, (*outer.clauses.private, *private_in(statements))),
+            last=tuple(name for name in given.lastprivate if name in names_assigned(*statements)),
+        )
+        self._check_flow(nest, body)
+        self._check_sizes(nest)
+        self._append(nest)
+        for loop in loops:
+            assert isinstance(loop.target, ast.Name)
+            self._forget(loop.target.id, nest)
+
+    def _forget(self, name: str, nest: ir.Nest) -> None:
+        """Take its value from the variable that counted a nest, whatever it was before."""
+        self.names[name] = Scalar(name)
+        self._lost[name] = nest
+        self._assigned = (self._assigned or frozenset()) - {name}
+
+    def _n_loops(self, node: ast.For, said: ir.LoopClauses) -> int:
+        """Return how many loops are associated: as many as are collapsed, or cut into tiles."""
+        collapse, tile = max(self.clauses.collapse, said.collapse), said.tile or self.clauses.tile
+        if tile and collapse not in (1, len(tile)):
+            raise self.refusal(
+                node,
+                "collapse",
+                f"tile has {len(tile)} sizes, and collapse={collapse}; give a size for each loop that is collapsed",
+            )
+        return len(tile) or collapse
+
+    def _axis(self, node: ast.For) -> ir.Axis:
+        if node.orelse:
+            raise self.refusal(node.orelse[0], "range", "`else` of a loop that no `break` ends; write it without")
+        counted = self.counted(node, "range")
+        assert isinstance(node.target, ast.Name)
+        with self.block() as before:
+            start, stop, step = self.in_order([counted.start, counted.stop, counted.step])
+        for bound in (start, stop, step):
+            names = names_in(bound, *before) & self._sunk.assigned
+            if has_load(bound) or names or any(isinstance(part, ir.Load) for part in walk(*before)):
+                raise self.refusal(
+                    node.iter,
+                    "range",
+                    "the bounds of the iterations are known before they run, without elements of arrays; pass the"
+                    " number as an argument, or read it before the call",
+                )
+        flow = Flow(self._unset, frozenset(), self.work.flags)
+        flow.read([start, stop, step], flow.through(before, self._assigned))
+        self._keep(before)
+        name = node.target.id
+        bound_name = self.variable(name)
+        if not isinstance(bound_name, Scalar):
+            raise self.refusal(node, "range", f"{name} is a parameter; give the variable of the loop a name of its own")
+        if name in self.assigned_otherwise:  # which may give it another type
+            self.names[name] = bound_name = Scalar(self.work.fresh(name))
+        return ir.Axis(variable=bound_name.name, start=start, stop=stop, step=step, place=self.place(node))
+
+    def _own_copies(self, node: ast.AST, names: tuple[str, ...]) -> dict[str, Binding]:
+        """Let each iteration have its own copy of scalars; return what their names were bound to."""
+        hidden: dict[str, Binding] = {}
+        for name in names:
+            binding = self.variable(name)
+            if name in self.source.assigned and isinstance(binding, (Scalar, Parameter)):
+                hidden[name] = binding
+                value = ir.Name(place=self.place(node), name=binding.name)
+                self.names[name] = Scalar(self.named(value, name).name)
+        return hidden
+
+    def _check_sizes(self, nest: ir.Nest) -> None:
+        """Refuse numbers of threads that no block has: the text's own, and with those of the construct."""
+        sizes = [*nest.clauses.sizes]
+        for loop in loops_in(nest):
+            sizes = [*loop.clauses.sizes, *sizes]
+            if wrong := size_error(sizes):
+                raise refusal(loop.place, "loop", wrong)
+        if wrong := size_error(sizes):
+            raise refusal(nest.place, "loop", wrong)
+
+    def _nest_clauses(self, said: ir.LoopClauses, collapse: int) -> ir.LoopClauses:
+        given = self.clauses
+        return replace(
+            said,
+            level=said.level or given.level,
+            sizes=tuple({**dict(given.sizes), **dict(said.sizes)}.items()),
+            order=said.order or given.order,
+            tile=said.tile or given.tile,
+            collapse=collapse,
+        )
+
+    def _reductions(self, body: list[ast.stmt], said: tuple[ir.Reduction, ...]) -> tuple[ir.Reduction, ...]:
+        names = {part.id for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)}
+        found = {one.name: one for one in said if one.name in names or not self.clauses.several}
+        if self.clauses.several:
+            for name, operator in updated_only(body, self.known).items():
+                if isinstance(self.names.get(name), (Scalar, Parameter)) and name in self.returned:
+                    found.setdefault(name, ir.Reduction(operator, name))
+        return tuple(found.values())
+
+    def _kind(self, name: str) -> Literal["scalar", "array"]:
+        is_array = name not in self.returned and isinstance(self.names.get(name), Parameter)
+        if not is_array and name not in self.returned:
+            raise self.refusal(
+                self.source.definition,
+                "reduction",
+                f"{name} is in reduction=, and its value is lost: add `return {name}`, or make it a parameter whose"
+                " argument is an array of one element",
+            )
+        return "array" if is_array else "scalar"
+
+    def _privates(self, body: list[ast.stmt], said: tuple[str, ...]) -> dict[str, str]:
+        given = self.clauses
+        names = {part.id for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)}
+        items = [("private", name) for name in said]
+        items += [(word, name) for word in ("private", "firstprivate", "lastprivate") for name in getattr(given, word)]
+        return {name: word for word, name in items if name in self.work.arrays and name in names}
+
+    def _check_flow(self, nest: ir.Nest, body: list[ast.stmt]) -> None:
+        """Check what an iteration reads, and what the nest leaves."""
+        assigned = names_assigned(*nest.body)
+        before = self._assigned or frozenset()
+        variables = frozenset(axis.variable for axis in nest.axes)
+
+        def unset(name: str, place: ir.Place) -> NoReturn:
+            if name in before:
+                raise self._carried(name, place, body, "the construct")
+            self._unset(name, place)
+
+        flow = Flow(unset, (before - assigned) | variables, self.work.flags)
+        end = flow.through(nest.body, frozenset())
+        for name in nest.last:
+            for state in (end, flow.ends):
+                if state is not None and name not in state:
+                    raise refusal(
+                        nest.place,
+                        "unbound",
+                        f"{name} is in lastprivate=, and some path through an iteration leaves it unassigned; assign it"
+                        " on each path",
+                    )
+        for node in walk(*nest.body):
+            if isinstance(node, ir.For) and _is_shared(node.clauses):
+                self._check_shared(node, body)
+        _check_axes(nest, assigned)
+        lost = (assigned | variables | {one.name for one in nest.reductions}) - self.work.arrays.keys()
+        self._assigned = before - lost
+        self._lost |= dict.fromkeys(lost, nest)
+
+    def _check_shared(self, node: ir.For, body: list[ast.stmt]) -> None:
+        """Check what a trip of a loop in the iteration reads, where threads share the trips."""
+        assigned = names_assigned(*node.body) - {one.name for one in node.clauses.reductions}
+
+        loops = [part for one in body for part in ast.walk(one) if isinstance(part, ast.For)]
+        trips = next((loop.body for loop in loops if self.place(loop) == node.place), body)
+
+        def unset(name: str, place: ir.Place) -> NoReturn:
+            raise self._carried(name, place, trips, "this loop")
+
+        accesses = (one for one in walk(*node.body) if isinstance(one, (ir.Load, ir.Store, ir.Atomic)))
+        read = names_in(*node.body) | {access.array for access in accesses}
+        trip = ir.While(place=node.place, condition=ir.Constant(place=node.place, value=True), body=node.body)
+        Flow(unset, frozenset(read - assigned), self.work.flags).through([trip], frozenset({node.variable}))
+
+    def _carried(self, name: str, place: ir.Place, body: list[ast.stmt], where: str) -> LoopError:
+        operator = updated_only(body, self.known).get(name)
+        if operator is not None:
+            remedy = f'add reduction={{"{operator}": ["{name}"]}} to {where}'
+        else:
+            remedy = (
+                f"no clause says what it is: it is no update by one operator alone. Assign {name} in the iteration"
+                " before it is read, add firstprivate=[…] if each iteration starts from the value before the loop, or"
+                " carry it through an inner loop"
+            )
+        return refusal(
+            place,
+            "carried",
+            f"an iteration reads {name} before it assigns it, so that its value comes from another iteration; {remedy}",
+        )
+
+    def _append(self, nest: ir.Nest) -> None:
+        """Append a nest, with what sinks into it at the head of its iterations."""
+        sunk = self._sunk.needed_by(nest.body)
+        for position, statement in sunk:
+            nests = [part for part in self.parts[position:] if isinstance(part, ir.Nest)]
+            changed = frozenset[str]().union(*(written(one.body) | one.privates.keys() for one in (*nests, nest)))
+            if (load := first_load(statement, changed)) is not None:
+                raise refusal(
+                    load.place,
+                    "range",
+                    f"{load.array} is read before the loop, and the loop writes it; read it in a function of its own,"
+                    " or pass the number as an argument",
+                )
+        for name in (*(one.name for one in nest.reductions), *nest.last):
+            if name in self._sunk.assigned:
+                raise refusal(
+                    nest.place,
+                    "reduction",
+                    f"the value of {name} before the loop is an element of an array; start from a number, or pass it as"
+                    " an argument",
+                )
+        statements = self._with_inputs([statement for _, statement in sunk], names_assigned(*nest.body))
+        self.parts.append(replace(nest, body=(*statements, *nest.body)))
+
+    def _with_inputs(self, sunk: list[ir.Statement], assigned: set[str]) -> list[ir.Statement]:
+        """Let sunk statements read the host's values of variables that the iteration has for itself."""
+        values = (names_in(*sunk) - names_assigned(*sunk)) & assigned
+        copies = {name: self.work.fresh(name) for name in sorted(values)}
+        place = self.source.place
+        for name, copy in copies.items():
+            self.parts.append(ir.Assign(place=place, name=copy, value=ir.Name(place=place, name=name)))
+        return [renamed(statement, copies) for statement in sunk]
+
+
+def _is_shared(clauses: ir.LoopClauses) -> bool:
+    """Tell whether threads may share the trips of a loop."""
+    return clauses.order == "independent" or (clauses.order == "" and clauses.level != "")
+
+
+def _check_axes(nest: ir.Nest, assigned: set[str]) -> None:
+    for axis in nest.axes[1:]:
+        if entering := names_in(axis.start, axis.stop, axis.step) & assigned:
+            raise refusal(
+                axis.place,
+                "collapse",
+                f"{min(entering)} enters these bounds and is assigned in the loop; assign another variable, or collapse"
+                " fewer loops",
+            )
+
+
+def private_in(statements: list[ir.Statement]) -> tuple[str, ...]:
+    """Return the names in the ``private`` clauses of inner loops."""
+    return tuple([name for part in walk(*statements) if isinstance(part, ir.For) for name in part.clauses.private])
+
+
+def unbound(name: str, place: ir.Place) -> LoopError:
+    """Return the error for a variable that is read without a value."""
+    return refusal(
+        place,
+        "unbound",
+        f"{name} is read here, and some path to here leaves it unassigned; assign it before, on each path",
+    )

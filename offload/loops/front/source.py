@@ -1,0 +1,416 @@
+"""The text of a function, and what the names in it stand for.
+
+Theory of operation
+-------------------
+A function's definition is looked up in the tree of its whole file, by name and first line: so nothing has to be
+dedented, and every node has the line that a message names. The definition is then compiled once and compared with the
+code that runs. If they differ, the file was changed after its import, and a kernel of the new text would not be what
+the program calls.
+
+A name that is no local of the function has one of four meanings. A scalar is *frozen*: its value becomes part of the
+kernel, and of the key (`Source.key`) under which the kernel is kept, so that a call after a change makes another one.
+A *known* name is one of a library's that loops have a form for, by where it is found (``math.sin``, under whatever name
+the program imported it). A *plain* function is inlined. Anything else is *unfit*, and the reader of the name says why.
+
+NumPy is not imported: what has a NumPy type is told by its class.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import linecache
+import sys
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from operator import is_
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
+
+from offload.errors import LoopError
+from offload.loops.tree import ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DTYPES: Final[frozenset[str]] = frozenset(get_args(ir.Dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A scalar of the module or of a closure; `dtype` is None for one of Python's, which is weak."""
+
+    value: bool | int | float
+    dtype: ir.Dtype | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A module, a function or a type that loops have a form for: ``"numpy"``, ``"math.sin"``, ``"range"``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A function of Python's."""
+
+    function: FunctionType
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Anything else; `what` says what it is, as ``"of type list"``."""
+
+    what: str
+
+
+Meaning = Frozen | Known | Plain | Unfit
+
+_TEXTUAL: Final = ("offload", "offload.acc", "offload.atomic")
+"""Modules whose names are known by where they are said to be; they take part in no arithmetic."""
+
+_MODULES: Final = ("math", "numpy", *_TEXTUAL)
+
+
+class Source:
+    """The text of a function.
+
+    Attributes
+    ----------
+    function : function
+        Whose text it is.
+    definition : ast.FunctionDef
+        Its lines are those of the file.
+    file : str
+        The file.
+    text : str
+        The text of the whole file.
+    """
+
+    __slots__ = ("__dict__", "definition", "file", "function", "text")
+
+    def __init__(self, function: FunctionType, definition: ast.FunctionDef, text: str) -> None:
+        self.function = function
+        self.definition = definition
+        self.file = function.__code__.co_filename
+        self.text = text
+
+    @classmethod
+    def of(cls, function: object) -> Source:
+        """Return the source of a function.
+
+        Raises
+        ------
+        LoopError
+            Of rule ``source``: it is no function of Python's, has no text, or was compiled from another one.
+        """
+        if not isinstance(function, FunctionType):
+            raise LoopError(
+                f"{function!r} is of type {type(function).__name__}: a loop is made of a plain function, one that"
+                " `def` makes; pass that",
+                rule="source",
+            )
+        key = function.__code__, function.__code__.co_filename  # equal codes may be of two files
+        if key not in _DEFINITIONS:
+            _DEFINITIONS[key] = _definition(function)
+        return cls(function, *_DEFINITIONS[key])
+
+    @property
+    def place(self) -> ir.Place:
+        """The line of ``def``."""
+        return ir.Place(self.file, self.definition.lineno)
+
+    @property
+    def parameters(self) -> tuple[ast.arg, ...]:
+        """Its parameters, in their order, without ``*args``."""
+        arguments = self.definition.args
+        return (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+
+    @cached_property
+    def identifiers(self) -> frozenset[str]:
+        """Every name that its text has, locals, parameters and others."""
+        names = {node.id for node in ast.walk(self.definition) if isinstance(node, ast.Name)}
+        return frozenset(names | {parameter.arg for parameter in self.parameters})
+
+    @cached_property
+    def assigned(self) -> frozenset[str]:
+        """The names that its text assigns, variables of loops among them."""
+        nodes = (node for statement in self.definition.body for node in ast.walk(statement))
+        return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The names that it reads from outside, sorted."""
+        nodes = (node for statement in self.definition.body for node in ast.walk(statement))
+        read = {node.id for node in nodes if isinstance(node, ast.Name)}
+        return tuple(sorted(read - self.assigned - {parameter.arg for parameter in self.parameters}))
+
+    def line_of(self, node: ast.AST) -> str:
+        """Return the text of a node, as it is written, as far as its first line goes."""
+        segment = ast.get_source_segment(self.text, node) or ""
+        return segment.splitlines()[0] if segment else ""
+
+    def refusal(self, node: ast.AST, rule: str, what: str) -> LoopError:
+        """Return the error for a node that breaks a rule; `what` says why, and what to do."""
+        line = getattr(node, "lineno", self.definition.lineno)
+        name = self.definition.name
+        return LoopError(f"{self.file}:{line}, in {name}: `{self.line_of(node)}`: {what}", self.file, line, rule)
+
+    def meaning(self, name: str) -> Meaning | None:
+        """Return what a name from outside stands for now; None if it is defined nowhere."""
+        try:
+            return meaning_of(self._value(name))
+        except NameError:
+            return None
+
+    def key(self) -> tuple[object, ...]:
+        """Return what the function depends on besides its arguments, as it is now.
+
+        These are the values and types of the scalars that it reads from outside, and the functions that it calls, with
+        what they depend on. `outlook` tells whether it is worth asking again.
+        """
+        return tuple(self.facts())
+
+    def outlook(self) -> Outlook:
+        """Return the values that names from outside have now, those that `key` follows from."""
+        found = Outlook([], [], [], [])
+        self._look(found)
+        return found
+
+    def _look(self, found: Outlook) -> None:
+        function = self.function
+        code = function.__code__
+        found.codes.append((function, code))
+        for name in self.free:
+            if name in code.co_freevars:
+                cell = (function.__closure__ or ())[code.co_freevars.index(name)]
+                value = _contents(cell)
+                found.cells.append((cell, value))
+            else:
+                value = function.__globals__.get(name, _ABSENT)
+                found.names.append((function.__globals__, name, value))
+                if value is _ABSENT:
+                    value = vars(builtins).get(name, _ABSENT)
+                    found.names.append((vars(builtins), name, value))
+            match meaning_of(value):
+                case Plain(called) if all(called is not seen for seen, _ in found.codes):
+                    found.defaults.append((called, called.__defaults__, _by_name(called)))
+                    Source.of(called)._look(found)  # noqa: SLF001  # its own kind
+                case _:
+                    pass
+
+    def facts(self, callers: tuple[CodeType, ...] = ()) -> Iterator[object]:
+        """Yield the parts of `key`, those of functions within `callers` once."""
+        code = self.function.__code__
+        yield code
+        for name in self.free:
+            match self.meaning(name):
+                case Frozen(value, dtype):
+                    yield name, dtype or type(value).__name__, repr(value)  # repr tells -0.0 from 0.0, nan equals nan
+                case Known(known):
+                    yield name, known
+                case Plain(function) if function.__code__ not in (*callers, code):
+                    yield name, repr(function.__defaults__), repr(function.__kwdefaults__)
+                    yield from Source.of(function).facts((*callers, code))
+                case _:
+                    pass
+
+    def _value(self, name: str) -> Any:
+        code = self.function.__code__
+        if name in code.co_freevars:
+            try:
+                return (self.function.__closure__ or ())[code.co_freevars.index(name)].cell_contents
+            except ValueError:
+                raise NameError(name) from None
+        if name in self.function.__globals__:
+            return self.function.__globals__[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        raise NameError(name)
+
+
+class Outlook(NamedTuple):
+    """Values of names from outside. As none of those that count can change, names have to be given others.
+
+    Attributes
+    ----------
+    codes : list of (function, code)
+    defaults : list of (function, tuple, tuple)
+        Of functions that are called: those by place, and those by name.
+    cells : list of (cell, object)
+        Of closures.
+    names : list of (dict, str, object)
+        Of modules, and of the built-in ones.
+    """
+
+    codes: list[tuple[FunctionType, CodeType]]
+    defaults: list[tuple[FunctionType, tuple[object, ...] | None, tuple[object, ...]]]
+    cells: list[tuple[CellType, object]]
+    names: list[tuple[dict[str, Any], str, object]]
+
+    def holds(self) -> bool:
+        """Tell whether the names have these values still; some 50 ns for each."""
+        for function, code in self.codes:
+            if function.__code__ is not code:
+                return False
+        for function, by_place, by_name in self.defaults:
+            if function.__defaults__ is not by_place or not _are_same(_by_name(function), by_name):
+                return False
+        for cell, value in self.cells:
+            if _contents(cell) is not value:
+                return False
+        for names, name, value in self.names:  # noqa: SIM110  # a generator costs as much again
+            if names.get(name, _ABSENT) is not value:
+                return False
+        return True
+
+
+_ABSENT: Final = object()
+
+
+def _by_name(function: FunctionType) -> tuple[object, ...]:
+    defaults = function.__kwdefaults__  # a dict that may change
+    return () if defaults is None else (*defaults, *defaults.values())
+
+
+def _are_same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def _contents(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it has no value yet
+        return _ABSENT
+
+
+def attribute(module: Known, name: str) -> Meaning | None:
+    """Return what a name of a known module stands for; None if it has none."""
+    if module.name in _TEXTUAL:
+        return Known(f"{module.name}.{name}")
+    try:
+        return meaning_of(getattr(sys.modules[module.name], name))
+    except (AttributeError, KeyError):
+        return None
+
+
+def meaning_of(value: Any) -> Meaning:
+    """Return what a value from outside of a function is for a loop."""
+    kind = type(value)
+    if kind.__module__ == "numpy" and hasattr(value, "dtype") and kind.__hash__ is not None:  # arrays have no hash
+        dtype = value.dtype.name
+        if dtype in DTYPES:
+            return Frozen(value.item(), cast("ir.Dtype", dtype))
+        return Unfit(f"a NumPy scalar of type {dtype}")
+    if isinstance(value, (bool, int, float)):
+        return Frozen(next(python(value) for python in (bool, int, float) if isinstance(value, python)))
+    if isinstance(value, ModuleType):
+        return Known(value.__name__) if value.__name__ in _MODULES else Unfit(f"the module {value.__name__}")
+    if (known := _known(value)) is not None:
+        return known
+    if isinstance(value, FunctionType):
+        return Plain(value)
+    return Unfit("None" if value is None else f"of type {kind.__name__}")
+
+
+def _known(value: Any) -> Known | None:
+    """Return the name under which a library has a value, if one that loops know of has it."""
+    name = getattr(value, "__name__", None)
+    if not isinstance(name, str):
+        return None
+    if getattr(builtins, name, None) is value:
+        return Known(name)
+    for module in _MODULES:
+        if getattr(sys.modules.get(module), name, None) is value:
+            return Known(f"{module}.{name}")
+    return None
+
+
+# -- texts -----------------------------------------------------------------------------------------------
+
+
+_DEFINITIONS: Final[dict[tuple[CodeType, str], tuple[ast.FunctionDef, str]]] = {}
+"""The definitions that were found, and the texts of their files."""
+
+
+def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str]:
+    code = function.__code__
+    file, line = code.co_filename, code.co_firstlineno
+    linecache.checkcache(file)
+    text = "".join(linecache.getlines(file, function.__globals__))
+    where = f"{file}:{line}, {code.co_name}"
+    if code.co_name == "<lambda>":
+        raise LoopError(f"{where}: a lambda has no loops; write the function with `def`", file, line, "source")
+    if not text:
+        raise LoopError(
+            f"{where}: there is no text of this function, as of one that `exec` made or that was typed at a prompt"
+            " which keeps none; write it to a file",
+            file,
+            line,
+            "source",
+        )
+    try:
+        node = _written(code, text)
+    except RecursionError:
+        raise LoopError(
+            f"{where}: Python reads no text in which an expression, or a chain of `elif`, is as long as one of this"
+            " file (some thousand terms), or its functions call each other too deep already here; take it apart",
+            file,
+            line,
+            "source",
+        ) from None
+    if node is not None:
+        return node, text
+    raise LoopError(
+        f"{where}: the text there is not what this function was compiled from: the file was changed after its import,"
+        " or something rewrites it at import; start the program again, or leave the rewriting out",
+        file,
+        line,
+        "source",
+    )
+
+
+def _written(code: CodeType, text: str) -> ast.FunctionDef | None:
+    """Return the definition in a text that a code was compiled from, None if there is none."""
+    for node in ast.walk(_tree(text)):
+        if isinstance(node, ast.FunctionDef) and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno):
+            return node if _is_compiled_from(code, text) else None
+    return None
+
+
+@lru_cache(maxsize=8)  # the functions of a program's few files are asked for one after another
+def _tree(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError:  # changed after its import, and not finished
+        return ast.Module([], [])
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _is_compiled_from(code: CodeType, text: str) -> bool:
+    """Tell whether a code is what a text compiles to; the whole text, since what a module imports enters its code."""
+    if any(name.startswith("@py") for name in (*code.co_names, *code.co_varnames)):
+        return True  # pytest has rewritten its asserts, as it does in modules of tests: there is nothing to compare
+    flags = code.co_flags & __future__.annotations.compiler_flag
+    return any(
+        (other.co_name, other.co_firstlineno) == (code.co_name, code.co_firstlineno) and _facts(other) == _facts(code)
+        for other in _codes_of(text, flags)
+    )
+
+
+@lru_cache(maxsize=8)
+def _codes_of(text: str, flags: int) -> tuple[CodeType, ...]:
+    found = [compile(_tree(text), "<text>", "exec", flags, dont_inherit=True)]
+    for code in found:  # which grows
+        found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return tuple(found)
+
+
+def _facts(code: CodeType) -> tuple[object, ...]:
+    constants = [repr(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants

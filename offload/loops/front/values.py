@@ -1,0 +1,432 @@
+"""Expressions: from Python's to the IR's."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from offload.loops.front.frames import Absent, Frame, LocalArray, Parameter, Scalar, Value
+from offload.loops.front.source import Frozen, Known, Plain, Unfit, attribute
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import changes_elements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.errors import LoopError
+    from offload.loops.front.source import Meaning
+
+OPERATORS: Final[dict[type[ast.operator], ir.Operator]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+}
+
+_RELATIONS: Final[dict[type[ast.cmpop], ir.Relation]] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.GtE: ">=",
+    ast.Gt: ">",
+}
+
+_REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
+    ast.Lambda: ("branch", "a lambda; define the function with `def`, outside"),
+    ast.JoinedStr: ("branch", "there is no text in a loop"),
+    ast.NamedExpr: ("assign", "an assignment in an expression; let it be a statement before"),
+    ast.Starred: ("assign", "a loop takes nothing apart by `*`; name each value"),
+    ast.ListComp: ("loop", "a comprehension; write the loop"),
+    ast.SetComp: ("loop", "a comprehension; write the loop"),
+    ast.DictComp: ("loop", "a comprehension; write the loop"),
+    ast.GeneratorExp: ("loop", "a generator; write the loop"),
+    ast.Yield: ("loop", "a loop function is no generator; store the values in an array"),
+    ast.YieldFrom: ("loop", "a loop function is no generator; store the values in an array"),
+    ast.Await: ("call", "nothing is awaited in a loop; do it before"),
+    ast.Tuple: ("assign", "a tuple is no number; assign its values one by one, as in `x, y = y, x`"),
+    ast.List: ("types", "a list; make an array of constant shape, as `np.zeros(3)`"),
+    ast.Dict: ("types", "a dict; pass its numbers as arguments"),
+    ast.Set: ("types", "a set; pass its numbers as arguments"),
+    ast.Slice: ("index", "a slice; write the loop over it"),
+}
+
+
+class Values(Frame):
+    """A function's expressions."""
+
+    def value(self, node: ast.expr) -> ir.Expression:
+        if (decided := self.decided(node)) is not None:
+            return ir.Constant(place=self.place(node), value=decided)
+        with self.nested(node):
+            return self.bounded(self._value(node))
+
+    def _value(self, node: ast.expr) -> ir.Expression:
+        match node:
+            case ast.Constant():
+                return self._constant(node)
+            case ast.Name():
+                return self._name(node)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.UnaryOp():
+                return self._unary(node)
+            case ast.BinOp():
+                return self._binary(node)
+            case ast.Compare():
+                return self._compare(node)
+            case ast.BoolOp():
+                return self._logical(node)
+            case ast.IfExp():
+                return self._conditional(node)
+            case ast.Call():
+                return self.call(node)
+            case _:
+                raise self.refusal(
+                    node, *_REFUSED.get(type(node), ("types", "this is no number; pass numbers as arguments"))
+                )
+
+    def call(self, node: ast.Call) -> ir.Expression:
+        """Lower a call that has one value."""
+        raise NotImplementedError
+
+    def operator(self, node: ast.AST, operator: ast.operator) -> ir.Operator:
+        """Return the IR's operator."""
+        if type(operator) not in OPERATORS:
+            raise self.refusal(node, "operator", "`@` is of matrices; write the loops of the product")
+        return OPERATORS[type(operator)]
+
+    # -- what is known while the text is read
+
+    def meaning(self, node: ast.expr) -> Meaning | None:
+        """Return what a name from outside, or one of a module, stands for."""
+        match node:
+            case ast.Name(id=name) if not self.is_local(name):
+                return self.source.meaning(name)
+            case ast.Attribute(value=module, attr=name):
+                known = self.meaning(module)
+                return attribute(known, name) if isinstance(known, Known) else None
+            case _:
+                return None
+
+    def decided(self, node: ast.expr) -> bool | None:
+        """Return what ``is None``, and what ``not``, ``and``, ``or`` make of it, says; None if there is none."""
+        match node:
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as word], comparators=[ast.Constant(value=None)]
+            ) if self.is_local(name):
+                return isinstance(self.names.get(name), Absent) is isinstance(word, ast.Is)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                decided = self.decided(operand)
+                return None if decided is None else not decided
+            case ast.BoolOp(op=word, values=values):
+                decisive = isinstance(word, ast.Or)
+                parts = [self.decided(value) for value in values]
+                if decisive in parts:
+                    return decisive
+                return None if None in parts else not decisive
+            case _:
+                return None
+
+    def integer(self, node: ast.expr) -> int | None:
+        """Return the value of an integer that is known while the text is read; None for any other expression."""
+        with self.block() as before:
+            value = _folded(self.value(node))
+        return None if before or isinstance(value, bool) else value
+
+    # -- names, elements, shapes
+
+    def _constant(self, node: ast.Constant) -> ir.Expression:
+        match node.value:
+            case bool() | int() | float():
+                return ir.Constant(place=self.place(node), value=node.value)
+            case None:
+                raise self.refusal(node, "operator", "None is no number; a default is asked for by `is None`")
+            case value:
+                raise self.refusal(
+                    node, "types", f"{type(value).__name__} has no place in a loop; use bools, ints and floats"
+                )
+
+    def frozen(self, node: ast.AST, scalar: Frozen) -> ir.Constant:
+        """Return the constant for a scalar from outside."""
+        strong = None if scalar.dtype is None else ir.Type(scalar.dtype)
+        return ir.Constant(place=self.place(node), value=scalar.value, type=strong)
+
+    def _name(self, node: ast.Name) -> ir.Expression:
+        if not self.is_local(node.id):
+            return self._outside(node)
+        binding = self.variable(node.id)
+        match binding:
+            case Scalar(name) | Parameter(name):
+                if name in self.work.items:
+                    raise self.item_refusal(node, name)
+                if isinstance(binding, Parameter):
+                    self.use_as_number(binding, node)
+                return ir.Name(place=self.place(node), name=name)
+            case Value(constant):
+                return constant
+            case LocalArray():
+                raise self.refusal(node, "index", f"{node.id} is an array; give one index for every dimension")
+            case Absent():
+                raise self.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
+
+    def item_refusal(self, node: ast.AST, name: str) -> LoopError:
+        """Return the error for a reduction's item that is used otherwise than in an update."""
+        word = self.work.items[name].operator
+        return self.refusal(
+            node,
+            "reduction",
+            f"{name} is in reduction={{{word!r}: [{name!r}]}}, and while the loop runs it is used in updates by"
+            f" {word!r} alone; use it after the loop, or another variable here",
+        )
+
+    def _outside(self, node: ast.expr) -> ir.Expression:
+        text = ast.unparse(node)
+        match self.meaning(node):
+            case Frozen() as scalar:
+                return self.frozen(node, scalar)
+            case Unfit(what):
+                raise self.refusal(
+                    node, "name", f"{text} is {what} and comes from outside of the function; pass it as an argument"
+                )
+            case Known() | Plain():
+                raise self.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
+            case None:
+                raise self.refusal(node, "name", f"{text} is not defined; define it before the function that uses it")
+
+    def array(self, node: ast.expr) -> Parameter | LocalArray:
+        """Return the array that a name stands for."""
+        if not isinstance(node, ast.Name):
+            raise self.refusal(
+                node, "index", "this is no array; index a parameter, or an array that the iteration makes"
+            )
+        if not self.is_local(node.id):
+            match self.meaning(node):
+                case Unfit(what):
+                    raise self.refusal(
+                        node,
+                        "name",
+                        f"{node.id} is {what} and comes from outside of the function; pass it as an argument",
+                    )
+                case _:
+                    raise self.refusal(node, "name", f"{node.id} is no array; pass one as an argument")
+        match self.variable(node.id):
+            case Parameter() as parameter:
+                self.use_as_array(parameter, node)
+                return parameter
+            case LocalArray() as local:
+                return local
+            case Absent():
+                raise self.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
+            case Scalar() | Value():
+                raise self.refusal(node, "index", f"{node.id} is a number, and has no elements; index an array")
+
+    def _attribute(self, node: ast.Attribute) -> ir.Expression:
+        base = node.value
+        if not (isinstance(base, ast.Name) and self.is_local(base.id)):
+            return self._outside(node)
+        array = self.array(base)
+        place = self.place(node)
+        match node.attr, array:
+            case "size", Parameter(name):
+                return ir.Size(place=place, array=name)
+            case "ndim", Parameter(name):
+                return ir.Rank(place=place, array=name)
+            case "size", LocalArray(shape=shape):
+                size = 1
+                for extent in shape:
+                    size *= extent
+                return ir.Constant(place=place, value=size)
+            case "ndim", LocalArray(shape=shape):
+                return ir.Constant(place=place, value=len(shape))
+            case _:
+                raise self.refusal(
+                    node, "index", f"of arrays there are elements, .shape[k], .size, .ndim and len, no .{node.attr}"
+                )
+
+    def extent(self, node: ast.expr, array: ast.expr, dimension: int) -> ir.Expression:
+        """Return ``array.shape[dimension]``."""
+        match self.array(array):
+            case Parameter(name):
+                return ir.Extent(place=self.place(node), array=name, dimension=dimension)
+            case LocalArray(shape=shape):
+                if not -len(shape) <= dimension < len(shape):
+                    raise self.refusal(node, "index", f"the array has {len(shape)} dimensions; ask for one of them")
+                return ir.Constant(place=self.place(node), value=shape[dimension])
+
+    def _subscript(self, node: ast.Subscript) -> ir.Expression:
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            dimension = self.integer(node.slice)
+            if dimension is None:
+                raise self.refusal(node, "index", "the dimension of a shape is an integer constant, as in a.shape[0]")
+            return self.extent(node, node.value.value, dimension)
+        array, indices = self.element(node)
+        self.check_plain(node, array)
+        return ir.Load(place=self.place(node), array=array.name, indices=indices, at=self.work.at())
+
+    def element(self, node: ast.Subscript) -> tuple[Parameter | LocalArray, tuple[ir.Expression, ...]]:
+        """Return the array and the indices of an element, ``a[i, j]`` or ``a[i][j]``."""
+        parts: list[ast.expr] = []
+        base: ast.expr = node
+        while isinstance(base, ast.Subscript):
+            parts = [*index_nodes(base.slice), *parts]
+            base = base.value
+        array = self.array(base)
+        return array, self.indices(node, array, parts)
+
+    def indices(self, node: ast.AST, array: Parameter | LocalArray, parts: list[ast.expr]) -> tuple[ir.Expression, ...]:
+        """Lower the indices of an element."""
+        for part in parts:
+            match part:
+                case ast.Slice():
+                    raise self.refusal(node, "index", "a slice; write the loop over it")
+                case ast.Constant(value=value) if value is None or value is ... or isinstance(value, (bool, str)):
+                    raise self.refusal(node, "index", "an index is an integer; write the loop over the rest")
+                case ast.List() | ast.Tuple() | ast.Compare() | ast.Starred():
+                    raise self.refusal(
+                        node, "index", "an index is one integer, no mask or list; write the loop over the rest"
+                    )
+                case _:
+                    pass
+        if isinstance(array, LocalArray) and len(parts) != len(array.shape):
+            raise self.refusal(
+                node,
+                "index",
+                f"{len(parts)} indices for {len(array.shape)} dimensions; write the loop over the rest",
+            )
+        return tuple(self.in_order(parts))
+
+    def check_plain(self, node: ast.AST, array: Parameter | LocalArray) -> None:
+        """Refuse an element of an array that only updates may use."""
+        if array.name in self.work.items:
+            raise self.item_refusal(node, array.name)
+        if array.name in self.work.atomics:
+            raise self.refusal(
+                node,
+                "atomic",
+                f"{array.name} is in atomic=, and the loop uses its elements in updates alone, {array.name}[…] op= v by"
+                " + - * & | ^ and min and max; use another array for anything else, or omp.atomic and no clause",
+            )
+
+    # -- operators
+
+    def _unary(self, node: ast.UnaryOp) -> ir.Expression:
+        operand = self.value(node.operand)
+        match node.op, operand:
+            case ast.USub(), ir.Constant(value=value, type=None) if not isinstance(value, bool):
+                return ir.Constant(place=self.place(node), value=-value)
+            case ast.USub(), _:
+                return ir.Unary(place=self.place(node), operator="-", operand=operand)
+            case ast.UAdd(), _:
+                return ir.Unary(place=self.place(node), operator="+", operand=operand)
+            case ast.Invert(), _:
+                return ir.Unary(place=self.place(node), operator="~", operand=operand)
+            case _:
+                return ir.Unary(place=self.place(node), operator="not", operand=operand)
+
+    def _binary(self, node: ast.BinOp) -> ir.Expression:
+        """Lower operators from the left: sums may have more terms than Python may call functions in functions."""
+        operations = [node]
+        while isinstance(operations[-1].left, ast.BinOp):
+            operations.append(operations[-1].left)
+        value = self.value(operations[-1].left)
+        for one in reversed(operations):
+            with self.block() as before:
+                right = self.value(one.right)
+            if changes_elements(before):
+                value = self.kept(value)
+            self.out += before
+            operator = self.operator(one, one.op)
+            value = self.bounded(ir.Binary(place=self.place(one), operator=operator, left=value, right=right))
+        return value
+
+    def _compare(self, node: ast.Compare) -> ir.Expression:
+        for word in node.ops:
+            if type(word) not in _RELATIONS:
+                raise self.refusal(
+                    node, "operator", "`is` asks whether a default is None, and `in` nothing; compare by =="
+                )
+        return self._chained(self.value(node.left), node.ops, node.comparators)
+
+    def _chained(self, left: ir.Expression, words: Sequence[ast.cmpop], nodes: Sequence[ast.expr]) -> ir.Expression:
+        """Return ``left < a <= b``: what follows a comparison is carried out where that holds."""
+        with self.block() as before:
+            right = self.value(nodes[0])
+        if changes_elements(before):
+            left = self.kept(left)
+        self.out += before
+        place = self.place(nodes[0])
+        first = ir.Compare(place=place, operator=_RELATIONS[type(words[0])], left=left, right=right)
+        if len(nodes) == 1:
+            return first
+        with self.block() as before, self.nested(nodes[0]):
+            others = self._chained(right, words[1:], nodes[1:])
+        return self._joined("and", first, before, others)
+
+    def _logical(self, node: ast.BoolOp) -> ir.Expression:
+        undecided = [part for part in node.values if self.decided(part) is None]
+        value = self.value(undecided[0])
+        for part in undecided[1:]:
+            with self.block() as before:
+                right = self.value(part)
+            value = self.bounded(self._joined("or" if isinstance(node.op, ast.Or) else "and", value, before, right))
+        return value
+
+    def _joined(
+        self, word: str, left: ir.Expression, before: list[ir.Statement], right: ir.Expression
+    ) -> ir.Expression:
+        """Return ``left and right`` or ``left or right``, where `before` is carried out if the right side decides."""
+        if not before:
+            operator = cast("Literal['and', 'or']", word)
+            return ir.Logical(place=left.place, operator=operator, left=left, right=right)
+        both = self.named(left, "both")
+        decides = both if word == "and" else ir.Unary(place=left.place, operator="not", operand=both)
+        before.append(ir.Assign(place=right.place, name=both.name, value=right))
+        self.out.append(ir.If(place=left.place, condition=decides, then=tuple(before)))
+        return both
+
+    def _conditional(self, node: ast.IfExp) -> ir.Expression:
+        decided = self.decided(node.test)
+        if decided is not None:
+            return self.value(node.body if decided else node.orelse)
+        condition = self.value(node.test)
+        with self.block() as before:
+            then = self.value(node.body)
+        with self.block() as before_other:
+            otherwise = self.value(node.orelse)
+        place = self.place(node)
+        if not before and not before_other:
+            return ir.Select(place=place, condition=condition, then=then, otherwise=otherwise)
+        chosen = self.work.fresh("chosen")
+        before.append(ir.Assign(place=then.place, name=chosen, value=then))
+        before_other.append(ir.Assign(place=otherwise.place, name=chosen, value=otherwise))
+        self.out.append(ir.If(place=place, condition=condition, then=tuple(before), otherwise=tuple(before_other)))
+        return ir.Name(place=place, name=chosen)
+
+
+def index_nodes(node: ast.expr) -> list[ast.expr]:
+    """Return the indices in brackets, one by one."""
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def _folded(value: ir.Expression) -> int | None:
+    match value:
+        case ir.Constant(value=int(number)):
+            return number
+        case ir.Binary(operator="+" | "-" | "*" | "//" as operator, left=left, right=right):
+            a, b = _folded(left), _folded(right)
+            if a is None or b is None or (operator == "//" and b == 0):
+                return None
+            return {"+": a + b, "-": a - b, "*": a * b, "//": a // (b or 1)}[operator]
+        case _:
+            return None

@@ -1,0 +1,230 @@
+"""Affine forms of an iteration's integers, and the extremes they take in a nest.
+
+Theory of operation
+-------------------
+An integer of an iteration is written ``constant + sum(coefficient * atom)``. An *atom* is the number of a loop's trip,
+or a value that is not affine: an element, a quotient, what two branches join. Loops count in trips, 0 to the last, and
+their variable is the form ``start + step * trip``: negative and wide steps are no case of their own, the step is in the
+coefficient. Atoms are numbered by structure: the same operation on the same forms is the same atom, so that equal forms
+are equal values, whatever the text looks like. All arithmetic is on Python's integers.
+
+*Extremes.* A trip is bounded by its loop's ``room``, the form ``step * trip <= room``, made of atoms that are older: of
+loops around it, of values from before it. A form's greatest value is found by replacing its youngest atom by the bound
+that its coefficient asks for, until a number is left. For a trip with a positive coefficient that is ``coefficient /
+step * room``, an exact division as long as the trip came in by its loop's variable; where a quotient has taken the step
+out, the greatest trip stands for the room. The result is an upper bound in every nest, because it is one wherever the
+loop has a trip at all. It is *attained* where every trip's bound is: in
+loops with a number of trips, or of step one and never empty; an iteration at that corner then exists.
+
+*Wraps.* A form says what Python's integers would give. Types wrap; so `integers` keeps a form only where its extremes
+fit its type, else it makes an atom of it. Of 64 bits a form stays what it is *modulo 2**64*, with the type's whole
+range as its interval: two such forms that differ by a small number are different, which is all that is asked of them.
+
+Rejected: forms over the variables' values with steps beside them (each test has to undo the step); rational bounds for
+trips (the divisions above are nearly always exact); a general solver (bounds of nests have one or two variables).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
+
+from offload.loops.tree.ir import Dtype
+from offload.loops.tree.promotion import is_float, limits
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+Interval: TypeAlias = tuple[int, int]
+"""Least and greatest value, both included."""
+
+NOTHING: Final[Mapping[int, Interval]] = {}
+
+
+LIMITS: Final[dict[Dtype, Interval]] = {dtype: limits(dtype) for dtype in get_args(Dtype) if not is_float(dtype)}
+"""What an integer type can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """``constant + sum(coefficient * atom)``; terms by the number of the atom, no coefficient is 0."""
+
+    constant: int = 0
+    terms: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def __add__(self, other: Form | int) -> Form:
+        if isinstance(other, int):
+            return Form(self.constant + other, self.terms)
+        if not other.terms:
+            return Form(self.constant + other.constant, self.terms)
+        merged = dict(self.terms)
+        for atom, coefficient in other.terms:
+            merged[atom] = merged.get(atom, 0) + coefficient
+        terms = tuple(sorted((atom, coefficient) for atom, coefficient in merged.items() if coefficient))
+        return Form(self.constant + other.constant, terms)
+
+    def __mul__(self, factor: int) -> Form:
+        if not factor:
+            return Form()
+        return Form(self.constant * factor, tuple((atom, coefficient * factor) for atom, coefficient in self.terms))
+
+    def __neg__(self) -> Form:
+        return self * -1
+
+    def __sub__(self, other: Form | int) -> Form:
+        return self + -other
+
+    def coefficient(self, atom: int) -> int:
+        return dict(self.terms).get(atom, 0)
+
+    def part(self, atoms: Iterable[int]) -> Form:
+        """Return the terms of these atoms alone, without the constant."""
+        wanted = frozenset(atoms)
+        return Form(0, tuple(term for term in self.terms if term[0] in wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A trip's number, or a value that is not affine.
+
+    Attributes
+    ----------
+    low, high : int
+        Bounds over the nest; of a trip 0 and the last one that any iteration can have.
+    step : int
+        Of a loop, without its sign; 0 for a value.
+    room : Form, optional
+        Of a loop whose number of trips varies: ``step * trip <= room``.
+    loops : frozenset of int
+        The atoms of the loops in whose trips it can change.
+    loads : frozenset of int
+        The accesses, by `at`, whose elements it is made of.
+    is_pure : bool
+        Made of trips, numbers of the launch and elements that the nest does not write, so that it can be had wherever
+        its trips are known.
+    """
+
+    low: int
+    high: int
+    step: int = 0
+    room: Form | None = None
+    loops: frozenset[int] = frozenset()
+    loads: frozenset[int] = frozenset()
+    is_pure: bool = True
+
+    @property
+    def is_trip(self) -> bool:
+        return self.step != 0
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is one number in the whole nest."""
+        return self.is_pure and not self.loops
+
+
+@dataclass(slots=True)
+class Space:
+    """The atoms of a nest, and what can be said of forms of them."""
+
+    atoms: list[Atom] = field(default_factory=list)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+
+    def trip(self, room: Form, step: int) -> Form | None:
+        """Return a new loop's trip number, or None if the loop has no trip in any iteration.
+
+        Parameters
+        ----------
+        room : Form
+            ``stop - start - 1``, or ``start - stop - 1`` if the loop counts down.
+        step : int
+            Without its sign.
+        """
+        _, greatest = self.extremes(room)
+        if greatest < 0:
+            return None
+        number = len(self.atoms)
+        self.atoms.append(
+            Atom(
+                0,
+                greatest // step,
+                step,
+                None if room.is_constant else room,
+                frozenset({number}) | self.loops(room),
+                self.loads(room),
+                self.is_pure(room),
+            )
+        )
+        return Form(0, ((number, 1),))
+
+    def value(
+        self, key: Hashable, interval: Interval, parts: Iterable[Form] = (), loads: frozenset[int] = frozenset()
+    ) -> Form:
+        """Return the atom of what is not affine: the one of this key, or a new one.
+
+        Parameters
+        ----------
+        key : Hashable
+            Its structure: the operation and its operands' forms.
+        interval : tuple of int
+            Bounds that hold wherever it is evaluated.
+        parts : iterable of Form
+            What it is computed from.
+        loads : frozenset of int
+            The load that it is, by `at`.
+        """
+        number = self._numbers.get(key)
+        if number is None:
+            parts = tuple(parts)
+            loops = frozenset[int]().union(*map(self.loops, parts))
+            loads = loads.union(*map(self.loads, parts))
+            number = self._add(Atom(*interval, 0, None, loops, loads, all(map(self.is_pure, parts))))
+            self._numbers[key] = number
+        return Form(0, ((number, 1),))
+
+    def unknown(self, interval: Interval, loops: frozenset[int]) -> Form:
+        """Return a new atom of which nothing is known but bounds and the loops in whose trips it can change."""
+        return Form(0, ((self._add(Atom(*interval, 0, None, loops, is_pure=False)), 1),))
+
+    def extremes(self, form: Form, narrowed: Mapping[int, Interval] = NOTHING) -> Interval:
+        """Return bounds of a form over the nest, or over the part of it where trips of axes are `narrowed`."""
+        return -self._greatest(-form, narrowed), self._greatest(form, narrowed)
+
+    def is_attained(self, form: Form) -> bool:
+        """Whether each of the extremes is a value of the form, if no loop whose trips are in it is ever empty."""
+        atoms = [self.atoms[number] for number, _ in form.terms]
+        return all(
+            atom.is_trip and (atom.room is None or (atom.step == 1 and self.is_attained(atom.room))) for atom in atoms
+        )
+
+    def loops(self, form: Form) -> frozenset[int]:
+        """Return the atoms of the loops in whose trips it can change."""
+        return frozenset[int]().union(*(self.atoms[number].loops for number, _ in form.terms))
+
+    def loads(self, form: Form) -> frozenset[int]:
+        """Return the loads, by `at`, that it is made of."""
+        return frozenset[int]().union(*(self.atoms[number].loads for number, _ in form.terms))
+
+    def is_pure(self, form: Form) -> bool:
+        return all(self.atoms[number].is_pure for number, _ in form.terms)
+
+    def _add(self, atom: Atom) -> int:
+        self.atoms.append(atom)
+        return len(self.atoms) - 1
+
+    def _greatest(self, form: Form, narrowed: Mapping[int, Interval]) -> int:
+        while form.terms:
+            number, coefficient = form.terms[-1]
+            atom = self.atoms[number]
+            form = Form(form.constant, form.terms[:-1])
+            low, high = narrowed.get(number, (atom.low, atom.high))
+            if coefficient < 0:
+                form += coefficient * low
+            elif atom.room is None or coefficient % atom.step:
+                form += coefficient * high
+            else:
+                form += atom.room * (coefficient // atom.step)
+        return form.constant

@@ -1,0 +1,62 @@
+"""Does a nest write every element of an array, so that nobody asks what was there before? Decides for ``map(from:)``.
+
+Theory of operation
+-------------------
+The plain case alone: a store that is carried out at every point of its box, each of whose indices runs through its
+dimension by itself: one variable with coefficient 1 or -1, no variable in two of them, as many values as elements.
+Consecutive integers in ``[-extent, extent)`` are all elements if they are as many, wherever negative ones begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offload.loops.proofs.reach import Access, Accesses
+
+
+def is_overwritten(accesses: Accesses, array: str) -> bool:
+    """Return whether the nest writes every element of an array, and reads none but what the iteration has written.
+
+    What is read counts by its storage, under any name; of what the iteration has written only the same element, at the
+    same index, behind the store.
+    """
+    if array in accesses.own:
+        return False
+    views = accesses.launch.views
+    view = views[array]
+    if any(view.may_share(views[item.name]) for item in accesses.nest.reductions if item.name in views):
+        return False
+    stored: list[Access] = []
+    for access in accesses.listed:
+        if access.array in accesses.own or not view.may_share(views[access.array]):
+            continue
+        if access.kind == "store" and access.array == array and access.is_certain:
+            stored.append(access)
+        elif access.kind != "store" and not any(is_fed_by(access, store) for store in stored):
+            return False
+    return 0 in view.extents or any(_covers(accesses, store) for store in stored)
+
+
+def is_fed_by(read: Access, store: Access) -> bool:
+    """Return whether a read, later in the text, has what a certain store has written in the same trips."""
+    forms = [tuple(index.form for index in access.indices) for access in (read, store)]
+    n_common = len(store.loops)
+    return read.array == store.array and forms[0] == forms[1] and read.loops[:n_common] == store.loops
+
+
+def _covers(accesses: Accesses, store: Access) -> bool:
+    variables: set[int] = set()
+    for index, extent in zip(store.indices, accesses.extents[store.array], strict=True):
+        terms = index.form.terms
+        if not index.is_exact or not -extent <= index.low <= index.high < extent or len(terms) > 1:
+            return False
+        if terms:
+            ((variable, coefficient),) = terms
+            atom = accesses.space.atoms[variable]
+            if not atom.is_trip or atom.room is not None or abs(coefficient) != 1 or variable in variables:
+                return False
+            variables.add(variable)
+        if index.high - index.low + 1 < extent:
+            return False
+    return True

@@ -1,0 +1,195 @@
+"""Who needs which statements of an iteration: the terms of ownership, carried backwards from writes to what feeds them.
+
+Theory of operation
+-------------------
+A write to an array has a `Term`: its element, in the dimension by which the array is split. A device carries the write
+out if it owns the element, and that is the case if the term holds there. What feeds a write is needed wherever the
+write is; so each point's *demand* is the set of terms of which one has to hold, its own and those of the points that it
+feeds. It is found by repetition, and grows only. `None` stands for every device, and absorbs all else.
+
+A term is tested where the point stands that it has come to. So it gets there only if its index can be had there
+(`slices`), in the same trip of each loop in which it varies; else every device needs that point, or, if the array is
+divided as the iterations are, the device that has the iteration. Updates of reductions, and what the last iteration
+leaves, belong to blocks of iterations, and the block is a term like any other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from offload.loops.proofs.feeding import BLOCK, EVERYWHERE
+from offload.loops.proofs.meetings import element_of, number_of
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import can_divide_by_zero, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from offload.loops.proofs.affine import Form
+    from offload.loops.proofs.feeding import Feeding, Point
+    from offload.loops.proofs.integers import Value
+    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.storages import Storage
+    from offload.loops.tree.slices import Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The element that a write updates is a device's own.
+
+    Attributes
+    ----------
+    storage : str
+        "" for a block of iterations.
+    index : Form
+        In the dimension by which the storage is split, counted from its first element.
+    shifts : tuple of int
+        What may be added to the index.
+    at : int
+        The write, where it can be tested at that write alone; else -1.
+    array, dimension
+        The view through which the first such write goes, and the dimension.
+    value : Value
+        The index, as it stands in the text.
+    text : Expression
+        The index in the text.
+    slice : Slice, optional
+        How the index can be had elsewhere.
+    is_aligned : bool
+        Whether it holds in the device's block of iterations, and there alone.
+    """
+
+    storage: str
+    index: Form
+    shifts: tuple[int, ...]
+    at: int
+    array: str = field(compare=False)
+    dimension: int = field(compare=False)
+    value: Value = field(compare=False)
+    text: ir.Expression = field(compare=False)
+    slice: Slice | None = field(compare=False)
+    is_aligned: bool = field(compare=False)
+
+    @property
+    def loops(self) -> frozenset[int]:
+        return frozenset() if self.slice is None else self.slice.loops
+
+    @property
+    def is_block(self) -> bool:
+        return not self.storage
+
+
+Demand: TypeAlias = "frozenset[Term] | None"
+"""The terms of which one has to hold; None: needed on every device."""
+
+
+def own_term(
+    accesses: Accesses,
+    storages: Mapping[str, Storage],
+    feeding: Feeding,
+    access: Access,
+    node: ir.Store | ir.Atomic,
+    dimension: int,
+    *,
+    is_aligned: bool,
+) -> Term:
+    """Return the term of a write, of a storage that is divided in this dimension."""
+    element = element_of(accesses, storages, access)
+    value, shifts = element.dimensions[dimension]
+    slice_ = feeding.slices[access.at][dimension]
+    if not accesses.space.is_pure(value.form):
+        slice_ = None
+    index, shifts = number_of(value, shifts)
+    at = -1 if slice_ is not None else access.at
+    text = node.indices[dimension]
+    return Term(element.storage, index, shifts, at, access.array, dimension, value, text, slice_, is_aligned)
+
+
+def demands(
+    feeding: Feeding, own: Mapping[int, Term | None], block: Term, checked: Collection[int]
+) -> dict[int, Demand]:
+    """Return the demand of each point that gives a value or writes, by its number.
+
+    Parameters
+    ----------
+    feeding : Feeding
+    own : mapping of int to Term or None
+        Of points that write, by number: their term; None of an array that every device computes.
+    block : Term
+        Of blocks of iterations.
+    checked : collection of int
+        The loads, by `at`, that may leave their array.
+    """
+    found: dict[int, Demand] = {EVERYWHERE: None, BLOCK: frozenset({block})}
+    for point in feeding.points:
+        term = own.get(point.number)
+        is_updated = isinstance(point.statement, ir.Reduce)
+        terms = {block} if is_updated else set() if term is None else {term}
+        found[point.number] = None if point.number in own and term is None else frozenset(terms)
+    _close(feeding, found, block)
+    for point in feeding.points:
+        if not found[point.number] and found[point.number] is not None and _can_fail(point, checked):
+            found[point.number] = frozenset({block})  # nobody needs it, but its error
+    _close(feeding, found, block)
+    return found
+
+
+def _close(feeding: Feeding, found: dict[int, Demand], block: Term) -> None:
+    """Carry demands backwards until nothing changes."""
+    sources = defaultdict(list)
+    for edge in feeding.edges:
+        sources[edge.user].append(edge)
+    waiting = list(sources)
+    while waiting:
+        user = waiting.pop()
+        for edge in sources.get(user, ()):
+            before = found[edge.source]
+            after = _union(before, _there(found[user], edge.crossed, feeding.points[edge.source].loops, block))
+            if after != before:
+                found[edge.source] = after
+                waiting.append(edge.source)
+
+
+def _there(demand: Demand, crossed: frozenset[int], loops: tuple[int, ...], block: Term) -> Demand:
+    """Return a demand as it is at a point in these loops, from where a value comes through the trips of others."""
+    if demand is None:
+        return None
+    found = set()
+    for term in demand:
+        if term.at < 0 and not is_another(term.loops, crossed) and term.loops <= frozenset(loops):
+            found.add(term)
+        elif term.is_aligned:
+            found.add(block)
+        else:
+            return None
+    return frozenset(found)
+
+
+def is_another(varying: frozenset[int], crossed: frozenset[int]) -> bool:
+    """Tell whether a term that varies in these loops is another one where a value comes from that has crossed some."""
+    return not varying.isdisjoint(crossed)
+
+
+def _union(one: Demand, other: Demand) -> Demand:
+    return None if one is None or other is None else one | other
+
+
+def _can_fail(point: Point, checked: Collection[int]) -> bool:
+    return any(
+        can_divide_by_zero(node) or (isinstance(node, ir.Load) and node.at in checked)
+        for node in walk(*_values(point.statement))
+    )
+
+
+def _values(statement: ir.Statement) -> Iterable[ir.Expression]:
+    match statement:
+        case ir.Assign(value=value):
+            return (value,)
+        case ir.Local(fill=ir.Expression() as fill):
+            return (fill,)
+        case ir.Store():
+            return (statement.value, *statement.indices)
+        case _:
+            return ()

@@ -1,0 +1,164 @@
+"""Where two accesses meet: linear equations between the trips of two iterations.
+
+Theory of operation
+-------------------
+One access is carried out in an iteration with trips t, the other in one with trips s. Each dimension of the array says
+``first(t) - second(s)`` is 0, or, where bytes of different views are compared, inside a small interval. An equation
+excludes a meeting if the greatest common divisor of its coefficients does not divide its constant, or if its extremes
+exclude it (Banerjee). Where an axis has the same coefficient on both sides its *distance* ``d = s - t`` is all that
+matters; what is left has extremes. So all equations together narrow intervals of the distances, until nothing changes:
+``n*d_i + d_j = 0`` with ``|d_j| < n`` makes ``d_i = 0`` and then ``d_j = 0``. Empty intervals: they never meet; all
+distances 0: they meet in one iteration only, which is no dependence. Narrowing loses no solution, so that where it ends
+early too little is known, nothing wrong.
+
+Existence is another matter: it is proved only where each equation is solved by itself, either by distances that are
+fixed, or by a trip of an inner loop on each side that no other equation has. Any distance inside the intervals between
+two boxes is that of some pair of iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offload.loops.proofs.affine import Interval
+
+_ROUNDS: Final = 16
+"""Of narrowing; two or three settle what programs have, wide coefficients could creep on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A term of an inner loop: ``coefficient * trip`` with ``0 <= trip < trips``."""
+
+    atom: int
+    coefficient: int
+    trips: int
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """``constant + rest - sum(coefficient * distance)`` is in `slack`.
+
+    Attributes
+    ----------
+    coefficients : tuple of int
+        Of the axes' distances.
+    constant : int
+    rest : tuple of int
+        Extremes of all other terms.
+    whole : tuple of int
+        Extremes of everything.
+    divisor : int
+        The greatest common divisor of all coefficients; 0 if there are none.
+    slack : tuple of int
+    inner : tuple, optional
+        What the other terms are, if they are at most one inner trip a side: those of the first, of the second.
+    """
+
+    coefficients: tuple[int, ...]
+    constant: int
+    rest: Interval
+    whole: Interval
+    divisor: int
+    slack: Interval
+    inner: tuple[tuple[Inner, ...], tuple[Inner, ...]] | None
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether no integers solve it."""
+        low, high = self.slack
+        if self.whole[1] < low or high < self.whole[0]:
+            return True
+        return self.divisor > 0 and low + (self.constant - low) % self.divisor > high
+
+
+def narrowed(equations: Sequence[Equation], distances: Sequence[Interval]) -> list[Interval] | None:
+    """Return the distances that the equations leave, or None if there are none."""
+    found = list(distances)
+    for _ in range(_ROUNDS):
+        before = found.copy()
+        for equation in equations:
+            terms = [_times(interval, by) for interval, by in zip(found, equation.coefficients, strict=True)]
+            low, high = _wanted(equation)
+            least, greatest = sum(term[0] for term in terms), sum(term[1] for term in terms)
+            for axis, by in enumerate(equation.coefficients):
+                if not by:
+                    continue
+                part = low - (greatest - terms[axis][1]), high - (least - terms[axis][0])
+                ends = divided(part, by)
+                found[axis] = max(found[axis][0], ends[0]), min(found[axis][1], ends[1])
+                if found[axis][0] > found[axis][1]:
+                    return None
+        if found == before:
+            break
+    return found
+
+
+def is_solved(equations: Sequence[Equation], distances: Sequence[Interval]) -> bool:
+    """Whether each equation is certainly solvable, independently of the others, by any distances of these intervals."""
+    used: tuple[set[int], set[int]] = set(), set()
+    for equation in equations:
+        if equation.inner is None:
+            return False
+        needed = [interval for interval, by in zip(distances, equation.coefficients, strict=True) if by]
+        if any(low != high for low, high in needed):
+            return False
+        moved = sum(by * low for by, (low, _) in zip(equation.coefficients, distances, strict=True) if by)
+        if not _meet(equation, equation.constant - moved):
+            return False
+        for atoms, terms in zip(used, equation.inner, strict=True):
+            if any(term.atom in atoms for term in terms):
+                return False
+            atoms.update(term.atom for term in terms)
+    return True
+
+
+def _wanted(equation: Equation) -> Interval:
+    """Return the interval of ``sum(coefficient * distance)``."""
+    low, high = equation.slack
+    if equation.divisor:  # of the slack only what the divisor allows
+        low += (equation.constant - low) % equation.divisor
+        high -= (high - equation.constant) % equation.divisor
+    return equation.constant + equation.rest[0] - high, equation.constant + equation.rest[1] - low
+
+
+def _meet(equation: Equation, constant: int) -> bool:
+    """Whether ``constant + first inner term - second inner term`` can be in the slack."""
+    assert equation.inner is not None
+    first, second = ((terms[0].coefficient, terms[0].trips) if terms else (0, 1) for terms in equation.inner)
+    low, high = equation.slack
+    if not first[0] and not second[0]:
+        return low <= constant <= high
+    return low == high and _progressions_meet(*first, *second, constant - low)
+
+
+def _progressions_meet(one: int, n_one: int, other: int, n_other: int, constant: int) -> bool:
+    """Whether ``one*x - other*y + constant = 0`` for some ``0 <= x < n_one`` and ``0 <= y < n_other``."""
+    if not one:
+        one, n_one, other, n_other = -other, n_other, -one, n_one
+    divisor = gcd(one, other)
+    if constant % divisor:
+        return False
+    one, other, constant = one // divisor, other // divisor, constant // divisor
+    reach = _times((0, n_other - 1), other)
+    low, high = divided((reach[0] - constant, reach[1] - constant), one)
+    low, high = max(low, 0), min(high, n_one - 1)
+    if other:  # x is known modulo the other's coefficient
+        low += (-constant * pow(one, -1, abs(other)) - low) % abs(other)
+    return low <= high
+
+
+def _times(interval: Interval, by: int) -> Interval:
+    ends = interval[0] * by, interval[1] * by
+    return (ends[0], ends[1]) if by >= 0 else (ends[1], ends[0])
+
+
+def divided(interval: Interval, by: int) -> Interval:
+    """Return the integers whose multiples lie in an interval; `by` is not 0."""
+    low, high = interval if by > 0 else (-interval[1], -interval[0])
+    return -(-low // abs(by)), high // abs(by)

@@ -1,0 +1,380 @@
+"""What feeds what in one iteration: from which statements a value comes, by scalars and by elements of arrays.
+
+Theory of operation
+-------------------
+The statements of an iteration are *points*, numbered in the order of the text. One walk follows the paths through them
+with two facts: which points have given each scalar its value, and which writes to arrays may still be seen. A loop is
+gone through twice, the second time behind what the trips before have left. A value that passes from one trip to
+another, or out of a loop, has *crossed* it.
+
+A load looks back through the writes that may be seen, the latest first. A write to the same element (`meetings`) feeds
+it, and hides all earlier ones if it lies on every path to here and in the same trips. A write to another element does
+not. Any other may feed it. Nothing feeds an atomic update, which is carried out by its element's owner, as all earlier
+writes to the element are.
+
+A value that an index, a branch or the bound of a loop follows from is needed `EVERYWHERE`. Elements of arrays that each
+iteration has for itself are values as others are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from offload.loops.proofs.meetings import Passed, meeting
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import children, names_assigned, walk
+from offload.loops.tree.slices import Slice, slice_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from offload.loops.proofs.meetings import Meeting
+    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.storages import Storage
+
+EVERYWHERE: Final = -1
+"""Who needs what control and addresses follow from: every device."""
+
+BLOCK: Final = -2
+"""Who needs what the sequentially last iteration leaves: who has that iteration."""
+
+ROUNDS: Final = 2
+"""How often a loop is gone through: what one trip leaves to the next is the same after the second."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """A statement at its place.
+
+    Attributes
+    ----------
+    number : int
+        In the order of the text.
+    loops : tuple of int
+        The loops around it, by their numbers, outermost first.
+    body, otherwise : tuple of Point
+        What it encloses.
+    """
+
+    number: int
+    statement: ir.Statement
+    loops: tuple[int, ...]
+    body: tuple[Point, ...] = ()
+    otherwise: tuple[Point, ...] = ()
+
+
+class Edge(NamedTuple):
+    """A value of the point `source` is needed by the point `user`, or `EVERYWHERE`, or by a `BLOCK`.
+
+    `crossed` has the loops through whose trips it has passed on its way.
+    """
+
+    source: int
+    user: int
+    crossed: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """What feeds what.
+
+    Attributes
+    ----------
+    points : tuple of Point
+        All of them, by number.
+    edges : frozenset of Edge
+    slices : mapping of int to tuple of Slice or None
+        Of each store and atomic update, by `at`, how its indices can be had at the head of the iteration or a loop.
+    users : mapping of int to set of int
+        The points that need what a load reads, by `at`.
+    """
+
+    points: tuple[Point, ...]
+    edges: frozenset[Edge]
+    slices: Mapping[int, tuple[Slice | None, ...]]
+    users: Mapping[int, set[int]]
+
+
+def points_of(statements: tuple[ir.Statement, ...]) -> tuple[Point, ...]:
+    """Return the points of an iteration's outermost statements."""
+    count = iter(range(1 << 60))
+
+    def made(statement: ir.Statement, loops: tuple[int, ...]) -> Point:
+        number = next(count)
+        match statement:
+            case ir.For() | ir.While():
+                inside = (*loops, number)
+                return Point(number, statement, loops, tuple([made(one, inside) for one in statement.body]))
+            case ir.If():
+                body = tuple([made(one, loops) for one in statement.then])
+                return Point(number, statement, loops, body, tuple([made(one, loops) for one in statement.otherwise]))
+            case _:
+                return Point(number, statement, loops)
+
+    return tuple([made(statement, ()) for statement in statements])
+
+
+def all_points(points: tuple[Point, ...]) -> Iterator[Point]:
+    """Yield points and all that they enclose, in the order of their numbers."""
+    for point in points:
+        yield point
+        yield from all_points(point.body)
+        yield from all_points(point.otherwise)
+
+
+def feeding(points: tuple[Point, ...], accesses: Accesses, storages: Mapping[str, Storage]) -> Feeding:
+    """Return what feeds what.
+
+    Parameters
+    ----------
+    points : tuple of Point
+        Of the nest's body, whose every access has an `at` of its own.
+    accesses : Accesses
+        Of that nest.
+    storages : mapping of str to Storage
+        What each array is a part of.
+    """
+    going = _Walk(accesses, storages, tuple(all_points(points)))
+    state = going.block(points, _State({}, {}, ()))
+    nest = accesses.nest
+    ends = [one for one in (state, *going.ends) if one is not None]
+    for end in ends:
+        for name in nest.last:
+            going.scalar(name, BLOCK, end)
+        for visible in end.written:
+            if nest.privates.get(visible.array) == "lastprivate":
+                going.edges.add(Edge(visible.number, BLOCK, visible.crossed))
+    return Feeding(going.points, frozenset(going.edges), going.slices, going.users)
+
+
+# -- the walk --------------------------------------------------------------------------------------------
+
+
+class _Source(NamedTuple):
+    number: int
+    crossed: frozenset[int] = frozenset()
+
+    def crossing(self, loop: int) -> _Source:
+        return self._replace(crossed=self.crossed | {loop})
+
+
+class _Visible(NamedTuple):
+    """A write that may be seen, of a whole local array if it has no `at`; `is_certain` if it lies on every path."""
+
+    number: int
+    array: str
+    at: int | None
+    crossed: frozenset[int] = frozenset()
+    is_certain: bool = True
+
+    def crossing(self, loop: int) -> _Visible:
+        return self._replace(crossed=self.crossed | {loop}, is_certain=False)
+
+
+SourceType = TypeVar("SourceType", _Source, _Visible)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What holds on a path; `written` in the order of execution."""
+
+    scalars: Mapping[str, frozenset[_Source]]
+    slices: Mapping[str, Slice]
+    written: tuple[_Visible, ...]
+
+
+@dataclass(slots=True)
+class _Walk:
+    accesses: Accesses
+    storages: Mapping[str, Storage]
+    points: tuple[Point, ...]
+    edges: set[Edge] = field(default_factory=set)
+    slices: dict[int, tuple[Slice | None, ...]] = field(default_factory=dict)
+    users: dict[int, set[int]] = field(default_factory=dict)
+    ends: list[_State] = field(default_factory=list)
+    listed: dict[int, Access] = field(init=False)
+    assigned: frozenset[str] = field(init=False)
+    _leaving: list[tuple[list[_State], list[_State]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.listed = {access.at: access for access in self.accesses.listed}
+        body = self.accesses.nest.body
+        variables = {node.variable for node in walk(*body) if isinstance(node, ir.For)}
+        self.assigned = frozenset(names_assigned(*body) | variables)
+
+    def block(self, points: tuple[Point, ...], state: _State | None) -> _State | None:
+        for point in points:
+            if state is None:
+                break
+            state = self.statement(point, state)
+        return state
+
+    def statement(self, point: Point, state: _State) -> _State | None:
+        number, node = point.number, point.statement
+        match node:
+            case ir.Assign():
+                self.read(node.value, number, state)
+                return self.given(state, node.name, number, self.slice(node.value, state))
+            case ir.Store():
+                self.read(node.value, number, state)
+                return self.write(point, node, state)
+            case ir.Reduce():
+                self.read(node.value, number, state)
+            case ir.Atomic():
+                for value in (node.value, node.expected):
+                    if value is not None:
+                        self.read(value, number, state)
+                state = self.write(point, node, state)
+                return state if node.result is None else self.given(state, node.result, number, None)
+            case ir.If():
+                self.read(node.condition, EVERYWHERE, state)
+                return _joined(self.block(point.body, state), self.block(point.otherwise, state))
+            case ir.For() | ir.While():
+                return self.loop(point, node, state)
+            case ir.Assert():
+                self.read(node.condition, EVERYWHERE, state)
+            case ir.Local():
+                if node.fill is not None:
+                    self.read(node.fill, number, state)
+                others = tuple(one for one in state.written if one.array != node.name)
+                return replace(state, written=(*others, _Visible(number, node.name, None)))
+            case ir.Break() | ir.Continue():
+                self.leave(node, state)
+                return None
+            case _:
+                raise AssertionError(node)
+        return state
+
+    def leave(self, node: ir.Break | ir.Continue, state: _State) -> None:
+        if not self._leaving:
+            self.ends.append(state)
+        else:
+            self._leaving[-1][isinstance(node, ir.Continue)].append(state)
+
+    def given(self, state: _State, name: str, number: int, slice_: Slice | None) -> _State:
+        slices = {one: known for one, known in state.slices.items() if one != name}
+        if slice_ is not None:
+            slices[name] = slice_
+        return replace(state, scalars={**state.scalars, name: frozenset({_Source(number)})}, slices=slices)
+
+    def write(self, point: Point, node: ir.Store | ir.Atomic, state: _State) -> _State:
+        for index in node.indices:
+            self.read(index, EVERYWHERE, state)
+        self.slices[node.at] = tuple([self.slice(index, state) for index in node.indices])
+        if node.at not in self.listed:  # in a loop that has no trip
+            return state
+        return replace(state, written=(*state.written, _Visible(point.number, node.array, node.at)))
+
+    def loop(self, point: Point, node: ir.For | ir.While, state: _State) -> _State | None:
+        if isinstance(node, ir.For):
+            for bound in (node.start, node.stop, node.step):
+                self.read(bound, EVERYWHERE, state)
+        changed = names_assigned(*node.body)
+        slices = {name: known for name, known in state.slices.items() if name not in changed}
+        head: _State = replace(state, slices=slices)
+        left: _State | None = None
+        for _ in range(ROUNDS):
+            inside = head
+            if isinstance(node, ir.While):
+                self.read(node.condition, EVERYWHERE, inside)
+            else:
+                variable = ir.Name(place=node.place, name=node.variable, type=ir.Type("int64", is_weak=True))
+                inside = replace(inside, slices={**slices, node.variable: Slice(variable, frozenset({point.number}))})
+            self._leaving.append(([], []))
+            end = self.block(point.body, inside)
+            broken, continued = self._leaving.pop()
+            for one in continued:
+                end = _joined(end, one)
+            left = head
+            for one in (*broken, *([] if end is None else [end])):
+                left = _joined(left, self.crossing(one, point.number))
+            if end is not None:
+                merged = _joined(head, self.crossing(end, point.number))
+                assert merged is not None
+                head = replace(merged, slices=slices)
+        assert left is not None
+        return replace(left, slices=slices)
+
+    def crossing(self, state: _State, loop: int) -> _State:
+        """Return a state as another trip of a loop sees it, or what stands behind the loop."""
+
+        def crossed(one: SourceType) -> SourceType:
+            return one.crossing(loop) if loop in self.points[one.number].loops else one
+
+        return replace(
+            state,
+            scalars={name: frozenset(map(crossed, sources)) for name, sources in state.scalars.items()},
+            written=tuple(map(crossed, state.written)),
+        )
+
+    # -- what is read ------------------------------------------------------------------------------------
+
+    def read(self, expression: ir.Expression, user: int, state: _State) -> None:
+        match expression:
+            case ir.Name(name=name):
+                self.scalar(name, user, state)
+            case ir.Load():
+                for index in expression.indices:
+                    self.read(index, EVERYWHERE, state)
+                self.look_back(expression.at, user, state)
+            case _:
+                for part in children(expression):
+                    assert isinstance(part, ir.Expression)
+                    self.read(part, user, state)
+
+    def scalar(self, name: str, user: int, state: _State) -> None:
+        for source in state.scalars.get(name, ()):
+            self.edges.add(Edge(source.number, user, source.crossed))
+
+    def slice(self, expression: ir.Expression, state: _State) -> Slice | None:
+        kept = self.accesses.written | self.accesses.own
+        return slice_of(expression, state.slices, self.assigned, kept)
+
+    def look_back(self, at: int, user: int, state: _State) -> None:
+        access = self.listed.get(at)
+        if access is None:
+            return
+        self.users.setdefault(at, set()).add(user)
+        for visible in reversed(state.written):
+            meeting = self.meeting(access, visible)
+            if meeting == "never":
+                continue
+            self.edges.add(Edge(visible.number, user, visible.crossed))
+            if meeting == "same" and visible.is_certain and not visible.crossed:
+                return
+
+    def meeting(self, load: Access, visible: _Visible) -> Meeting:
+        """Return whether a load sees the element of a write."""
+        if visible.at is None:
+            return "same" if load.array == visible.array else "never"
+        write = self.listed[visible.at]
+        passed = self.passed(load, write, visible)
+        return meeting(self.accesses, self.storages, load, write, passed)
+
+    def passed(self, load: Access, write: Access, visible: _Visible) -> Passed | None:
+        """Return the trips that were crossed, None where none was."""
+        if not visible.crossed:
+            return None
+        loops = self.points[visible.number].loops
+        if len(loops) != len(write.loops):  # some have no trips that can be counted
+            return Passed(None, None)
+        atoms = [atom for loop, atom in zip(loops, write.loops, strict=True) if loop in visible.crossed]
+        common = [atom for atom in atoms if atom in load.loops]
+        return Passed(frozenset(atoms), common[0] if common else None)
+
+
+def _joined(one: _State | None, other: _State | None) -> _State | None:
+    """Return what holds where two paths meet."""
+    if one is None or other is None:
+        return other if one is None else one
+    names = one.scalars.keys() | other.scalars.keys()
+    scalars = {name: one.scalars.get(name, frozenset()) | other.scalars.get(name, frozenset()) for name in names}
+    slices = {name: known for name, known in one.slices.items() if other.slices.get(name) == known}
+    common = 0
+    for mine, others in zip(one.written, other.written, strict=False):
+        if mine != others:
+            break
+        common += 1
+    rest = [visible._replace(is_certain=False) for visible in (*one.written[common:], *other.written[common:])]
+    return _State(scalars, slices, (*one.written[:common], *dict.fromkeys(rest)))

@@ -1,0 +1,322 @@
+"""Are the iterations of a nest independent? Decided at the launch, where everything but trips and elements is a number.
+
+Theory of operation
+-------------------
+Two accesses of the same storage, one of them a write, depend on each other if they touch the same byte in different
+iterations. A pair is *independent* if that is impossible, *dependent* if it certainly happens, else unknown.
+
+What an access touches is an element, an index what the program has written: -1 is the last one. So an access is taken
+in *pieces*, in each of which it is known which indices are negative. Where an index has one variable, an axis, these
+are two ranges of its trips; else the pieces are possibilities, of which nothing can be proved to happen.
+
+Accesses of one array, or of one view by two names, meet where all their indices are equal: an equation a dimension.
+Views that overlap otherwise, or whose strides let two elements be one, are compared by bytes: one equation of strides.
+`equations` solves either. A dependence is proved for pieces that are certain and have equations that are each solved by
+itself. Its distance is that of the iteration that comes first to the other; where it is free it is taken as one trip of
+the innermost such axis, with the access that is later in the text in the earlier iteration.
+
+Accesses that are alike, the same element by the same index, meet others alike: of their pairs one is looked at, unless
+it is a dependence.
+
+Left out: reductions, what each iteration has of its own, and pairs of atomic updates. An atomic update beside a plain
+access is a write, but its order is the program's business: such a pair is independent or unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import gcd
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from offload.loops.proofs.affine import Form, Interval
+from offload.loops.proofs.equations import Equation, Inner, is_solved, narrowed
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from offload.loops.proofs.integers import Value
+    from offload.loops.proofs.numbers import View
+    from offload.loops.proofs.reach import Access, Accesses
+
+DependenceKind: TypeAlias = Literal["flow", "anti", "output"]
+
+_HALF = 1 << 63
+"""Numbers that are equal modulo 2**64 and differ by less are equal."""
+
+_MOST_PAIRS: Final = 4_096
+"""So many pairs of pieces are compared, which takes some 0.3 s; of those that are left nothing is known."""
+
+_MOST_PIECES: Final = 4
+"""Of an access whose indices may be negative; an index more that may be is none of which anything is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """A dependence between iterations that certainly exists.
+
+    Attributes
+    ----------
+    kind : str
+        ``"flow"``: a write, then a read; ``"anti"``: a read, then a write; ``"output"``: two writes.
+    source, sink : Access
+        In the iteration that comes first in order, and in the later one.
+    distance : tuple of int
+        From the first to the later one, in trips of each axis.
+    """
+
+    kind: DependenceKind
+    source: Access
+    sink: Access
+    distance: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of a nest's iterations.
+
+    Attributes
+    ----------
+    verdict : str
+        ``"parallel"``: independent; ``"sequential"``: a dependence is proved; ``"unknown"``.
+    dependences : tuple of Dependence
+        Those that are proved, flow first.
+    unknown : tuple of int
+        The accesses, by `at`, of pairs of which nothing is known: those that need logs.
+    n_left : int
+        Pairs of accesses that were not compared, since there are too many.
+    """
+
+    verdict: Literal["parallel", "sequential", "unknown"]
+    dependences: tuple[Dependence, ...] = ()
+    unknown: tuple[int, ...] = ()
+    n_left: int = 0
+
+
+def independence(accesses: Accesses) -> Verdict:
+    """Return whether the iterations of a nest are independent at a launch."""
+    views = accesses.launch.views
+    listed = [access for access in accesses.listed if access.array not in accesses.own]
+    pieces = [tuple(_pieces(accesses, access)) for access in listed]
+    numbers: dict[Hashable, int] = {}
+    alike = [numbers.setdefault((a.array, a.kind, a.indices, a.loops, a.is_certain), len(numbers)) for a in listed]
+    is_unknown: dict[tuple[int, int], bool] = {}
+    proved: list[Dependence] = []
+    unknown: set[int] = set()
+    n_compared = n_left = 0
+    arrays = {access.array for access in listed}
+    sharing = {(one, other) for one in arrays for other in arrays if views[one].may_share(views[other])}
+    for n, first in enumerate(listed):
+        for m, second in enumerate(listed[n:], n):
+            if first.kind == second.kind != "store" or (first.array, second.array) not in sharing:
+                continue
+            pair = alike[n], alike[m]
+            if pair not in is_unknown and n_compared > _MOST_PAIRS:
+                unknown |= {first.at, second.at}
+                n_left += 1
+                continue
+            if pair not in is_unknown:
+                n_compared += len(pieces[n]) * len(pieces[m])
+                answers = list(_answers(accesses, pieces[n], pieces[m]))
+                dependences = [answer for answer in answers if isinstance(answer, Dependence)]
+                if dependences:  # each is named
+                    proved += dependences
+                    continue
+                is_unknown[pair] = None in answers
+            if is_unknown[pair]:
+                unknown |= {first.at, second.at}
+    order: tuple[DependenceKind, ...] = "flow", "anti", "output"
+    proved.sort(key=lambda dependence: order.index(dependence.kind))
+    verdict: Literal["parallel", "sequential", "unknown"] = "unknown" if unknown else "parallel"
+    return Verdict("sequential" if proved else verdict, tuple(proved), tuple(sorted(unknown)), n_left)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """An access, in trips of the axes where it is known which of its indices are negative; others are None."""
+
+    access: Access
+    elements: tuple[Form | None, ...]
+    trips: tuple[Interval, ...]
+    is_certain: bool
+
+
+def _pieces(accesses: Accesses, access: Access) -> Iterator[_Piece]:
+    extents = accesses.extents[access.array]
+    box = tuple((0, axis.trips - 1) for axis in accesses.launch.axes)
+    signs: list[tuple[bool | None, ...]] = []
+    n_pieces = 1
+    for index in access.indices:
+        possible = _signs(index)
+        is_known = n_pieces * len(possible) <= _MOST_PIECES
+        n_pieces *= len(possible) if is_known else 1
+        signs.append(possible if is_known else (None,))
+    in_range = all(
+        -extent <= index.low and index.high < extent and index.is_exact
+        for index, extent in zip(access.indices, extents, strict=True)
+    )
+    for negative in product(*signs):
+        trips, is_certain = list(box), access.is_certain and in_range and None not in negative
+        for index, is_negative, both in zip(access.indices, negative, signs, strict=True):
+            if len(both) == 1 or is_negative is None:
+                continue
+            if index.is_exact and len(index.form.terms) == 1 and index.form.terms[0][0] < len(box):
+                axis = index.form.terms[0][0]
+                trips[axis] = _meet(trips[axis], _where(index.form, is_negative=is_negative))
+            else:
+                is_certain = False
+        if all(low <= high for low, high in trips):
+            elements = tuple(
+                None if is_negative is None else index.form + (extent if is_negative else 0)
+                for index, extent, is_negative in zip(access.indices, extents, negative, strict=True)
+            )
+            yield _Piece(access, elements, tuple(trips), is_certain)
+
+
+def _signs(index: Value) -> tuple[bool, ...]:
+    """Return whether an index is negative; both where it can be either."""
+    return (False,) * (index.high >= 0) + (True,) * (index.low < 0)
+
+
+def _where(form: Form, *, is_negative: bool) -> Interval:
+    """Return the trips in which ``constant + coefficient * trip`` is negative, or is not."""
+    ((_, coefficient),) = form.terms
+    if coefficient > 0:
+        first = -(form.constant // coefficient)
+        return (-_HALF, first - 1) if is_negative else (first, _HALF)
+    last = form.constant // -coefficient
+    return (last + 1, _HALF) if is_negative else (-_HALF, last)
+
+
+def _meet(one: Interval, other: Interval) -> Interval:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _answers(
+    accesses: Accesses, pieces: tuple[_Piece, ...], others: tuple[_Piece, ...]
+) -> Iterator[Dependence | Literal["never"] | None]:
+    """Iterate over how the pieces of two accesses meet, as far as more can be learnt."""
+    for first, second in product(pieces, others):
+        yield (answer := _meeting(accesses, first, second))
+        if answer is None and not (first.is_certain and second.is_certain):  # nor are the others: no proof follows
+            return
+
+
+def _meeting(accesses: Accesses, first: _Piece, second: _Piece) -> Dependence | Literal["never"] | None:
+    """Return how two pieces meet in different iterations; None if it is unknown whether they do."""
+    equations = list(_equations(accesses, first, second))
+    known = [equation for equation in equations if equation is not None]
+    if any(equation.is_excluded for equation in known):
+        return "never"
+    ranges = [(s[0] - t[1], s[1] - t[0]) for t, s in zip(first.trips, second.trips, strict=True)]
+    distances = narrowed(known, ranges)
+    if distances is None or all(interval == (0, 0) for interval in distances):
+        return "never"
+    is_proof = first.is_certain and second.is_certain and len(known) == len(equations)
+    if not is_proof or "atomic" in {first.access.kind, second.access.kind} or not is_solved(known, distances):
+        return None
+    return _dependence(first.access, second.access, distances)
+
+
+def _dependence(first: Access, second: Access, distances: list[Interval]) -> Dependence:
+    chosen = [min(max(low, 0), high) for low, high in distances]
+    if not any(chosen):  # free: the second, later in the text, in the iteration before
+        axis = max(axis for axis, (low, high) in enumerate(distances) if low < high)
+        chosen[axis] = -1 if distances[axis][0] < 0 else 1
+    if chosen > [0] * len(chosen):
+        source, sink, distance = first, second, tuple(chosen)
+    else:
+        source, sink, distance = second, first, tuple(-trips for trips in chosen)
+    if source.kind == "load":
+        return Dependence("anti", source, sink, distance)
+    return Dependence("flow" if sink.kind == "load" else "output", source, sink, distance)
+
+
+# -- equations of a pair ---------------------------------------------------------------------------------
+
+
+def _equations(accesses: Accesses, first: _Piece, second: _Piece) -> Iterator[Equation | None]:
+    """Iterate over what has to hold where two pieces touch the same byte; None for what cannot be said in trips."""
+    views = accesses.launch.views
+    one, other = views[first.access.array], views[second.access.array]
+    if one == other and is_injective(one):
+        for mine, others, of_mine, of_others in zip(
+            first.elements, second.elements, first.access.indices, second.access.indices, strict=True
+        ):
+            if mine is None or others is None:
+                yield None
+                continue
+            equation = _equation(accesses, (first, mine), (second, others), (0, 0))
+            is_exact = of_mine.is_exact and of_others.is_exact
+            yield equation if is_exact or -_HALF < equation.whole[0] <= equation.whole[1] < _HALF else None
+        return
+    mine, others = _offset(one, first), _offset(other, second)
+    if mine is None or others is None:
+        yield None
+    else:
+        slack = 1 - one.itemsize, other.itemsize - 1
+        yield _equation(accesses, (first, mine), (second, others), slack)
+
+
+def is_injective(view: View) -> bool:
+    """Whether different elements of a view are different bytes, as each stride reaching over what is inside tells."""
+    reach = view.itemsize
+    dims = ((abs(stride), extent) for stride, extent in zip(view.strides, view.extents, strict=True) if extent > 1)
+    for stride, extent in sorted(dims):
+        if stride < reach:
+            return False
+        reach += stride * (extent - 1)
+    return True
+
+
+def _offset(view: View, piece: _Piece) -> Form | None:
+    """Return the address of an element; None where it is unknown."""
+    address = Form(view.address)
+    for stride, element, index in zip(view.strides, piece.elements, piece.access.indices, strict=True):
+        if element is None or not index.is_exact:
+            return None
+        address += element * stride
+    return address
+
+
+def _equation(accesses: Accesses, one: tuple[_Piece, Form], other: tuple[_Piece, Form], slack: Interval) -> Equation:
+    space, axes = accesses.space, range(len(accesses.launch.axes))
+    (first, mine), (second, others) = one, other
+    fixed = {atom for atom, _ in (*mine.terms, *others.terms) if space.atoms[atom].is_fixed}
+    common = mine.part(fixed) - others.part(fixed)  # one number in all iterations
+    constant = mine.constant - others.constant
+    mine, others = (form - form.part(fixed) - form.constant for form in (mine, others))
+    both = [(mine.coefficient(axis), others.coefficient(axis)) for axis in axes]
+    distances = tuple(one if one == other else 0 for one, other in both)
+    rest = [form - form.part(axis for axis in axes if distances[axis]) for form in (mine, others)]
+    of_first, of_second = dict(enumerate(first.trips)), dict(enumerate(second.trips))
+
+    def extremes(form: Form, minus: Form) -> Interval:
+        parts = space.extremes(form, of_first), space.extremes(-minus, of_second), space.extremes(common)
+        return sum(low for low, _ in parts), sum(high for _, high in parts)
+
+    whole = extremes(mine, others)
+    return Equation(
+        coefficients=distances,
+        constant=constant,
+        rest=extremes(*rest),
+        whole=(constant + whole[0], constant + whole[1]),
+        divisor=gcd(*(by for form in (mine, others, common) for _, by in form.terms)),
+        slack=slack,
+        inner=None if common.terms else _inner(accesses, *rest),
+    )
+
+
+def _inner(accesses: Accesses, one: Form, other: Form) -> tuple[tuple[Inner, ...], tuple[Inner, ...]] | None:
+    """Return the terms of two sides if they are at most one each, of an inner loop whose trips are one number."""
+    sides = []
+    n_axes = len(accesses.launch.axes)
+    for form in (one, other):
+        atoms = [accesses.space.atoms[number] for number, _ in form.terms]
+        if len(atoms) > 1 or any(not atom.is_trip or atom.room is not None for atom in atoms):
+            return None
+        if any(number < n_axes for number, _ in form.terms):
+            return None
+        terms = zip(form.terms, atoms, strict=True)
+        sides.append(tuple(Inner(number, by, atom.high + 1) for (number, by), atom in terms))
+    return sides[0], sides[1]

@@ -1,0 +1,162 @@
+"""The arithmetic of values of an iteration: affine where it can be, by structure elsewhere, with bounds throughout.
+
+Theory of operation
+-------------------
+A `Value` is a form with an interval. `settle` makes one of the form that Python's integers would give: is every value
+of it one that the type holds, the machine's result is the form. If not, it may have wrapped: of 64 bits the form is
+right modulo 2**64, and is kept with the type's interval; of fewer bits the result is an atom of its own. A number that
+is known wraps at once. Operations
+that are not linear are atoms too, numbered by operation, type and operands, unless intervals decide them: ``i % n``
+with ``0 <= i < n`` is ``i``, ``min(i, n)`` with ``i <= n`` is ``i``, ``2*i // 2`` is ``i``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offload.loops.proofs.affine import LIMITS, Form, Interval, Space
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from offload.loops.tree.ir import Dtype, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an expression has as its value.
+
+    Attributes
+    ----------
+    form : Form
+        Equal to the value, or equal modulo 2**64 where not `is_exact`.
+    low, high : int
+        The least and greatest it can be.
+    """
+
+    form: Form
+    low: int
+    high: int
+    is_exact: bool = True
+
+    @property
+    def interval(self) -> Interval:
+        return self.low, self.high
+
+
+def limits_of(dtype: Dtype) -> Interval:
+    """Return what a type can hold; of floating types, whose values are no indices, anything that is one."""
+    return LIMITS.get(dtype, LIMITS["int64"])
+
+
+@dataclass(slots=True)
+class Values:
+    """Operations on values of one nest."""
+
+    space: Space
+
+    def settle(self, form: Form, dtype: Dtype) -> Value:
+        """Return the value that the type makes of what Python's integers would be."""
+        low, high = limits_of(dtype)
+        if form.is_constant:  # wrapped here: squared again and again it would have no end
+            form = Form((form.constant - low) % (high - low + 1) + low)
+        least, greatest = self.space.extremes(form)
+        if low <= least and greatest <= high:
+            return Value(form, least, greatest)
+        if dtype.endswith("64"):
+            return Value(form, low, high, is_exact=False)
+        return self.opaque(("wrapped", form), dtype, (form,))
+
+    def opaque(self, key: Hashable, dtype: Dtype, parts: tuple[Form, ...], interval: Interval | None = None) -> Value:
+        """Return the atom of an operation that is not affine; bounds that its type does not hold are dropped."""
+        low, high = limits_of(dtype)
+        if interval is not None and low <= interval[0] and interval[1] <= high:
+            low, high = interval
+        return Value(self.space.value((dtype, key), (low, high), parts), low, high)
+
+    def exact(self, value: Value) -> Form:
+        """Return a form that is equal to the value: its own, or an atom for it."""
+        if value.is_exact:
+            return value.form
+        return self.space.value(("exact", value.form, value.interval), value.interval, (value.form,))
+
+    def convert(self, value: Value, to: Dtype, origin: Dtype) -> Value:
+        """Return ``to(value)``."""
+        if to == origin:
+            return value
+        if to in LIMITS and to != "bool" and origin in LIMITS:
+            return self.settle(value.form, to)
+        return self.opaque(("convert", origin, value.form), to, (value.form,))
+
+    def binary(self, operator: Operator, left: Value, right: Value, dtype: Dtype) -> Value:
+        """Return ``left operator right`` in a type."""
+        if dtype in LIMITS and dtype != "bool":
+            match operator:
+                case "+":
+                    return self.settle(left.form + right.form, dtype)
+                case "-":
+                    return self.settle(left.form - right.form, dtype)
+                case "*":
+                    return self._times(left, right, dtype)
+                case "//" | "%" if right.low == right.high != 0:
+                    return self._divided(operator, left, right.low, dtype)
+                case "<<" if 0 <= right.low == right.high < 63:
+                    return self._times(left, Value(Form(1 << right.low), 1 << right.low, 1 << right.low), dtype)
+                case ">>" if 0 <= right.low == right.high < 63:
+                    return self._divided("//", left, 1 << right.low, dtype)
+                case "&" if right.low >= 0 or left.low >= 0:
+                    highs = [value.high for value in (left, right) if value.low >= 0]
+                    return self._structural(operator, left, right, dtype, (0, min(highs)))
+                case "**" if left.low == left.high and 0 <= right.low == right.high <= 64:
+                    return self.settle(Form(left.low**right.low), dtype)
+                case _:
+                    pass
+        return self._structural(operator, left, right, dtype, None)
+
+    def choose(self, function: str, left: Value, right: Value, dtype: Dtype) -> Value:
+        """Return ``min`` or ``max`` of two integers."""
+        smaller = function == "min"
+        if left.high <= right.low:
+            return left if smaller else right
+        if right.high <= left.low:
+            return right if smaller else left
+        of_two = min if smaller else max
+        interval = of_two(left.low, right.low), of_two(left.high, right.high)
+        return self.opaque((function, left.form, right.form), dtype, (left.form, right.form), interval)
+
+    def absolute(self, value: Value, dtype: Dtype) -> Value:
+        """Return ``abs`` of an integer."""
+        if value.low >= 0:
+            return value
+        if value.high <= 0:
+            return self.settle(-value.form, dtype)
+        return self.opaque(("abs", value.form), dtype, (value.form,), (0, max(-value.low, value.high)))
+
+    def _times(self, left: Value, right: Value, dtype: Dtype) -> Value:
+        if right.form.is_constant:
+            return self.settle(left.form * right.form.constant, dtype)
+        if left.form.is_constant:
+            return self.settle(right.form * left.form.constant, dtype)
+        corners = [first * second for first in left.interval for second in right.interval]
+        return self._structural("*", left, right, dtype, (min(corners), max(corners)))
+
+    def _divided(self, operator: Operator, left: Value, divisor: int, dtype: Dtype) -> Value:
+        form = self.exact(left)
+        ends = sorted((left.low // divisor, left.high // divisor))
+        if ends[0] == ends[1]:  # one quotient for all
+            return self.settle(Form(ends[0]) if operator == "//" else form - ends[0] * divisor, dtype)
+        multiples = all(coefficient % divisor == 0 for _, coefficient in form.terms)
+        if multiples and operator == "%":
+            return self.settle(Form(form.constant % divisor), dtype)
+        if multiples:
+            terms = tuple((atom, coefficient // divisor) for atom, coefficient in form.terms)
+            return self.settle(Form(form.constant // divisor, terms), dtype)
+        remainders = (0, divisor - 1) if divisor > 0 else (divisor + 1, 0)
+        interval = (ends[0], ends[1]) if operator == "//" else remainders
+        return self.opaque((operator, form, divisor), dtype, (form,), interval)
+
+    def _structural(
+        self, operator: Operator, left: Value, right: Value, dtype: Dtype, interval: Interval | None
+    ) -> Value:
+        return self.opaque((operator, left.form, right.form), dtype, (left.form, right.form), interval)

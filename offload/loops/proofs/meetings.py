@@ -1,0 +1,126 @@
+"""Do a load and a write of one iteration touch the same element? By value numbers, in the same trips or in others.
+
+Theory of operation
+-------------------
+Indices that are equal have one value number: a form, as `affine` makes it, counted from the first element of the
+storage. Where the form may be negative or not, two numbers may be added to it. Two elements are *never* one if in some
+dimension the difference of the forms is a number that is not 0, or its extremes or its divisor exclude 0.
+
+Where a value has passed through other trips of a loop, what varies in that loop is another number on either side. Of
+the outermost such loop around both the write's trip is an earlier one: ``r[j]`` never is the ``r[j]`` of a trip before.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import gcd
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.proofs.affine import Form, Interval
+    from offload.loops.proofs.integers import Value
+    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.storages import Storage
+
+Meeting: TypeAlias = Literal["same", "maybe", "never"]
+
+
+class Passed(NamedTuple):
+    """The loops, by their atoms, in whose other trips a write may be, all if None; of `earlier` in an earlier one."""
+
+    atoms: frozenset[int] | None
+    earlier: int | None
+
+
+def meeting(
+    accesses: Accesses, storages: Mapping[str, Storage], load: Access, write: Access, passed: Passed | None
+) -> Meeting:
+    """Return whether a load touches the element of a write; `passed` is None where both are in the same trips."""
+    one, other = (element_of(accesses, storages, access) for access in (load, write))
+    if one.storage != other.storage:
+        return "never"
+    pairs = list(zip(one.dimensions, other.dimensions, strict=True))
+    if any(_differ(accesses, mine, others, passed) for mine, others in pairs):
+        return "never"
+    is_same = passed is None and all(number_of(*mine) == number_of(*others) for mine, others in pairs)
+    return "same" if is_same else "maybe"
+
+
+class Element(NamedTuple):
+    """What an access touches: the storage, and of each dimension the index, with what may be added to it."""
+
+    storage: str
+    dimensions: tuple[tuple[Value, tuple[int, ...]], ...]
+
+
+def element_of(accesses: Accesses, storages: Mapping[str, Storage], access: Access) -> Element:
+    """Return the element of an access: an index that may be negative or not has two numbers that may be added."""
+    extents = accesses.extents[access.array]
+    storage = storages.get(access.array)
+    offsets = (0,) * len(extents) if storage is None else storage.offsets
+    shifts = [
+        tuple(offset + extent * negative for negative in (0, 1) if (index.high >= 0 if not negative else index.low < 0))
+        for index, extent, offset in zip(access.indices, extents, offsets, strict=True)
+    ]
+    return Element(access.array if storage is None else storage.name, tuple(zip(access.indices, shifts, strict=True)))
+
+
+def number_of(index: Value, shifts: tuple[int, ...]) -> tuple[Form, tuple[int, ...]]:
+    """Return what is equal for equal indices: the value number."""
+    return (index.form + shifts[0], (0,)) if len(shifts) == 1 else (index.form, shifts)
+
+
+def _differ(
+    accesses: Accesses,
+    one: tuple[Value, tuple[int, ...]],
+    other: tuple[Value, tuple[int, ...]],
+    passed: Passed | None,
+) -> bool:
+    """Whether the indices of a load and of a write in one dimension are certainly not equal."""
+    (mine, shifts), (others, other_shifts) = one, other
+    if one == other and passed is None:
+        return False
+    if passed is None and (mine.form - others.form).is_constant:
+        constant = (mine.form - others.form).constant
+        return all((constant + s - t) % (1 << 64) for s, t in product(shifts, other_shifts))
+    if not (mine.is_exact and others.is_exact):
+        reached = mine.low - others.high, mine.high - others.low
+        step, base = 0, 0
+    else:
+        reached, step, base = _difference(accesses, mine.form, others.form, passed)
+    for shift in {s - t for s, t in product(shifts, other_shifts)}:
+        low, high = reached[0] + shift, reached[1] + shift
+        if low <= 0 <= high and not (step and (base + shift) % step):
+            return False
+    return True
+
+
+def _difference(accesses: Accesses, mine: Form, others: Form, passed: Passed | None) -> tuple[Interval, int, int]:
+    """Return bounds of the difference of two forms, a number that divides it but for a rest, and that rest."""
+    space = accesses.space
+    n_axes = len(accesses.launch.axes)
+    varying: set[int] = set()
+    if passed is not None:
+        for number, _ in (*mine.terms, *others.terms):
+            atom = space.atoms[number]
+            inner = {loop for loop in atom.loops if loop >= n_axes}
+            if not atom.is_pure or inner & (inner if passed.atoms is None else passed.atoms):
+                varying.add(number)
+    constant = mine.constant - others.constant
+    parts = [mine.part(varying), others.part(varying)]
+    same = mine - mine.constant - parts[0] - (others - others.constant - parts[1])
+    bounds = [space.extremes(same)]
+    divisors = [by for _, by in same.terms]
+    earlier = None if passed is None else passed.earlier
+    by = parts[0].coefficient(earlier) if earlier is not None else 0
+    if earlier is not None and by and by == parts[1].coefficient(earlier):
+        parts = [part - part.part({earlier}) for part in parts]
+        ends = by, by * max(space.atoms[earlier].high, 1)
+        bounds.append((min(ends), max(ends)))
+        divisors.append(by)
+    bounds += [space.extremes(parts[0]), space.extremes(-parts[1])]
+    divisors += [by for part in parts for _, by in part.terms]
+    low, high = (sum(bound[end] for bound in bounds) for end in (0, 1))
+    return (constant + low, constant + high), gcd(*divisors), constant

@@ -1,0 +1,425 @@
+"""The accesses of a nest at a launch: which elements, in which order, and whether every iteration carries them out.
+
+Theory of operation
+-------------------
+`accesses` goes once through the body of one iteration as it is written. Scalars have values (`integers`): what is
+assigned once on every path is seen through, and where two paths join, at the head of an inner loop and behind it, what
+they assign differently becomes an atom of its own. What the launch knows, scalars and extents, are numbers; the loops'
+variables are affine forms in their trips.
+
+An access is *certain* if it is carried out at every point of its box, the trips of the nest's loops and of all loops
+around it: under no branch, in no ``while``, after no ``continue``, in no loop that has a ``break``, and in loops that
+are never empty. Only of these can it be said that something *will* happen. An assertion is no branch: if it fails, the
+call fails too.
+
+The value of an element of an array that the nest does not write is numbered by its place: the same element, the same
+value. Other loads are new values each time. "Does not write" is a matter of storage, so views tell their bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from offload.loops.proofs.affine import LIMITS, Form, Space
+from offload.loops.proofs.integers import Value, Values, limits_of
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import constant_step, names_assigned, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.proofs.numbers import Launch
+
+Kind: TypeAlias = Literal["load", "store", "atomic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access, as often as its text is carried out; text that is evaluated in two places makes two, of one `at`.
+
+    Attributes
+    ----------
+    indices : tuple of Value
+        As ``int64``, before negative ones are wrapped.
+    loops : tuple of int
+        The atoms of the inner loops around it whose trips are countable, outermost first.
+    is_certain : bool
+        Carried out at every point of its box.
+    """
+
+    at: int
+    array: str
+    dtype: ir.Dtype
+    kind: Kind
+    place: ir.Place
+    indices: tuple[Value, ...]
+    loops: tuple[int, ...]
+    is_certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """What a nest accesses at a launch; nothing if it has no iteration.
+
+    Attributes
+    ----------
+    listed : tuple of Access
+        In the order of the text. What stands in a loop that never has a trip is not there.
+    space : Space
+        The atoms of their indices; those of the axes have the axes' numbers.
+    extents : mapping of str to tuple of int
+        Of parameters and local arrays.
+    own : frozenset of str
+        Arrays of which each iteration has its own.
+    written : frozenset of str
+        Parameters whose storage the nest may write.
+    narrow : frozenset of str
+        Variables of inner loops that nothing else assigns, and that 32 bits hold, with the bounds of their loops and
+        the numbers of their trips.
+    """
+
+    nest: ir.Nest
+    launch: Launch
+    listed: tuple[Access, ...]
+    space: Space
+    extents: Mapping[str, tuple[int, ...]]
+    own: frozenset[str]
+    written: frozenset[str]
+    narrow: frozenset[str]
+
+
+def accesses(typed: ir.Typed, nest: ir.Nest, launch: Launch) -> Accesses:
+    """Return the accesses of a nest at a launch.
+
+    Parameters
+    ----------
+    typed : Typed
+        The function, with types.
+    nest : Nest
+        One of its nests.
+    launch : Launch
+        The numbers of the launch.
+    """
+    nodes = list(walk(*nest.body))
+    locals_ = {node.name: node.shape for node in nodes if isinstance(node, ir.Local)}
+    own = frozenset(locals_) | frozenset(nest.privates)
+    stored = {node.array for node in nodes if isinstance(node, ir.Store | ir.Atomic)} - own
+    stored |= {reduction.name for reduction in nest.reductions} & launch.views.keys()
+    written = frozenset(
+        array
+        for array, view in launch.views.items()
+        if array in stored or any(view.may_share(launch.views[other]) for other in stored)
+    )
+    extents = {array: view.extents for array, view in launch.views.items()} | locals_
+    going = _Walk(typed, launch, extents, own | written)
+    if all(axis.trips > 0 for axis in launch.axes):
+        going.iteration(nest)
+    names = names_assigned(*nest.body)
+    narrow = frozenset(name for name, fits in going.narrow.items() if fits and name not in names)
+    return Accesses(nest, launch, tuple(going.listed), going.space, extents, own, written, narrow)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass through an iteration. `scalars` is None where no path arrives."""
+
+    typed: ir.Typed
+    launch: Launch
+    extents: Mapping[str, tuple[int, ...]]
+    changing: frozenset[str]
+    space: Space = field(default_factory=Space)
+    listed: list[Access] = field(default_factory=list)
+    scalars: dict[str, Value] | None = field(default_factory=dict)
+    loops: tuple[int, ...] = ()
+    is_certain: bool = True
+    narrow: dict[str, bool] = field(default_factory=dict)
+    values: Values = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = Values(self.space)
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def iteration(self, nest: ir.Nest) -> None:
+        for axis, trips in zip(nest.axes, self.launch.axes, strict=True):
+            trip = self.space.trip(Form((trips.trips - 1) * abs(trips.step)), abs(trips.step))
+            assert trip is not None  # the launch has iterations
+            self.assign(axis.variable, self.values.settle(trip * trips.step + trips.start, "int64"))
+        self.forget(nest.body)
+        self.block(nest.body)
+
+    def block(self, statements: tuple[ir.Statement, ...]) -> None:
+        """Go through statements in order; those behind one that may leave the block are not certain."""
+        is_certain = self.is_certain
+        for statement in statements:
+            if self.scalars is None:
+                break
+            self.statement(statement)
+            self.is_certain = self.is_certain and not _leaves(statement)
+        self.is_certain = is_certain
+
+    def statement(self, statement: ir.Statement) -> None:
+        match statement:
+            case ir.Assign():
+                self.assign(statement.name, self.value(statement.value))
+            case ir.Store():
+                self.value(statement.value)
+                self.access("store", statement, self.indices(statement.indices))
+            case ir.Reduce():
+                self.value(statement.value)
+            case ir.Atomic():
+                self.atomic(statement)
+            case ir.If():
+                self.branch(statement)
+            case ir.For():
+                self.loop(statement)
+            case ir.While():
+                self.repeat(statement)
+            case ir.Assert():
+                self.value(statement.condition)
+            case ir.Local():
+                if statement.fill is not None:
+                    self.value(statement.fill)
+            case ir.Break() | ir.Continue():
+                self.scalars = None
+            case _:
+                raise AssertionError(statement)
+
+    def atomic(self, statement: ir.Atomic) -> None:
+        indices = self.indices(statement.indices)
+        self.value(statement.value)
+        if statement.expected is not None:
+            self.value(statement.expected)
+        self.access("atomic", statement, indices)
+        if statement.result is not None:
+            self.assign(statement.result, self.new(self.typed.scalars[statement.result].dtype))
+
+    def branch(self, statement: ir.If) -> None:
+        self.value(statement.condition)
+        before, is_certain = self.known().copy(), self.is_certain
+        self.is_certain = False
+        self.block(statement.then)
+        then, self.scalars = self.scalars, before
+        self.block(statement.otherwise)
+        self.is_certain = is_certain
+        self.join(then)
+
+    def join(self, other: dict[str, Value] | None) -> None:
+        """Go on where two paths meet: the one gone last, and another."""
+        if self.scalars is None or other is None:
+            self.scalars = other if self.scalars is None else self.scalars
+            return
+        for name in sorted(self.scalars.keys() | other.keys()):  # atoms are numbered alike in every process
+            mine, others = self.scalars.get(name), other.get(name)
+            if mine is None or others is None:  # unbound on one path, so that nothing reads it
+                self.scalars.pop(name, None)
+            elif mine != others:
+                self.scalars[name] = self.joined(mine, others)
+
+    def joined(self, one: Value, other: Value) -> Value:
+        low, high = min(one.low, other.low), max(one.high, other.high)
+        return Value(self.space.unknown((low, high), self.around()), low, high)
+
+    def loop(self, statement: ir.For) -> None:
+        start, stop, step = (self.value(bound) for bound in (statement.start, statement.stop, statement.step))
+        name, fits = statement.variable, _fits_32(start, stop, constant_step(statement))
+        self.narrow[name] = fits and self.narrow.get(name, True) and self.typed.scalars[name].dtype == "int64"
+        is_certain, loops = self.is_certain, self.loops
+        variable = self.variable(start, stop, step)
+        if variable is None:
+            return
+        head = self.known().copy()
+        self.is_certain = self.is_certain and not any(map(_breaks, statement.body))
+        self.forget(statement.body)
+        self.assign(statement.variable, variable)
+        self.block(statement.body)
+        self.is_certain, self.loops, self.scalars = is_certain, loops, head
+        self.forget(statement.body)
+
+    def variable(self, start: Value, stop: Value, step: Value) -> Value | None:
+        """Enter a loop and return its variable, or None if it never has a trip."""
+        if not step.form.is_constant or not step.form.constant:
+            self.is_certain = False
+            low, high = min(start.low, stop.low + 1), max(start.high, stop.high - 1)
+            return Value(self.space.unknown((low, high), self.around()), low, high)
+        first, last, by = self.values.exact(start), self.values.exact(stop), step.form.constant
+        room = (last - first if by > 0 else first - last) - 1
+        trip = self.space.trip(room, abs(by))
+        if trip is None:
+            return None
+        self.is_certain = self.is_certain and self.space.extremes(room)[0] >= 0
+        self.loops = (*self.loops, trip.terms[0][0])
+        return self.values.settle(first + trip * by, "int64")
+
+    def repeat(self, statement: ir.While) -> None:
+        is_certain, self.is_certain = self.is_certain, False
+        self.forget(statement.body)
+        head = self.known().copy()
+        self.value(statement.condition)
+        self.block(statement.body)
+        self.is_certain, self.scalars = is_certain, head
+        self.forget(statement.body)
+
+    def assign(self, name: str, value: Value) -> None:
+        self.known()[name] = value
+
+    def forget(self, statements: tuple[ir.Statement, ...]) -> None:
+        """Make a new value of every scalar that statements assign."""
+        for name in sorted(names_assigned(*statements) & self.typed.scalars.keys()):
+            self.assign(name, self.new(self.typed.scalars[name].dtype))
+
+    def known(self) -> dict[str, Value]:
+        assert self.scalars is not None  # a block ends where no path arrives
+        return self.scalars
+
+    def new(self, dtype: ir.Dtype) -> Value:
+        low, high = limits_of(dtype)
+        return Value(self.space.unknown((low, high), self.around()), low, high)
+
+    def around(self) -> frozenset[int]:
+        return frozenset(range(len(self.launch.axes))).union(self.loops)
+
+    # -- expressions -------------------------------------------------------------------------------------
+
+    def value(self, expression: ir.Expression) -> Value:
+        dtype = _dtype(expression)
+        match expression:
+            case ir.Constant():
+                return self.constant(expression.value, dtype)
+            case ir.Name():
+                return self.name(expression.name, dtype)
+            case ir.Extent():
+                return self.values.settle(Form(self.extents[expression.array][expression.dimension]), dtype)
+            case ir.Load():
+                return self.load(expression, dtype)
+            case ir.Unary():
+                return self.unary(expression, dtype)
+            case ir.Binary():
+                left, right = self.value(expression.left), self.value(expression.right)
+                return self.values.binary(expression.operator, left, right, dtype)
+            case ir.Compare():
+                return self.structural(expression.operator, (expression.left, expression.right), dtype)
+            case ir.Logical():
+                left = self.value(expression.left)
+                right = self.perhaps(expression.right)
+                return self.values.opaque((expression.operator, left.form, right.form), dtype, (left.form, right.form))
+            case ir.Select():
+                return self.select(expression, dtype)
+            case ir.Convert():
+                return self.values.convert(self.value(expression.operand), dtype, _dtype(expression.operand))
+            case ir.Call():
+                return self.call(expression, dtype)
+            case _:
+                raise AssertionError(expression)
+
+    def constant(self, value: bool | float, dtype: ir.Dtype) -> Value:
+        if dtype in LIMITS:
+            return self.values.settle(Form(int(value)), dtype)
+        return self.values.opaque(("constant", repr(value)), dtype, ())
+
+    def name(self, name: str, dtype: ir.Dtype) -> Value:
+        known = self.known()
+        if name not in known:
+            scalar = self.launch.scalars.get(name)
+            if scalar is None or dtype not in LIMITS:
+                known[name] = self.values.opaque(("scalar", name), dtype, ())
+            else:
+                known[name] = self.constant(scalar, dtype)
+        return known[name]
+
+    def load(self, load: ir.Load, dtype: ir.Dtype) -> Value:
+        indices = self.indices(load.indices)
+        self.access("load", load, indices)
+        if load.array in self.changing:
+            return self.new(dtype)
+        forms = tuple(index.form for index in indices)
+        interval = self.launch.contents.get(load.at, limits_of(dtype))
+        form = self.space.value(("load", load.array, forms), interval, forms, frozenset({load.at}))
+        atom = self.space.atoms[form.terms[0][0]]
+        return Value(form, atom.low, atom.high)
+
+    def unary(self, expression: ir.Unary, dtype: ir.Dtype) -> Value:
+        operand = self.value(expression.operand)
+        is_integer = dtype in LIMITS and dtype != "bool"
+        match expression.operator:
+            case "+":
+                return operand
+            case "-" if is_integer:
+                return self.values.settle(-operand.form, dtype)
+            case "~" if is_integer and not dtype.startswith("u"):
+                return self.values.settle(-operand.form - 1, dtype)
+            case operator:
+                return self.values.opaque((operator, operand.form), dtype, (operand.form,))
+
+    def select(self, expression: ir.Select, dtype: ir.Dtype) -> Value:
+        condition = self.value(expression.condition)
+        then, otherwise = self.perhaps(expression.then), self.perhaps(expression.otherwise)
+        if then == otherwise:
+            return then
+        parts = condition.form, then.form, otherwise.form
+        interval = min(then.low, otherwise.low), max(then.high, otherwise.high)
+        return self.values.opaque(("select", *parts), dtype, parts, interval)
+
+    def call(self, expression: ir.Call, dtype: ir.Dtype) -> Value:
+        function = expression.function.removeprefix("numpy.").removesuffix("imum")  # of integers they are one
+        if dtype not in LIMITS or function not in {"abs", "min", "max"}:
+            return self.structural(expression.function, expression.arguments, dtype)
+        arguments = [self.value(argument) for argument in expression.arguments]
+        if function == "abs":
+            return self.values.absolute(arguments[0], dtype)
+        return self.values.choose(function, arguments[0], arguments[1], dtype)
+
+    def structural(self, operation: str, operands: tuple[ir.Expression, ...], dtype: ir.Dtype) -> Value:
+        forms = tuple(self.value(operand).form for operand in operands)
+        return self.values.opaque((operation, *map(_dtype, operands), forms), dtype, forms)
+
+    def perhaps(self, expression: ir.Expression) -> Value:
+        """Return the value of an expression that is not always evaluated."""
+        is_certain, self.is_certain = self.is_certain, False
+        value = self.value(expression)
+        self.is_certain = is_certain
+        return value
+
+    def indices(self, indices: tuple[ir.Expression, ...]) -> tuple[Value, ...]:
+        return tuple(self.values.convert(self.value(index), "int64", _dtype(index)) for index in indices)
+
+    def access(self, kind: Kind, node: ir.Load | ir.Store | ir.Atomic, indices: tuple[Value, ...]) -> None:
+        dtype = self.typed.arrays[node.array].dtype
+        self.listed.append(Access(node.at, node.array, dtype, kind, node.place, indices, self.loops, self.is_certain))
+
+
+def _dtype(expression: ir.Expression) -> ir.Dtype:
+    assert expression.type is not None  # the function has types
+    return expression.type.dtype
+
+
+def _fits_32(start: Value, stop: Value, step: int | None) -> bool:
+    """Whether 32 bits hold the bounds of a loop, its variable and the numbers of its trips."""
+    low, high = LIMITS["int32"]
+    if min(start.low, stop.low) < low or max(start.high, stop.high) > high:
+        return False
+    # By steps of one its variable counts; trips of others are no more than its bounds are apart.
+    return step in (1, -1) or max(stop.high - start.low, start.high - stop.low) <= high
+
+
+def _leaves(statement: ir.Statement) -> bool:
+    """Whether what stands behind a statement, in the same trip, may be passed over."""
+    match statement:
+        case ir.Break() | ir.Continue():
+            return True
+        case ir.If():
+            return any(map(_leaves, statement.then)) or any(map(_leaves, statement.otherwise))
+        case _:
+            return False
+
+
+def _breaks(statement: ir.Statement) -> bool:
+    """Whether a statement may end the loop that it stands in."""
+    match statement:
+        case ir.Break():
+            return True
+        case ir.If():
+            return any(map(_breaks, statement.then)) or any(map(_breaks, statement.otherwise))
+        case _:
+            return False

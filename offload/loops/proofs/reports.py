@@ -1,0 +1,86 @@
+"""What a kernel has found wrong, as the exception that Python would have raised: its array, index, iteration, line.
+
+A kernel reports once, by the record whose slots are named here: the first iteration that comes wins. The numbers of the
+iteration's trips are turned back into the variables of its loops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
+from offload.loops.tree.uses import numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.proofs.numbers import Trips
+
+HEAD: Final = 5
+"""Slots of a record before those of the trips: state, what, access or line, index, dimension."""
+
+INDEX, DIVISION, ASSERTION, STEP = 1, 2, 3, 4
+"""What can be wrong."""
+
+
+def failure_of(
+    nest: ir.Nest,
+    record: Sequence[int],
+    axes: Sequence[Trips],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Exception | None:
+    """Return what a record tells of a run of a nest; None if nothing was wrong.
+
+    Parameters
+    ----------
+    nest : Nest
+    record : sequence of int
+        As the kernel left it.
+    axes : sequence of Trips
+        Outermost first.
+    shapes : mapping
+        Of the arrays that are parameters.
+    """
+    state, what, where, index, dimension = map(int, record[:HEAD])
+    if not state:
+        return None
+    trips = [int(trip) for trip in record[HEAD : HEAD + len(axes)]]
+    variables = iteration(nest, axes, trips)
+    if what == INDEX:
+        access = numbered(nest)[where]
+        local = {node.name: node.shape for node in walk(*nest.body) if isinstance(node, ir.Local)}
+        extent = {**shapes, **local}[access.array][dimension]
+        return index_error(access, index, dimension, extent, variables)
+    if what == DIVISION:
+        return ZeroDivisionError(f"integer division or modulo by zero at iteration {variables}, line {where}")
+    if what == STEP:
+        return ValueError(f"range() arg 3 must not be zero, at iteration {variables}, line {where}")
+    text = next(
+        (node.text for node in walk(*nest.body) if isinstance(node, ir.Assert) and node.place.line == where), ""
+    )
+    return AssertionError(f"{text or 'an assertion failed'} at iteration {variables}, line {where}")
+
+
+def iteration(nest: ir.Nest, axes: Sequence[Trips], trips: Sequence[int]) -> str:
+    """Return the variables of an iteration, as messages have them: ``i=3, j=0``."""
+    return ", ".join(
+        f"{axis.variable}={of.start + trip * of.step}" for axis, of, trip in zip(nest.axes, axes, trips, strict=True)
+    )
+
+
+def index_error(access: Located, index: int, dimension: int, extent: int, where: str) -> IndexError:
+    """Return the error of an access outside of its array, which has this extent there."""
+    return IndexError(
+        f"index {index} is out of bounds for axis {dimension} of {access.array!r} with size {extent}, at iteration "
+        f"{where}, {access.place.file}:{access.place.line}"
+    )
+
+
+class Located(Protocol):
+    """An access, as messages know it."""
+
+    @property
+    def array(self) -> str: ...
+    @property
+    def place(self) -> ir.Place: ...

@@ -1,0 +1,324 @@
+"""What a run of a nest is given, and what it leaves.
+
+Theory of operation
+-------------------
+A `Blank` is what all runs for the same numbers have in common: the structure of arguments with all that follows from
+those numbers, and a list of what is to be filled in, which is addresses and the floats that nothing was decided from.
+So a call that has been made before, on whatever arrays, copies one block of memory and writes a few words. The report
+is the end of that block. Partial results of chunks are combined in their order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from offload.devices.base import Program
+from offload.loops.emit.python_form import bits, combine, from_bits, held
+from offload.loops.proofs.reports import HEAD, failure_of
+from offload.loops.tree.promotion import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from offload.loops.emit.c_scope import Field
+    from offload.loops.emit.emit_c import CKernel
+    from offload.loops.proofs.numbers import Trips, View
+    from offload.loops.tree import ir
+
+_MERGE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "+": np.add,
+    "*": np.multiply,
+    "min": lambda a, b: np.where(b < a, b, a),  # as Python's, also of NaN
+    "max": lambda a, b: np.where(b > a, b, a),
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "^": np.bitwise_xor,
+}
+"""How a worker's copy of an array of atomics is merged into the array."""
+
+_PACKED: Final = {"float64": struct.Struct("d"), "float32": struct.Struct("f"), "uint32": struct.Struct("I")}
+
+
+class NestRun:
+    """One run of a nest.
+
+    Parameters
+    ----------
+    blank : Blank of HostForm
+    arrays : mapping
+        By name: host arrays, or arrays of a device whose memory the host can address. They are kept.
+    addresses : mapping of str to int
+        Of their elements ``[0, …, 0]``.
+    values : mapping
+        The arguments of the call, for the scalars that each run has for itself.
+    n_threads : int
+        How many may work.
+    rng : random.Random, optional
+        Decides in which order chunks are run, on one thread; None: any, on the loop threads.
+
+    Attributes
+    ----------
+    address : int
+        Of the structure of arguments.
+    order : sequence of int or None
+        That of the chunks, if it matters.
+    partials : array of uint64, shape (n_chunks, n_slots), or None
+        What each chunk leaves of reductions and of ``lastprivate`` scalars; None where there are none.
+    results : dict
+        The scalars that come out, once `finish` has run.
+    is_part : bool
+        Whether partial results stay as they are, since those of other runs come to them.
+    """
+
+    is_part = False
+
+    __slots__ = (
+        "_arrays",
+        "_copies",
+        "_memory",
+        "_values",
+        "address",
+        "blank",
+        "form",
+        "n_chunks",
+        "n_threads",
+        "order",
+        "partials",
+        "results",
+    )
+
+    def __init__(
+        self,
+        blank: Blank[HostForm],
+        arrays: Mapping[str, Any],
+        addresses: Mapping[str, int],
+        values: Mapping[str, Any],
+        n_threads: int,
+        rng: Any = None,
+    ) -> None:
+        form = blank.form
+        self.blank, self.form, self._arrays, self.n_threads = blank, form, arrays, n_threads
+        self.n_chunks = n_chunks = form.n_chunks(blank.trips, shuffles=rng is not None) if blank.size else 0
+        self.order: Sequence[int] | None = None
+        if rng is not None and n_chunks > 1:
+            self.order = rng.sample(range(n_chunks), n_chunks)
+        self.partials = np.zeros((n_chunks, blank.n_slots), np.uint64) if blank.n_slots else None
+        self.results: dict[str, Any] = {}
+        self._values = values
+        self._copies = {name: self._copies_of(name, operator) for name, operator in form.copies}
+        self._memory = memory = blank.filled(addresses, values)
+        self.address = ctypes.addressof(memory)
+        for slot, field in blank.own:
+            memory[slot] = self._slot(field)
+
+    def _copies_of(self, name: str, operator: Any) -> np.ndarray[Any, Any]:
+        """Return a copy of an array of atomics for each worker, that holds the operator's identity."""
+        dtype = self.form.typed.arrays[name].dtype
+        return np.full((self.n_threads, *self.blank.shapes[name]), identity(operator, dtype), dtype)
+
+    def _slot(self, field: Field) -> int:
+        """Return the address of what is the run's own."""
+        if field.kind == "report":
+            return self.address + 8 * self.blank.n_fields
+        own = self._copies[field.name] if field.kind == "copies" else self.partials
+        assert own is not None  # there is a slot for each field of partial results
+        return int(own.ctypes.data)
+
+    @property
+    def scalars(self) -> dict[str, Any]:
+        """The scalars before the nest, as NumPy has them."""
+        return self.blank.scalars_of(self._values)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the Python form is given."""
+        arrays = {name: on_host(array) for name, array in self._arrays.items()}
+        return arguments_of(self.scalars, arrays, self.blank.axes)
+
+    @property
+    def report(self) -> np.ndarray[Any, Any]:
+        """What is wrong, as `offload.loops.proofs.reports` reads it: int64."""
+        return np.frombuffer(memoryview(self._memory), np.int64)[self.blank.n_fields :]
+
+    def finish(self) -> None:
+        """Combine the partial results of chunks: into ``results``, and into arrays of one element; merge copies."""
+        if self.partials is not None and not self.is_part:
+            self.combine(self.partials)
+            self.take_last()
+        for name, operator in self.form.copies:
+            whole = on_host(self._arrays[name])
+            for copy in self._copies[name]:
+                whole[...] = _MERGE[operator](whole, copy)
+
+    def combine(self, partials: np.ndarray[Any, Any]) -> None:
+        """Combine partial results of reductions, in their order, onto what items are before the loop."""
+        nest, scalars = self.form.nest, self.scalars
+        for slot, item in enumerate(nest.reductions):
+            array = self._arrays.get(item.name)
+            if array is None:
+                self.results[item.name] = combine(item.operator, scalars[item.name], partials[:, slot])
+            else:
+                element = on_host(array).reshape(())
+                element[...] = combine(item.operator, element[()], partials[:, slot])
+
+    def take_last(self) -> None:
+        """Take the scalars of which the last iteration's values are asked for."""
+        nest, scalars, partials = self.form.nest, self.scalars, self.partials
+        for slot, name in enumerate(nest.last, len(nest.reductions)):
+            if self.n_chunks and partials is not None:
+                self.results[name] = from_bits(partials[-1, slot], self.form.typed.scalars[name].dtype)
+            elif name in scalars:  # what it was before the loop
+                self.results[name] = scalars[name]
+
+    def failure(self) -> Exception | None:
+        """Return what the kernel has found wrong, when it has run."""
+        blank, memory = self.blank, self._memory
+        if not memory[blank.n_fields]:
+            return None
+        return failure_of(self.form.nest, memory[blank.n_fields :], blank.axes, blank.shapes)
+
+
+class Form(Program, Protocol):
+    """A nest in the form that a launch has decided on."""
+
+    nest: ir.Nest
+    typed: ir.Typed
+
+    @property
+    def kernel(self) -> CKernel: ...
+
+
+class HostForm(Form, Protocol):
+    """A nest as a function of this process; `offload.loops.running.runs.NestForm` says what is what."""
+
+    is_compiled: bool
+    copies: tuple[tuple[str, str], ...]
+
+    def n_chunks(self, trips: int, *, shuffles: bool) -> int: ...
+    def compile(self) -> None: ...
+    def run(self, grid: tuple[int, ...], run: NestRun) -> None: ...
+
+
+FormT_co = TypeVar("FormT_co", bound=Form, covariant=True)
+
+
+class Blank(Generic[FormT_co]):
+    """What runs of a nest for the same numbers have in common.
+
+    Parameters
+    ----------
+    form : Form
+    fields : sequence of Field
+        Of the structure of arguments.
+    scalars : mapping
+        By name, NumPy scalars of the types that the function has for them, as they are before the nest.
+    free : tuple of str
+        Those that each run has for itself; floats.
+    views : mapping of str to View
+    axes : sequence of Trips
+
+    Attributes
+    ----------
+    pointers : list of (int, str)
+        Slots of addresses, with the names of arrays.
+    floats : list of (int, str, callable)
+        Where scalars go that each run has for itself: the offset in bytes, the name, and what puts it there.
+    own : list of (int, Field)
+        Slots of the addresses of what the run makes for itself.
+    n_fields, n_slots : int
+        Words before the report; partial results of a chunk.
+    """
+
+    __slots__ = (
+        "_image",
+        "_kinds",
+        "axes",
+        "floats",
+        "form",
+        "n_fields",
+        "n_slots",
+        "own",
+        "pointers",
+        "scalars",
+        "shapes",
+        "size",
+        "trips",
+    )
+
+    def __init__(
+        self,
+        form: FormT_co,
+        fields: Sequence[Field],
+        scalars: Mapping[str, Any],
+        free: Sequence[str],
+        views: Mapping[str, View],
+        axes: Sequence[Trips],
+    ) -> None:
+        self.form, self.axes, self.trips = form, tuple(axes), axes[0].trips
+        self.scalars = {name: value for name, value in scalars.items() if name not in free}
+        self.shapes = {name: view.extents for name, view in views.items()}
+        self.size = math.prod(axis.trips for axis in axes)
+        self.n_slots = len(form.nest.reductions) + len(form.nest.last)
+        self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)
+        self.n_fields = len(fields)
+        self.pointers: list[tuple[int, str]] = []
+        self.floats: list[tuple[int, str, Callable[..., None]]] = []
+        self.own: list[tuple[int, Field]] = []
+        self._image = (ctypes.c_int64 * (self.n_fields + HEAD + len(axes)))()
+        for slot, field in enumerate(fields):
+            self._enter(slot, field, views)
+
+    def _enter(self, slot: int, field: Field, views: Mapping[str, View]) -> None:
+        """Enter a field in the image, or where it is filled in."""
+        name, number = field.name, field.number
+        match field.kind:
+            case "pointer":
+                self.pointers.append((slot, name))
+            case "copies" | "partials" | "report" | "cancel":
+                self.own.append((slot, field))
+            case "scalar" if name not in self.scalars:
+                self.floats.append((8 * slot, name, _PACKED[self.form.typed.scalars[name].dtype].pack_into))
+            case "scalar":
+                self._image[slot] = int(bits(self.scalars[name]).view(np.int64))
+            case "extent":
+                self._image[slot] = views[name].extents[number]
+            case "stride":
+                self._image[slot] = views[name].strides[number]
+            case _:
+                self._image[slot] = getattr(self.axes[number], field.kind)
+
+    def structure(self) -> ctypes.Array[ctypes.c_int64]:
+        """Return the memory of a run, with all in it that runs have in common."""
+        return type(self._image).from_buffer_copy(self._image)
+
+    def filled(self, addresses: Mapping[str, int], values: Mapping[str, Any]) -> ctypes.Array[ctypes.c_int64]:
+        """Return the memory of a run, with all in it but what is its own."""
+        memory = self.structure()
+        for slot, name in self.pointers:
+            memory[slot] = addresses[name]
+        for offset, name, pack_into in self.floats:
+            pack_into(memory, offset, values[name])
+        return memory
+
+    def scalars_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the scalars before the nest, of the types that the function has for them, of such a call."""
+        return {**self.scalars, **{name: held(values[name], kind) for name, kind in self._kinds}}
+
+
+def arguments_of(scalars: Mapping[str, Any], arrays: Mapping[str, Any], axes: Sequence[Trips]) -> dict[str, Any]:
+    """Return what the Python form of a nest is given; arrays as NumPy has them."""
+    bounds: dict[str, int] = {}
+    for number, axis in enumerate(axes):
+        bounds[f"start {number}"], bounds[f"step {number}"] = axis.start, axis.step
+        bounds[f"trips {number}"] = axis.trips
+    return {**scalars, **arrays, **bounds}
+
+
+def on_host(array: Any) -> np.ndarray[Any, Any]:
+    """Return an array of the host, or of a device whose memory the host can address, as the host has it."""
+    return array if isinstance(array, np.ndarray) else array.unwrap()

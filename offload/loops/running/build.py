@@ -1,0 +1,175 @@
+"""From C to an address: each source is compiled once, by the first compiler that works, and kept.
+
+A compiler works if it makes the loop threads (``pool.c``), which every program with a loop needs anyhow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import tempfile
+import threading
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offload.devices import diskcache
+from offload.errors import InternalError
+from offload.loops.running import compilers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.running.compilers import Compiler
+    from offload.loops.tree.ir import Place
+
+
+class Builder:
+    """Compiles C and loads it, each source once.
+
+    Parameters
+    ----------
+    environ : mapping of str to str
+        For ``OFFLOAD_CC``, ``CC``, ``OFFLOAD_CACHE_DIR`` and the platform's cache directory.
+    limit_s : float
+        For how long a compiler may run.
+    """
+
+    def __init__(self, environ: Mapping[str, str], limit_s: float = compilers.LIMIT_S) -> None:
+        self._environ = environ
+        self._limit_s = limit_s
+        self._libraries: dict[str, ctypes.CDLL] = {}
+        self._tried: list[str] = []
+        self._choice: tuple[Compiler, ctypes.CDLL] | None = None
+        self._has_chosen = False
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget what threads of the parent were doing; what was loaded stays loaded."""
+        self._lock = threading.Lock()
+        self._choosing = threading.Lock()
+        self._making: dict[str, threading.Lock] = {}
+
+    @property
+    def compiler(self) -> Compiler | None:
+        """The compiler for the host; None where there is none. The first question compiles the loop threads."""
+        choice = self._chosen()
+        return None if choice is None else choice[0]
+
+    @property
+    def pool(self) -> ctypes.CDLL:
+        """The loop threads, compiled."""
+        choice = self._chosen()
+        if choice is None:
+            raise InternalError("there is no compiler, so there are no loop threads; ask `compiler` first")
+        return choice[1]
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """Why each compiler that was tried does not work."""
+        return tuple(self._tried)
+
+    def load(self, source: str, entry: str, place: Place | None = None, options: Sequence[str] = ()) -> int:
+        """Return the address of a function of the source.
+
+        Parameters
+        ----------
+        source : str
+            C. Comments ``/* +3 */`` say of which line what follows is, counted from that of `place`.
+        entry : str
+            The function's name.
+        place : Place, optional
+            The nest, for messages.
+        options : sequence of str, optional
+            Of the compiler, behind those that it always has.
+
+        Raises
+        ------
+        InternalError
+            If there is no compiler, it does not compile the source, or the library has no such function.
+        """
+        compiler = self.compiler
+        if compiler is None:
+            raise InternalError("generated C cannot be compiled, there is no compiler; ask `compiler` first")
+        try:
+            library = self._library(replace(compiler, options=(*compiler.options, *options)), source)
+        except compilers.CompilerFailure as failure:
+            where = "" if place is None else f" for {place.file}:{user_line(source, str(failure), place)}"
+            raise InternalError(f"generated C{where} was not compiled: {failure}\nPlease report this.") from failure
+        function = getattr(library, entry, None)
+        if function is None:
+            raise InternalError(f"generated C has no function {entry!r}")
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def _chosen(self) -> tuple[Compiler, ctypes.CDLL] | None:
+        if not self._has_chosen:
+            with self._choosing:
+                if not self._has_chosen:
+                    self._choice = self._choose()
+                    self._has_chosen = True
+        return self._choice
+
+    def _choose(self) -> tuple[Compiler, ctypes.CDLL] | None:
+        source = pool_source()
+        for compiler in compilers.candidates(self._environ, self._limit_s):
+            try:
+                return compiler, self._library(compiler, source)
+            except compilers.CompilerFailure as failure:
+                self._tried.append(str(failure))
+        return None
+
+    def _library(self, compiler: Compiler, source: str) -> ctypes.CDLL:
+        key = compiler.key(source)
+        if (library := self._libraries.get(key)) is not None:
+            return library
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            if key not in self._libraries:
+                self._libraries[key] = self._obtain(compiler, source, key)
+        return self._libraries[key]
+
+    def _obtain(self, compiler: Compiler, source: str, key: str) -> ctypes.CDLL:
+        where = diskcache.folder(self._environ)
+        kept = diskcache.find(where, key)
+        if kept is not None and (library := _opened(kept)) is not None:
+            return library
+        try:
+            with tempfile.TemporaryDirectory(prefix="offload-") as folder:
+                made = compiler.compile(source, Path(folder))
+                library = _opened(diskcache.keep(where, key, made)) or _opened(made)
+        except OSError as error:
+            raise compilers.CompilerFailure(f"nothing can be written for `{compiler}`: {error}") from error
+        if library is None:
+            raise compilers.CompilerFailure(f"what `{compiler}` wrote is no library that can be loaded")
+        return library
+
+
+@functools.cache
+def pool_source() -> str:
+    """Return the C of the loop threads."""
+    return resources.files("offload.loops.running").joinpath("pool.c").read_text(encoding="utf-8")
+
+
+def _opened(library: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:  # a folder that nothing may be executed from, or no library
+        return None
+
+
+def user_line(source: str, message: str, place: Place) -> int:
+    """Return the user's line that a compiler's message is about: by the last mark before the line that it names."""
+    named = re.search(r"loop\.cu?[:(](\d+)", message)
+    text = "\n".join(source.splitlines()[: int(named[1])]) if named else ""
+    marks = re.findall(r"/\* \+(\d+) \*/", text)
+    return place.line + (int(marks[-1]) if marks else 0)
+
+
+builder = Builder(os.environ)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=builder.after_fork)

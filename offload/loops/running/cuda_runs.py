@@ -1,0 +1,442 @@
+"""A nest on a CUDA device: its two kernels, and one run of it.
+
+`CudaForm` is a nest with what a launch has decided about it, as CUDA's text. `CudaBlank` is what all runs for the same
+numbers have in common, the shape of the launch among them. `CudaRun` is what one run has for itself: the structure of
+arguments, partial results on the device, and memory of the host that the kernels write to, for the report and for
+scalars that come out, which nobody reads before the stream has passed. So of a run with such memory the task keeps the
+run until then (`CudaRun.is_kept`). The structure is copied by the launch.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.errors import InternalError
+from offload.loops.emit.emit_c import copied
+from offload.loops.emit.emit_cuda import FINISH, FINISH_THREADS, LOOP, CudaVariant, emit_cuda
+from offload.loops.emit.grids import (
+    COPY_THREADS,
+    REDUCED_BLOCKS,
+    blocks_with_copies,
+    copies_of,
+    grid_of,
+    index_bits,
+    rows_of,
+    shape_of,
+    team_grid,
+)
+from offload.loops.emit.python_form import bits, from_bits
+from offload.loops.front.levels import levels_of
+from offload.loops.proofs.reports import HEAD, failure_of
+from offload.loops.running.arguments import Blank
+from offload.loops.running.build import user_line
+from offload.loops.running.looks import DeviceLooks, Looks
+
+if TYPE_CHECKING:
+    import ctypes
+    from collections.abc import Callable, Mapping, Sequence
+
+    from offload.devices.base import Device, Kernel, Kernels
+    from offload.loops.emit.c_scope import Field
+    from offload.loops.emit.emit_c import CKernel
+    from offload.loops.emit.grids import Copies, Grid
+    from offload.loops.proofs.numbers import Trips, View
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.tree import ir
+    from offload.runtime.launch import DeviceTask
+
+_WORD: Final = np.dtype(np.uint64)
+
+
+class CudaForm:
+    """A nest of a typed function as CUDA; a `offload.devices.base.Program`.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+    variant : CudaVariant
+    fastmath : str or None
+        As in `offload.loops.running.clauses.LoopWords`.
+    """
+
+    def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CudaVariant, fastmath: str | None) -> None:
+        self.typed = typed
+        self.nest = nest
+        self.options: Sequence[str] = (f"--fmad={'true' if fastmath else 'false'}",)
+        self.names: Sequence[str] = (LOOP, FINISH) if nest.reductions else (LOOP,)
+        self._variant = variant
+
+    @cached_property
+    def kernel(self) -> CKernel:
+        """The nest as CUDA."""
+        return emit_cuda(self.typed, self.nest, self._variant)
+
+    @property
+    def source(self) -> str:
+        return self.kernel.source
+
+    def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
+        return {}
+
+    def loaded(self, kernels: Kernels) -> Loaded:
+        """Return the kernels on a device; raise `InternalError` if they are not compiled, with the user's line."""
+        try:
+            by_name = kernels.load(self)
+        except InternalError as error:
+            place = self.nest.place
+            line = user_line(self.source, str(error), place)
+            raise InternalError(f"generated CUDA for {place.file}:{line} was not compiled: {error}") from error
+        return Loaded(by_name[LOOP], by_name.get(FINISH))
+
+
+_SHAPES: Final = 64
+"""Shapes of launches that a specialisation keeps: as many as plans, from which they follow."""
+
+
+class Shaped(NamedTuple):
+    """A nest as CUDA, and the shape of its launch, which follow from a plan."""
+
+    plan: NestPlan
+    form: CudaForm
+    grid: Grid
+    copies: Copies
+
+
+def shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
+    """Return a nest as CUDA, by its number in the function, for the numbers of a call."""
+    found: Shaped | None = spec.shapes.get(id(plan))
+    if found is None:
+        if len(spec.shapes) >= _SHAPES:
+            spec.shapes.clear()
+        found = spec.shapes[id(plan)] = _shaped(spec, number, plan, numbers)  # which keeps the plan, and so its id
+    return found
+
+
+def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
+    words, axes, views = spec.program.words, numbers.axes[number], numbers.views
+    base = plan.variant
+    trips = [max(axis.trips, 1) for axis in axes]
+    said = plan.nest.clauses
+    shape = shape_of(said.sizes, said.tile)
+    levels = levels_of(plan.nest, is_ordered=base.is_ordered, is_auto=words.several)
+    iterations = 1 if base.is_ordered else math.prod(trips)  # at a time
+    team = rows_of(levels.team, iterations) if levels.team is not None else None
+    elements = {name: (math.prod(views[name].extents), views[name].itemsize) for name in copied(plan.nest)}
+    if plan.nest.reductions:
+        shape = shape._replace(most_blocks=min(REDUCED_BLOCKS, shape.most_blocks or REDUCED_BLOCKS))
+    copies = copies_of({} if base.is_ordered else elements, math.prod(trips))
+    if copies.places:
+        shape = shape._replace(n_threads=shape.n_threads or COPY_THREADS)
+        n_threads = (grid_of(trips, shape) if team is None else team_grid(iterations, team)).n_threads
+        most = blocks_with_copies([elements[name][0] for name in copies.places], math.prod(trips), n_threads)
+        shape = shape._replace(most_blocks=min(most, shape.most_blocks or most))
+    if team is None:
+        grid = grid_of(trips, shape, is_ordered=base.is_ordered)
+    else:
+        grid = team_grid(iterations, team, shape.most_blocks)
+    n_bits = index_bits(axes, views.values(), grid, team)
+    variant = CudaVariant(
+        base.modes,
+        base.layouts,
+        base.is_restricted,
+        base.unit_steps,
+        tuple(copies.places),
+        base.is_ordered,
+        index_bits=n_bits,
+        narrow=plan.narrow if n_bits == 32 else (),
+        n_threads=grid.n_threads,
+        is_strided=grid.is_strided,
+        privates=tuple([(name, math.prod(views[name].extents)) for name in plan.nest.privates]),
+        empty=tuple([name for name, view in views.items() if 0 in view.extents]),
+        team=team,
+        shared=levels.shared,
+    )
+    key = number, variant, plan.text
+    form: CudaForm | None = spec.forms.get(key)
+    if form is None:
+        form = spec.forms.setdefault(key, CudaForm(plan.typed, plan.nest, variant, words.fastmath))
+    return Shaped(plan, form, grid, copies)
+
+
+def _nothing() -> None:
+    return None
+
+
+class Loaded(NamedTuple):
+    """A nest's kernels on a device; the second is there if it has reductions."""
+
+    loop: Kernel
+    finish: Kernel | None
+
+
+class CudaBlank(Blank[CudaForm]):
+    """What runs of a nest on CUDA for the same numbers have in common.
+
+    Parameters
+    ----------
+    of : Shaped
+    scalars, free, views, axes
+        As for `Blank`.
+
+    Attributes
+    ----------
+    grid : Grid
+    shared_nbytes : int
+        Of a block's copies.
+    n_partials : int
+        Words that blocks leave of reductions.
+    is_reported : bool
+        Whether the kernel says what is wrong.
+    left : tuple of str
+        The scalars that come out, in the order of their slots behind the report.
+    has_own : bool
+        Whether a run has memory for itself.
+    blocks : list of int
+        Slots of how many blocks leave partial results.
+    """
+
+    __slots__ = (
+        "_copies",
+        "_loaded",
+        "blocks",
+        "grid",
+        "has_own",
+        "is_reported",
+        "left",
+        "n_partials",
+        "shared_nbytes",
+    )
+
+    def __init__(
+        self,
+        of: Shaped,
+        scalars: Mapping[str, Any],
+        free: Sequence[str],
+        views: Mapping[str, View],
+        axes: Sequence[Trips],
+    ) -> None:
+        _, form, self.grid, self._copies = of
+        self.shared_nbytes = self._copies.nbytes
+        self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
+        self.blocks: list[int] = []
+        nest, fields = form.nest, form.kernel.fields
+        super().__init__(form, fields, scalars, free, views, axes)
+        kinds = {field.kind for field in fields}
+        self.is_reported = "report" in kinds
+        self.n_partials = max(1, self.grid.n_blocks * len(nest.reductions)) if "partials" in kinds else 0
+        self.left = (*(item.name for item in nest.reductions if item.name not in views), *nest.last)
+        self.has_own = bool(self.own or self.left)
+
+    def _enter(self, slot: int, field: Field, views: Mapping[str, View]) -> None:
+        match field.kind:
+            case "partials" | "report" | "result":
+                self.own.append((slot, field))
+            case "copies":
+                self._image[slot] = self._copies.places[field.name]
+            case "blocks":
+                self._image[slot] = self.grid.n_blocks if self.size else 0
+                self.blocks.append(slot)
+            case _:
+                super()._enter(slot, field, views)
+
+    def loaded(self, kernels: Kernels) -> Loaded:
+        """Return the kernels on a device, compiled."""
+        seen, found = self._loaded
+        if found is None or seen() is not kernels:
+            found = self.form.loaded(kernels)
+            self._loaded = weakref.ref(kernels), found
+        return found
+
+    def launch(self, structure: ctypes.Array[ctypes.c_int64], kernels: Kernels, stream: Any) -> None:
+        """Enqueue the nest."""
+        if self.size:
+            self.loaded(kernels).loop.launch(stream, self.grid.blocks, self.grid.threads, self.shared_nbytes, structure)
+
+
+class OnCuda:
+    """How nests are prepared for CUDA; see `offload.loops.running.prepared.Where`."""
+
+    takes_unaligned = False
+
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
+        """Return what looks at elements in the call, for those to come."""
+        return Looks(arrays) if task is None else DeviceLooks(arrays, task, spec)
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return copies on the host, as the stream of the task has the arrays; wait for it."""
+        assert task is not None
+        device: Device = task.place.device
+        stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+        copies = {name: np.empty(array.shape, array.dtype) for name, array in arrays.items()}
+        stream.synchronize()  # what is copied by threads has nothing to wait for then
+        for name, array in arrays.items():
+            copy = device.copy(copies[name], array, stream)
+            if copy is not None:
+                copy.run()
+        stream.synchronize()
+        return copies
+
+    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[CudaBlank, ...]:
+        """Return what is to be filled in for each nest."""
+        return tuple(
+            CudaBlank(
+                shaped(spec, number, plan, numbers),
+                numbers.scalars[number],
+                spec.free,
+                numbers.views,
+                numbers.axes[number],
+            )
+            for number, plan in enumerate(plans)
+        )
+
+
+ON_CUDA: Final = OnCuda()
+
+
+class CudaRun:
+    """One run of a nest on a CUDA device: what it is given, and what it leaves.
+
+    Parameters
+    ----------
+    blank : CudaBlank
+    values : mapping
+        The arguments of the call.
+    outputs : mapping
+        By name, device arrays without dimensions to which scalars are written that come out; of others the host's
+        memory has the value.
+
+    Attributes
+    ----------
+    is_kept : bool
+        Whether the kernels use memory of its own, so that it has to outlive them, and somebody looks at it then.
+    partials : device array of uint64, or None
+        What blocks leave of reductions.
+    """
+
+    __slots__ = ("_host", "_outputs", "_structure", "_values", "blank", "is_kept", "partials")
+
+    _structure: ctypes.Array[ctypes.c_int64]
+
+    def __init__(self, blank: CudaBlank, values: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        self.blank = blank
+        self._values, self._outputs = values, outputs
+        self._host: np.ndarray[Any, Any] | None = None
+        self.partials: Any = None
+        self.is_kept = blank.has_own
+
+    def prepare(
+        self,
+        addresses: Mapping[str, int],
+        kernels: Kernels,
+        device: Device,
+        stream: Any,
+        *,
+        n_blocks: int | None = None,
+    ) -> None:
+        """Compile, and allocate all that the run needs.
+
+        ``n_blocks`` is how many blocks leave partial results, where those of other devices come to this one's.
+
+        Raises
+        ------
+        DeviceMemoryError
+        """
+        blank = self.blank
+        blank.loaded(kernels)
+        self._structure = structure = blank.filled(addresses, self._values)
+        if self.is_kept:
+            n_partials = blank.n_partials
+            if n_blocks is not None and n_partials:
+                n_partials = max(1, n_blocks * len(blank.form.nest.reductions))
+                for slot in blank.blocks:
+                    structure[slot] = n_blocks
+            self._allocate(device, stream, n_partials)
+            for slot, field in blank.own:
+                structure[slot] = self._slot(field, device)
+
+    def _allocate(self, device: Device, stream: Any, n_partials: int) -> None:
+        """Make what the run has for itself."""
+        blank = self.blank
+        comes_out = any(name not in self._outputs for name in blank.left)
+        untouched = self._untouched()
+        if blank.is_reported or comes_out or untouched:
+            n_words = HEAD + len(blank.axes) + len(blank.left)
+            memory = device.host_memory(n_words * _WORD.itemsize)
+            self._host = np.empty(n_words, np.int64) if memory is None else np.frombuffer(memory, np.int64, n_words)
+            self._host[...] = 0
+            for name, value in untouched.items():
+                self._host[self._place(name)] = bits(value).view(np.int64)
+        if n_partials:
+            self.partials = device.alloc((n_partials,), _WORD, stream)
+
+    def enqueue(self, kernels: Kernels, device: Device, stream: Any, *, finishes: bool = True) -> None:
+        """Enqueue the kernels, and what scalars are that no iteration has given a value."""
+        blank = self.blank
+        blank.launch(self._structure, kernels, stream)
+        for name in self._untouched():
+            output = self._outputs.get(name)
+            if output is not None:
+                slot = self._place(name)
+                device.copy(output, self._host[slot : slot + 1].view(output.dtype)[:1].reshape(()), stream)  # type: ignore[index]  # it has their values
+        if finishes:
+            self.finish(kernels, stream)
+
+    def finish(self, kernels: Kernels, stream: Any) -> None:
+        """Enqueue what combines partial results, if there are reductions."""
+        finish = self.blank.loaded(kernels).finish
+        if finish is not None:
+            finish.launch(stream, (1, 1, 1), (FINISH_THREADS, 1, 1), 0, self._structure)
+
+    def _place(self, name: str) -> int:
+        """Return the slot of the host's memory for a scalar that comes out."""
+        return HEAD + len(self.blank.axes) + self.blank.left.index(name)
+
+    def _untouched(self) -> dict[str, Any]:
+        """Return the scalars that come out as they were before the loop, which has no iteration."""
+        last = self.blank.form.nest.last
+        if self.blank.size or not last:
+            return {}
+        scalars = self.blank.scalars_of(self._values)
+        return {name: scalars[name] for name in last if name in scalars}
+
+    def _slot(self, field: Field, device: Device) -> int:
+        """Return the address of what is the run's own."""
+        if field.kind == "partials":
+            return device.address(self.partials)  # type: ignore[return-value]  # it is the device's
+        if field.kind == "report":
+            return self._host.ctypes.data  # type: ignore[union-attr]  # there is one for a report
+        output = self._outputs.get(field.name)
+        if output is not None:
+            return device.address(output)  # type: ignore[return-value]  # as above
+        return self._host[self._place(field.name) :].ctypes.data  # type: ignore[index]  # as above
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The scalars that come out to the host, once the stream has passed the run."""
+        if self._host is None:
+            return {}
+        blank = self.blank
+        first = HEAD + len(blank.axes)
+        last = blank.form.nest.last
+        untouched = self._untouched()
+        return {
+            name: from_bits(word, blank.form.typed.scalars[name].dtype)
+            for name, word in zip(blank.left, self._host[first:].view(_WORD), strict=True)
+            if name not in self._outputs and (blank.size or name not in last or name in untouched)
+        }
+
+    def failure(self) -> Exception | None:
+        """Return what the kernel has found wrong, once the stream has passed it; a graph's next run starts anew."""
+        if self._host is None or not self._host[0]:
+            return None
+        blank = self.blank
+        record = self._host[: HEAD + len(blank.axes)].tolist()
+        self._host[0] = 0
+        return failure_of(blank.form.nest, record, blank.axes, blank.shapes)

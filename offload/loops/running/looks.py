@@ -1,0 +1,228 @@
+"""Looks at elements that indices are made of, and what is remembered of them for the contents of present storage.
+
+Theory of operation
+-------------------
+A call asks for the least and the greatest element of parts of its arrays (`offload.loops.proofs.ranges`). In a device
+task an array may lie in storage that the task has found present, or maps. What has been seen there is a fact about its
+contents (`offload.data.versions`), so that a call which finds the fact looks at nothing. Device arrays that are in no
+entry of the task, and host arrays, are looked at by each call.
+
+The body of a loop says what it writes. Any other body may write at any time to what it maps other than ``to``; there is
+nothing known about that until its task is over, and a loop that is called in the body looks each time.
+
+Where the host can address the arrays (`Looks`), a look is a pass over them. On CUDA (`DeviceLooks`) it is two
+reductions on the stream of the task, whose results arrive in memory of the host: a call never waits for them. It runs
+its checks, and calls that come after the results have arrived do without. Only the second call that finds the same
+contents asks, since the first may be the last: what asks has to be loaded, for 30 ms in a process. Arrays in no entry
+are not looked at, nor are those of a loop for which looks have been made in vain, since its indices change after them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from offload.data.maptypes import MapType
+from offload.loops.proofs.ranges import MOST_CONTENTS
+from offload.loops.running.arguments import on_host
+from offload.loops.running.extremes import extremes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from offload.data.entries import Entry
+    from offload.data.versions import Contents
+    from offload.devices.base import Device
+    from offload.loops.proofs.affine import Interval
+    from offload.loops.proofs.ranges import Part
+    from offload.loops.running.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+
+class Looks:
+    """Looks of one call at arrays that the host can address.
+
+    Parameters
+    ----------
+    arrays : mapping
+        By name.
+    task : DeviceTask, optional
+        The one that the call is made in; None: on the host.
+
+    Attributes
+    ----------
+    versions : dict of str to int, or None
+        What has been found is what is remembered of these versions of arrays, and nothing else has been asked for; None
+        where something else has.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], task: DeviceTask | None = None) -> None:
+        self._arrays = arrays
+        self._task = task
+        self.versions: dict[str, int] | None = {}
+
+    def __call__(self, parts: Sequence[Part], most: int | None) -> dict[int, Interval]:
+        """Return the least and greatest element of parts of arrays, by the numbers of their loads.
+
+        Parts without elements have none, and those of which nothing is known yet; nothing is looked at if that were
+        more than ``most`` elements.
+        """
+        known: dict[int, Interval] = {}
+        unknown: list[tuple[Part, Contents | None, Any]] = []
+        for part in parts:
+            contents = None if self._task is None else contents_at(self._task, self._arrays[part.array])
+            key = None if contents is None else self._key(part)
+            fact = None if contents is None else self._fact(contents, key)
+            if fact is None:
+                unknown.append((part, contents, key))
+                self.versions = None
+            else:
+                known[part.at] = fact
+                self._rely(part.array, contents)
+        if unknown and (most is None or sum(part.size for part, *_ in unknown) <= most):
+            for part, contents, key in unknown:
+                if part.size:
+                    self._look(part, contents, key, known)
+        return known
+
+    def _rely(self, array: str, contents: Contents | None) -> None:
+        """Take note of what something has been found in."""
+        found = self.versions
+        if found is not None and (contents is None or found.setdefault(array, contents.version) != contents.version):
+            self.versions = None  # it has changed in between
+
+    def _key(self, part: Part) -> Any:
+        """Return what names a part among the facts of its storage."""
+        array: Any = self._arrays[part.array]
+        address = self._task.place.device.address(array)  # type: ignore[union-attr]  # there are contents
+        return address, array.shape, array.strides, array.dtype.num, part.ranges
+
+    def _fact(self, contents: Contents, key: Any) -> Interval | None:
+        fact: Interval | None = contents.facts.get(key)
+        return fact
+
+    def _look(self, part: Part, contents: Contents | None, key: Any, known: dict[int, Interval]) -> None:
+        view = on_host(self._arrays[part.array])[part.where]
+        known[part.at] = fact = extremes(view)
+        if contents is not None:
+            contents.note(key, fact)
+
+
+_SEEN: Final = object()
+"""The fact that a call has had a use for one."""
+
+
+class DeviceLooks(Looks):
+    """Looks of one call on the stream of its task, for calls to come.
+
+    Parameters
+    ----------
+    arrays, task
+        As for `Looks`.
+    spec : Specialisation
+        The loop: it counts the looks that were made in vain.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], task: DeviceTask, spec: Specialisation) -> None:
+        super().__init__(arrays, task)
+        self._spec = spec
+
+    def _fact(self, contents: Contents, key: Any) -> Interval | None:
+        fact = contents.facts.get(key)
+        if fact is _SEEN:
+            return None
+        if isinstance(fact, _Due):
+            fact = fact.found()
+            if fact is not None:
+                contents.note(key, fact)
+        if fact is not None:
+            self._spec.n_looks = 0
+        return fact
+
+    def _look(self, part: Part, contents: Contents | None, key: Any, known: dict[int, Interval]) -> None:
+        if contents is None or self._spec.n_looks >= MOST_CONTENTS:
+            return
+        fact = contents.facts.get(key)
+        if fact is None:
+            contents.note(key, _SEEN)
+        if fact is not _SEEN:
+            return
+        self._spec.n_looks += 1
+        with suppress(MemoryError):  # the loop can do without
+            contents.note(key, self._enqueue(part))
+
+    def _enqueue(self, part: Part) -> _Due:
+        """Enqueue a look on the stream of the task; a body may have made another one the current one."""
+        task: Any = self._task
+        device, stream = task.place.device, task.lane.stream
+        view, arrays = self._arrays[part.array][part.where], device.namespace()
+        outer = device.use(stream)
+        try:
+            found = arrays.min(view), arrays.max(view)
+        finally:
+            device.restore(outer)
+        given = device.host_memory(2 * view.dtype.itemsize)
+        memory = np.empty(2, view.dtype) if given is None else np.frombuffer(given, view.dtype, 2)
+        task.leave(partial(after, (found, memory)))
+        for number, one in enumerate(found):
+            device.copy(memory[number : number + 1].reshape(()), one, stream)
+        return _Due(device, device.record(stream), memory)
+
+
+class _Due:
+    """The least and greatest element of a part, which arrive in memory of the host."""
+
+    __slots__ = ("_device", "_event", "_memory")
+
+    def __init__(self, device: Device, event: Any, memory: np.ndarray[Any, Any]) -> None:
+        self._device, self._event, self._memory = device, event, memory
+
+    def found(self) -> Interval | None:
+        """Return both, if they are there; raise `DeviceLostError` if they never will be."""
+        if not self._device.passed(self._event):
+            return None
+        low, high = self._memory.tolist()
+        return low, high
+
+
+def after(_kept: object, value: Any) -> Any:
+    """Return the value of a task: a finding that keeps what the stream uses until it has passed the task."""
+    return value
+
+
+def contents_at(task: DeviceTask, array: Any) -> Contents | None:
+    """Return the contents of the storage that an array lies in, of a device task; None where they are not known."""
+    plan = task.plan
+    entry = entry_at(task, array, plan.counted) if plan is not None else None
+    return None if entry is None else task.place.contents(entry)
+
+
+def change(task: DeviceTask, arrays: Iterable[Any]) -> None:
+    """Take note that a loop in a device task is about to write to arrays.
+
+    What the task maps other than ``to`` has been changed at its beginning.
+    """
+    plan = task.plan
+    if plan is None:
+        return
+    items = zip(plan.items, plan.entries, strict=True)
+    entries = [entry for item, entry in items if entry is not None and item.map_type is MapType.TO]
+    if entries:
+        lane: Any = task.lane
+        task.place.change([entry_at(task, array, entries) for array in arrays], lane)
+
+
+def entry_at(task: DeviceTask, array: Any, entries: Iterable[Entry]) -> Entry | None:
+    """Return the entry in whose buffer an array of a device task lies."""
+    address_of: Any = task.place.device.address
+    address = address_of(array)
+    if address is None:  # no array of the device, which others refuse
+        return None
+    for entry in entries:
+        low = address_of(entry.buffer)
+        if low <= address < low + entry.nbytes:
+            return entry
+    return None

@@ -1,0 +1,342 @@
+"""One run in order that sees which iterations depend on each other.
+
+What cannot be proved of a loop can be seen for certain arguments: the nest runs in order, compiled for the host, and
+takes note of its accesses (`offload.loops.watched.profiling`). `check=True` runs it on copies; a profile is made of
+such runs. The first call of a speculative loop looks at the beginning alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from offload.arrays.items import address_of
+from offload.loops.emit.emit_c import CVariant
+from offload.loops.proofs.findings import Example, Findings, Observed
+from offload.loops.proofs.numbers import View
+from offload.loops.running.arguments import Blank, on_host
+from offload.loops.running.clauses import LoopWords
+from offload.loops.running.ordered_form import OrderedForm, OrderedRun
+from offload.loops.running.plan import layout_of
+from offload.loops.running.runs import options_of
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import walk
+from offload.loops.tree.uses import numbered
+from offload.loops.watched.cells import cells_of, groups_of
+from offload.loops.watched.profiling import (
+    COUNT,
+    GREATEST,
+    HEAD,
+    KINDS,
+    LEAST,
+    NOTE,
+    SINK,
+    SOURCE,
+    Profiled,
+    profiled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.proofs.findings import Trip
+    from offload.loops.proofs.independence import DependenceKind
+    from offload.loops.proofs.numbers import Trips
+    from offload.loops.tree.ir import Mode, Nest, Typed
+    from offload.loops.watched.needed import Needed
+
+_WORDS: Final = LoopWords()
+
+_LEEWAY: Final = 2
+"""How often the steps that are wanted a run may take until its loops end: what a slice is to take is only estimated."""
+
+
+class Observer:
+    """A nest that is observed, for the numbers of a call: made once, for as many runs as are wanted.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+        One of its nests.
+    modes : mapping of int to str
+        How accesses are checked, by their number.
+    observed : frozenset of int
+        The loads and stores, by `at`, that count.
+    views : mapping of str to View
+        Where arrays lie, or those that they are copies of: by these it is known which share memory.
+    axes : sequence of Trips
+    words : LoopWords
+        For arithmetic.
+    of : Needed, optional
+        What a log needs of these accesses: no more is noted, in less time. Whether anything is found is the same; how
+        much, and who reads what it has not written, is not to be asked for.
+    most : int, optional
+        Steps of a run of which only the beginning is observed (`begin`).
+    is_slice : bool
+        It changes nothing, and finds nothing wrong: its address slice is run alone
+        (`offload.loops.watched.inspecting`).
+    """
+
+    def __init__(
+        self,
+        typed: Typed,
+        nest: Nest,
+        modes: Mapping[int, Mode],
+        observed: frozenset[int],
+        views: Mapping[str, View],
+        axes: Sequence[Trips],
+        words: LoopWords = _WORDS,
+        of: Needed | None = None,
+        most: int | None = None,
+        *,
+        is_slice: bool = False,
+    ) -> None:
+        names = {node.array for at, node in numbered(nest).items() if at in observed}
+        of_names = {name: view for name, view in views.items() if name in names}
+        cells = cells_of(of_names, _changed(nest), None if of is None else of.left_out)
+        self._trips = [axis.trips for axis in axes]
+        last = None if most is None else _LEEWAY * most
+        if of is None:
+            made = profiled(typed, nest, modes, cells, observed, self._trips, (), last, is_slice=is_slice)
+        else:
+            modes = {at: modes.get(before, "check") for at, before in of.originals.items()}
+            noted = of.loads | of.stores
+            made = profiled(typed, of.nest, modes, cells, noted, self._trips, of.once, last, is_slice=is_slice)
+            made = made._replace(numbers=tuple([of.originals[at] for at in made.numbers]))
+        self._made, self._axes, self._words, self._most = made, axes, words, most
+        self._is_shared = any(len(group) > 1 for group in groups_of(views))
+        self._forms: dict[Any, OrderedForm] = {}
+
+    def observe(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
+        """Run the nest in order, and return what has been seen. What it writes has been written, be it a failure.
+
+        Parameters
+        ----------
+        scalars
+            As a run is given them.
+        arrays : mapping of str to array
+            As the host has them.
+        """
+        run, given = self._run(scalars, arrays, self._axes)
+        run.run_all()
+        return self._findings(given, run.finish(), run.failure(), run.trips, self._axes)
+
+    def begin(self, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Findings:
+        """Run the nest from its beginning until a dependence is seen, or so many steps are taken; return the same.
+
+        How far that is follows from the arguments alone. What it writes may be of no use.
+        """
+        assert self._most is not None
+        axes = self._bounded()
+        run, given = self._run(scalars, arrays, axes)
+        count, records = given[self._made.steps or ""], given[self._made.records]
+        failure, done, size, is_lost = None, 0, 1, False
+        while done < run.trips and failure is None and count[0] < self._most and not _any(self._made, records):
+            before, end = records.copy(), min(done + size, run.trips)
+            run.run(done, end)
+            is_lost = bool(count[0] > _LEEWAY * self._most)
+            if is_lost:  # loops of it have ended before their time
+                records[:] = before
+                break
+            failure, done = run.failure(), end
+            size = max(1, min(done, int((self._most - count[0]) * done / max(count[0], 1))))
+        is_whole = failure is not None or (done == run.trips and axes == self._axes and not is_lost)
+        results = run.finish() if is_whole else {}
+        return self._findings(given, results, failure, done, axes, is_whole=is_whole)
+
+    def _bounded(self) -> Sequence[Trips]:
+        """Return the first iterations of the nest, so few that a trip of the outermost loop is short."""
+        per_iteration = 1 + NOTE * max(len(self._made.numbers), 1)
+        room, axes = (self._most or 0) // per_iteration, list(self._axes)
+        for number in range(len(axes) - 1, 0, -1):
+            trips = min(axes[number].trips, max(room, 1))
+            is_cut = trips < axes[number].trips
+            axes[number] = replace(axes[number], trips=trips)
+            room = 1 if is_cut else room // max(trips, 1)
+        if axes != list(self._axes):
+            axes[0] = replace(axes[0], trips=min(axes[0].trips, max(room, 1)))
+        return axes if axes != list(self._axes) else self._axes
+
+    def _run(
+        self, scalars: Mapping[str, Any], arrays: Mapping[str, Any], axes: Sequence[Trips]
+    ) -> tuple[OrderedRun, dict[str, Any]]:
+        """Return a run that has not begun, and the arrays that it is given besides."""
+        made, watched = self._made, self._made.watched
+        given: dict[str, Any] = {
+            made.cells: np.zeros(max(made.n_cells * made.n_in_cell, 1), made.dtype),
+            made.records: np.zeros(max(3 * len(made.arrays), 1) * made.n_words, np.int64),
+            made.exposed: np.zeros(max(len(made.arrays), 1), np.int64),
+        }
+        if made.steps is not None:
+            given[made.steps] = np.zeros(1, np.int64)
+        numbers = {name: np.int64(value) for name, value in watched.given.items()}
+        of = {**arrays, **given}
+        modes, is_shared = watched.modes, self._is_shared
+        run = _made_run(
+            watched.typed,
+            watched.nest,
+            modes,
+            {**scalars, **numbers},
+            of,
+            axes,
+            self._words,
+            is_shared=is_shared,
+            forms=self._forms,
+        )
+        return run, given
+
+    def _findings(
+        self,
+        given: Mapping[str, Any],
+        results: dict[str, Any],
+        failure: Exception | None,
+        n_trips: int,
+        axes: Sequence[Trips],
+        *,
+        is_whole: bool = True,
+    ) -> Findings:
+        made, n_iterations = self._made, n_trips * math.prod(axis.trips for axis in axes[1:])
+        exposed = frozenset(name for name, mark in zip(made.arrays, given[made.exposed], strict=False) if mark)
+        found = _found(made, given[made.records].tolist(), self._trips)
+        n_trips = n_trips if axes[1:] == self._axes[1:] else 0
+        return Findings(found, exposed, results, failure, n_trips, n_iterations, is_whole)
+
+
+def observe(
+    typed: Typed,
+    nest: Nest,
+    modes: Mapping[int, Mode],
+    observed: frozenset[int],
+    scalars: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    views: Mapping[str, View],
+    axes: Sequence[Trips],
+    words: LoopWords = _WORDS,
+    of: Needed | None = None,
+) -> Findings:
+    """Run a nest in order once, and return what has been seen; see `Observer`."""
+    return Observer(typed, nest, modes, observed, views, axes, words, of).observe(scalars, arrays)
+
+
+def advance(
+    typed: Typed,
+    nest: Nest,
+    modes: Mapping[int, Mode],
+    scalars: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    views: Mapping[str, View],
+    axes: Sequence[Trips],
+) -> None:
+    """Run a nest in order on arrays of the host; raise what it finds wrong."""
+    is_shared = any(len(group) > 1 for group in groups_of(views))
+    run = _made_run(typed, nest, modes, scalars, arrays, axes, _WORDS, is_shared=is_shared, forms={})
+    run.run_all()
+    run.finish()
+    failure = run.failure()
+    if failure is not None:
+        raise failure
+
+
+def copies_of(
+    nest: Nest, arrays: Mapping[str, Any], views: Mapping[str, View], *, are_blank: bool = False
+) -> dict[str, Any]:
+    """Return what a nest may run on, arrays that it does not change as they are; copies share memory as the arrays do.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array
+    views : mapping of str to View
+        Where they lie, or those that they are copies of.
+    are_blank : bool
+        Copies hold zeros.
+    """
+    changed = _changed(nest)
+    given = {name: on_host(array) for name, array in arrays.items()}
+    for names in groups_of(views):
+        spans = [span for name in names if (span := views[name].span) is not None]
+        if not spans or changed.isdisjoint(names):
+            continue
+        low = min(first for first, _ in spans)
+        memory = (np.zeros if are_blank else np.empty)(max(last for _, last in spans) + 1 - low, np.uint8)
+        for name in names:
+            view, array = views[name], given[name]
+            given[name] = np.ndarray(view.extents, array.dtype, memory, view.address - low, view.strides)
+            if not are_blank:
+                given[name][...] = array
+    return given
+
+
+def _changed(nest: Nest) -> set[str]:
+    """Return the arrays that a nest writes to."""
+    changed = {node.array for node in walk(*nest.body) if isinstance(node, ir.Store | ir.Atomic)}
+    changed |= {name for name, word in nest.privates.items() if word == "lastprivate"}
+    return changed | {item.name for item in nest.reductions}
+
+
+def _made_run(
+    typed: Typed,
+    nest: Nest,
+    modes: Mapping[int, Mode],
+    scalars: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    axes: Sequence[Trips],
+    words: LoopWords,
+    *,
+    is_shared: bool,
+    forms: dict[Any, OrderedForm],
+) -> OrderedRun:
+    """Return a run of a nest in order on arrays of the host; ``forms`` keeps what is made for it."""
+    views = {
+        name: View(array.shape, array.strides, array.itemsize, address_of(array)) for name, array in arrays.items()
+    }
+    variant = CVariant(
+        modes=tuple(sorted(modes.items())),
+        layouts=tuple((name, layout_of(view)) for name, view in views.items()),
+        is_restricted=not is_shared,
+        unit_steps=tuple((number, axis.step) for number, axis in enumerate(axes) if abs(axis.step) == 1),
+        is_ordered=True,
+    )
+    form = forms.get(variant)
+    if form is None:
+        form = forms[variant] = OrderedForm(typed, nest, variant, options_of(words))
+    fields = form.kernel.fields if form.is_compiled else ()
+    blank = Blank(form, fields, scalars, (), views, axes)
+    return OrderedRun(blank, arrays, {name: view.address for name, view in views.items()}, {})
+
+
+def _any(made: Profiled, records: Any) -> bool:
+    """Tell whether a dependence is recorded."""
+    return bool(records[COUNT :: made.n_words].any())
+
+
+def _found(made: Profiled, records: Sequence[int], trips: Sequence[int]) -> dict[tuple[str, DependenceKind], Observed]:
+    """Return what the records say."""
+    found: dict[tuple[str, DependenceKind], Observed] = {}
+    for number, array in enumerate(made.arrays):
+        n_dimensions = made.watched.typed.arrays[array].ndim
+        for k, kind in enumerate(KINDS):
+            first = (3 * number + k) * made.n_words
+            record = records[first : first + made.n_words]
+            if not record[COUNT]:
+                continue
+            visits = [divmod(record[word], 1 << made.access_bits) for word in (SOURCE, SINK)]
+            example = Example(
+                (_trips(visits[0][0] - 1, trips), _trips(visits[1][0] - 1, trips)),
+                (made.numbers[visits[0][1]], made.numbers[visits[1][1]]),
+                tuple(record[HEAD : HEAD + n_dimensions]),
+            )
+            found[array, kind] = Observed(array, kind, record[COUNT], record[LEAST], record[GREATEST], example)
+    return found
+
+
+def _trips(number: int, trips: Sequence[int]) -> Trip:
+    """Return the trips of the axes in an iteration of a serial loop."""
+    found: list[int] = []
+    for extent in reversed(trips):
+        number, trip = divmod(number, extent)
+        found.insert(0, trip)
+    return tuple(found)

@@ -1,0 +1,82 @@
+"""A loop in order on arrays of the host, nest by nest (`offload.loops.running.ordered_form`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.loops.running.ordered_form import OrderedForm, OrderedRun
+from offload.loops.running.plan import warn_of_python
+from offload.loops.running.prepared import prepared
+from offload.loops.running.runs import options_of
+from offload.loops.running.where import OnHost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.running.plan import NestPlan
+    from offload.loops.running.specialise import Specialisation
+
+
+def run_in_order(spec: Specialisation, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Run the nests of a loop in order on the host; return the scalars that come out.
+
+    Parameters
+    ----------
+    values : mapping
+        The arguments of a call, by name; arrays are the host's, and are changed.
+
+    Raises
+    ------
+    IndexError, ZeroDivisionError, AssertionError, ValueError
+        As the serial program does; arrays then hold what that has written.
+
+    Notes
+    -----
+    *Blocks* for as long as the loop takes; Ctrl-C comes through between slices of some 20 ms, and leaves what has been
+    written.
+    """
+    results: dict[str, Any] = {}
+    for run in ordered_runs(spec, values):
+        try:
+            run.run_all()
+        finally:
+            found = run.finish()
+        failure = run.failure()
+        if failure is not None:
+            raise failure
+        results |= found
+    return results
+
+
+def ordered_runs(spec: Specialisation, values: Mapping[str, Any]) -> list[OrderedRun]:
+    """Return the runs of the nests of a loop in order, none of which has begun. Raises as `prepared`."""
+    blanks, addresses, _ = prepared(spec, values, None, IN_ORDER)
+    arrays = {name: values[name] for name in spec.given}
+    return [OrderedRun(blank, arrays, addresses, values) for blank in blanks]
+
+
+class _InOrder(OnHost):
+    """How nests are prepared to run in order on the host; see `offload.loops.running.prepared.Where`."""
+
+    def form(self, spec: Specialisation, number: int, plan: NestPlan) -> OrderedForm:
+        """Return the form of a nest."""
+        return ordered_form(spec, number, plan)
+
+
+IN_ORDER: Final = _InOrder()
+
+
+def ordered_form(spec: Specialisation, number: int, plan: NestPlan) -> OrderedForm:
+    """Return the form of a nest in order, by its number in the function, under a plan."""
+    variant = replace(plan.variant, is_ordered=True, copies=())
+    key = "in order", number, variant
+    form: OrderedForm | None = spec.forms.get(key)
+    if form is None:
+        with spec.lock:
+            form = spec.forms.get(key)
+            if form is None:
+                warn_of_python(spec)
+                options = options_of(spec.program.words)
+                form = spec.forms[key] = OrderedForm(spec.typed, plan.nest, variant, options)
+    return form

@@ -1,0 +1,441 @@
+"""What is decided about a nest from the numbers of a call: its trips, checks of indices, layouts, dependences.
+
+Theory of operation
+-------------------
+The parts before a nest are scalar statements, which the host carries out, so that at a launch everything is a number
+but the iterators and what is read from arrays. From these numbers follow the trips of each loop, the accesses that
+cannot leave their arrays, and whether iterations depend on each other. The decisions are kept for the numbers that they
+follow from: scalars that only the body of a nest reads as floating values are none of these, nor are addresses, unless
+arrays share memory; then their distances are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from offload.errors import PerformanceWarning
+from offload.interrupts.frames import warn
+from offload.loops.emit.c_statements import can_fail
+from offload.loops.emit.emit_c import CVariant, copied
+from offload.loops.emit.python_form import held
+from offload.loops.proofs.affine import Form
+from offload.loops.proofs.bounds import bounds
+from offload.loops.proofs.coverage import is_overwritten
+from offload.loops.proofs.independence import independence
+from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, is_worth_a_look, parts_wanted
+from offload.loops.proofs.reach import accesses
+from offload.loops.proofs.remedies import proved_error, proved_text
+from offload.loops.proofs.reports import index_error, iteration
+from offload.loops.proofs.requirements import require
+from offload.loops.running import pool
+from offload.loops.running.build import builder
+from offload.loops.running.runs import NestForm
+from offload.loops.tree import ir
+from offload.loops.tree.uses import Addressing, addressing, numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from offload.loops.emit.c_scope import Layout
+    from offload.loops.proofs.affine import Interval
+    from offload.loops.proofs.bounds import Bounds
+    from offload.loops.proofs.independence import Verdict
+    from offload.loops.proofs.ranges import Part
+    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.running.specialise import Specialisation
+
+_PLANS: Final = 64
+"""Decisions that a specialisation keeps: more than a program has sizes that take turns."""
+
+_COPIES_NBYTES: Final = 64 << 20
+"""What the workers' copies of an array of atomics may have."""
+
+
+_NO_ADDRESSING: Final = Addressing(frozenset(), frozenset())
+
+
+class Numbers(NamedTuple):
+    """The numbers of a call.
+
+    Attributes
+    ----------
+    scalars : tuple of dict
+        For each nest, by name, NumPy scalars as they are before it.
+    axes : tuple of tuple of Trips
+        Of each nest.
+    views : dict of str to View
+        Where arrays lie.
+    """
+
+    scalars: tuple[dict[str, Any], ...]
+    axes: tuple[tuple[Trips, ...], ...]
+    views: dict[str, View]
+
+
+class Outside(NamedTuple):
+    """An access that leaves its array in an iteration which is certainly carried out.
+
+    Attributes
+    ----------
+    access : Access
+    extent, dimension, reached : int
+        The array's extent in a dimension, and the index there.
+    iteration : str
+        ``"i=3, j=0"``.
+    """
+
+    access: Access
+    extent: int
+    dimension: int
+    reached: int
+    iteration: str
+
+
+class NestPlan(NamedTuple):
+    """What is decided about a nest.
+
+    Attributes
+    ----------
+    typed : Typed
+        The function, or one that has the nest as another text.
+    nest : Nest
+    text : hashable
+        Tells the texts of a nest apart; None is its own.
+    bounds : mapping of int to Bounds
+        By access.
+    verdict : Verdict
+        Whether its iterations are independent.
+    overwritten : frozenset of str
+        Arrays of which it writes every element, and reads none.
+    wanted : tuple of Part
+        What would say more about accesses that are checked.
+    outside : Outside or None
+        An access that certainly leaves its array.
+    variant : CVariant
+    narrow : tuple of str
+        Variables of inner loops that 32 bits hold.
+    observed : frozenset of int
+        Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
+    addressing : Addressing
+        Of what it follows which elements iterations access; of calls that have to know that.
+    is_sound : bool
+        Whether `check` has nothing against it.
+    """
+
+    typed: ir.Typed
+    nest: ir.Nest
+    text: Hashable
+    bounds: Mapping[int, Bounds]
+    verdict: Verdict
+    overwritten: frozenset[str]
+    wanted: tuple[Part, ...]
+    outside: Outside | None
+    variant: CVariant
+    narrow: tuple[str, ...]
+    observed: frozenset[int]
+    addressing: Addressing
+    is_sound: bool
+
+
+def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callable[[Any], View]) -> Numbers:
+    """Return the numbers of a call; carry out the parts before its nests.
+
+    Parameters
+    ----------
+    values : mapping
+        The arguments, by name.
+    view_of : callable
+        Tells where an array lies.
+
+    Raises
+    ------
+    OverflowError
+        An argument is an int that 64 bits do not hold.
+    ValueError, ZeroDivisionError
+        As the parts do: a step of zero, an integer divided by zero.
+    """
+    typed = spec.typed
+    arrays = {name: values[name] for name in typed.arrays if name in values}
+    scalars = {name: _held(name, values[name], kind) for name, kind in typed.scalars.items() if name in values}
+    before: list[dict[str, Any]] = []
+    axes: list[tuple[Trips, ...]] = []
+    for part in spec.parts:
+        found = part(scalars, arrays)
+        if found is not None:
+            before.append(scalars.copy())
+            axes.append(tuple(Trips(*axis) for axis in found))
+    return Numbers(
+        tuple(before),
+        tuple(axes),
+        {name: view_of(array) for name, array in arrays.items()},
+    )
+
+
+def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
+    """Return what is decided for these numbers; raise `LoopError` where too much is private."""
+    key = key_of(spec, numbers)
+    found: tuple[NestPlan, ...] | None = spec.plans.get(key)
+    if found is None:
+        found = tuple(
+            _plan(spec, nest, Launch(axes, plain(scalars), numbers.views))
+            for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
+        )
+        with spec.lock:
+            if len(spec.plans) >= _PLANS:
+                del spec.plans[next(iter(spec.plans))]
+            spec.plans[key] = found
+    return found
+
+
+def ranged(
+    spec: Specialisation,
+    numbers: Numbers,
+    look: Callable[[tuple[Part, ...], int | None], dict[int, Interval]],
+    *,
+    always: bool = False,
+) -> tuple[NestPlan, ...]:
+    """Return what is decided for these numbers and for the elements that indices are made of, if that is worth it.
+
+    Parameters
+    ----------
+    look : callable
+        Returns the least and greatest element of parts, as `offload.loops.running.looks.Looks` does.
+    always : bool
+        Whatever it is worth.
+    """
+    plans = plans_of(spec, numbers)
+    if not is_looked_at(spec, numbers, plans, always=always):
+        return plans
+    known: dict[int, Interval] = {}
+    key = key_of(spec, numbers)
+    for _ in range(ROUNDS):
+        most = None if always else MOST_ELEMENTS * math.prod(axis.trips for axis in numbers.axes[0])
+        seen = look(plans[0].wanted, most)
+        if not seen:
+            break
+        known |= seen
+        looked = key, tuple(known.items())
+        found = spec.looked.get(looked)
+        if found is None:
+            is_kept = len(spec.looked) < ROUNDS * MOST_CONTENTS
+            if not (is_kept or always):
+                break
+            launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
+            found = (_plan(spec, spec.typed.function.nests[0], launch),)
+            if is_kept:
+                spec.looked[looked] = found
+        plans = found
+    return plans
+
+
+def is_looked_at(spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...], *, always: bool = False) -> bool:
+    """Tell whether `ranged` looks at elements."""
+    if len(plans) > 1 or not plans[0].wanted or not plans[0].is_sound or not spec.program.words.bounds:
+        return False
+    return always or is_worth_a_look(tuple(axis.trips for axis in numbers.axes[0]))
+
+
+def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
+    """Return the compiled form of a nest, by its number in the function, under a plan."""
+    key = number, plan.variant, plan.text
+    form = spec.forms.get(key)
+    if form is None:
+        with spec.lock:
+            form = spec.forms.get(key)
+            if form is None:
+                warn_of_python(spec)
+                form = NestForm(plan.typed, plan.nest, plan.variant, spec.program.words)
+                spec.forms[key] = form
+    return form
+
+
+def warn_of_python(spec: Specialisation) -> None:
+    """Give a `PerformanceWarning`, once a loop, where there is no compiler for the host."""
+    if builder.compiler is None:
+        warn_once(
+            spec,
+            "there is no C compiler, so that the loop runs as Python, some hundred times slower; install gcc or clang,"
+            ' or pip install "offload[loops]", or name a compiler in OFFLOAD_CC',
+        )
+
+
+def check(spec: Specialisation, plans: tuple[NestPlan, ...]) -> None:
+    """Refuse a call that must not run, before anything has changed.
+
+    Raises
+    ------
+    IndexError
+        An iteration certainly leaves an array.
+    LoopError
+        Iterations are said to be independent, and provably are not.
+    """
+    for plan in plans:
+        if not plan.is_sound:
+            _refuse(spec, plan)
+
+
+def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
+    """Decide about a nest."""
+    require(spec.typed.function.name, nest, launch)
+    words = spec.program.words
+    found = accesses(spec.typed, nest, launch)
+    limits = bounds(found)
+    verdict = independence(found)
+    order = nest.clauses.order
+    speculates = words.speculate is not None and order != "seq"
+    is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
+    if order == "auto" and is_in_order:
+        line = nest.place.line
+        warn_once(spec, f"the loop at line {line} runs in order: {proved_text(verdict)}", f"line {line}")
+    modes: dict[int, ir.Mode] = {at: limit.mode for at, limit in limits.items()}
+    if not words.bounds:
+        modes = {at: "wrap" if mode == "check" else mode for at, mode in modes.items()}
+    variant = CVariant(
+        modes=tuple(sorted(modes.items())),
+        layouts=tuple((name, layout_of(view)) for name, view in launch.views.items()),
+        is_restricted=not shares(spec, launch.views),
+        unit_steps=tuple((number, axis.step) for number, axis in enumerate(launch.axes) if abs(axis.step) == 1),
+        copies=() if is_in_order else _copied(nest, launch),
+        is_ordered=is_in_order,
+    )
+    is_independent = is_in_order or speculates or verdict.verdict != "sequential"
+    outside = _outside(found, limits)
+    observed = _observed(nest, verdict) if words.checks and not is_in_order else frozenset()
+    overwritten = frozenset(name for name in launch.views if is_overwritten(found, name))
+    if overwritten and can_fail(nest, modes):
+        overwritten = frozenset()  # an iteration ends where it fails, before it has written its elements
+    return NestPlan(
+        spec.typed,
+        nest,
+        None,
+        limits,
+        verdict,
+        overwritten,
+        parts_wanted(found, limits),
+        outside,
+        variant,
+        tuple(sorted(found.narrow)),
+        observed,
+        addressing(nest) if observed or speculates else _NO_ADDRESSING,
+        is_independent and outside is None,
+    )
+
+
+def _observed(nest: ir.Nest, verdict: Verdict) -> frozenset[int]:
+    """Return the loads and stores about which nothing is proved."""
+    accesses_of = numbered(nest)
+    return frozenset(at for at in verdict.unknown if not isinstance(accesses_of[at], ir.Atomic))
+
+
+def _refuse(spec: Specialisation, plan: NestPlan) -> None:
+    """Raise what is wrong with a nest; `check` says what."""
+    found = plan.outside
+    if found is not None:
+        raise index_error(found.access, found.reached, found.dimension, found.extent, found.iteration)
+    raise proved_error(spec.program.name, plan.nest, plan.verdict)
+
+
+def _outside(found: Accesses, limits: Mapping[int, Bounds]) -> Outside | None:
+    """Return the first access, in the order of the text, that certainly leaves its array."""
+    for access in found.listed:
+        outside = limits[access.at].outside
+        if outside is not None:
+            dimension, index = outside
+            value = access.indices[dimension]
+            if index in value.interval:
+                corner = _corner(found, value.form if index == value.high else -value.form)
+                where = iteration(found.nest, found.launch.axes, corner)
+                return Outside(access, found.extents[access.array][dimension], dimension, index, where)
+    return None
+
+
+def _corner(found: Accesses, form: Form) -> list[int]:
+    """Return the trips of the axes at which a form has its greatest value."""
+    trips = [0] * len(found.launch.axes)
+    while form.terms:
+        number, coefficient = form.terms[-1]
+        atom = found.space.atoms[number]
+        form = Form(form.constant, form.terms[:-1])
+        if number < len(trips):
+            trips[number] = atom.high if coefficient > 0 else atom.low
+        elif coefficient > 0 and atom.room is not None:
+            form += atom.room * (coefficient // atom.step)
+    return trips
+
+
+def _copied(nest: ir.Nest, launch: Launch) -> tuple[str, ...]:
+    """Return the arrays of atomics of which each worker is to have a copy: the loop is long enough to merge them."""
+    size = math.prod(axis.trips for axis in launch.axes)
+    sizes = {name: math.prod(view.extents) for name, view in launch.views.items()}
+    return tuple(
+        sorted(
+            name
+            for name in copied(nest)
+            if sizes[name] <= size and sizes[name] * launch.views[name].itemsize * pool.n_cores() <= _COPIES_NBYTES
+        )
+    )
+
+
+def layout_of(view: View) -> Layout:
+    """Return how an array lies: ``"C"``, ``"inner"`` where rows are contiguous, ``"strided"``, or ``"packed"``."""
+    if not view.is_aligned:
+        return "packed"
+    expected = view.itemsize
+    is_c = True
+    for extent, stride in zip(reversed(view.extents), reversed(view.strides), strict=True):
+        if extent != 1:
+            is_c = is_c and stride == expected
+        expected *= extent
+    if is_c:
+        return "C"
+    return "inner" if view.strides[-1] == view.itemsize else "strided"
+
+
+def shares(spec: Specialisation, views: Mapping[str, View]) -> bool:
+    """Tell whether a nest writes to an array that shares memory with another."""
+    names = list(views)
+    return any(
+        views[one].may_share(views[other])
+        for number, one in enumerate(names)
+        for other in names[number + 1 :]
+        if spec.uses[one].is_changed or spec.uses[other].is_changed
+    )
+
+
+def key_of(spec: Specialisation, numbers: Numbers) -> Any:
+    """Return what decisions follow from."""
+    views = numbers.views
+    base = min((view.address for view in views.values()), default=0) if shares(spec, views) else None
+    return (
+        numbers.axes,
+        tuple([scalars.get(name) for scalars in numbers.scalars for name in spec.deciding]),
+        tuple([(view.extents, view.strides, view.is_aligned) for view in views.values()]),
+        None if base is None else tuple([view.address - base for view in views.values()]),
+    )
+
+
+def plain(scalars: Mapping[str, Any]) -> dict[str, bool | int | float]:
+    """Return scalars as Python's numbers."""
+    return {name: value.item() for name, value in scalars.items()}
+
+
+def _held(name: str, value: Any, kind: ir.Type) -> Any:
+    """Return an argument as a NumPy scalar of a type; raise `OverflowError` of an int that 64 bits do not hold."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        what = str(value) if value.bit_length() < 256 else f"an int of {value.bit_length():,} bits"
+        raise OverflowError(
+            f"argument {name!r} is {what}, and ints in loops have 64 bits; pass np.uint64({name}) where that holds it,"
+            f" or float({name})"
+        )
+    return held(value, kind)
+
+
+def warn_once(spec: Specialisation, what: str, subject: str = "") -> None:
+    """Give a `PerformanceWarning` the first time that there is one of a subject of this loop function."""
+    program = spec.program
+    if subject not in program.warned:
+        program.warned.add(subject)
+        place = program.source.place
+        warn(f"{program.directive} {program.name!r}: {what}", PerformanceWarning, f"{place.file}:{place.line}")

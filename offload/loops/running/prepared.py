@@ -1,0 +1,314 @@
+"""What calls of a loop lead to, kept for the numbers that it follows from: so that a call is made by filling in blanks.
+
+Theory of operation
+-------------------
+All that a call has to find out, which is trips, plans, compiled forms and their arguments, follows from the shapes and
+strides of its arrays and from the scalars that decisions may follow from, as long as no array that is written shares
+memory with another. So it is kept for these, and a call that has been made before evaluates nothing. It looks at what
+may differ all the same: where arrays lie, and the elements that indices are read from, if that is worth a look. Where
+arrays share memory, or elements are not aligned, the call goes the long way, which decides, and has the words for what
+is wrong.
+
+Floats are told apart by their bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from offload.arrays.items import address_of, label
+from offload.errors import ClauseError, UsageError
+from offload.loops.proofs.numbers import View
+from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged, shares
+from offload.loops.running.verdicts import observe_each
+from offload.loops.tree.naming import float_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.devices.base import Device
+    from offload.loops.running.looks import Looks
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+BlankT_co = TypeVar("BlankT_co", covariant=True)
+
+_NO_VERSIONS: Final[Mapping[str, int]] = {}
+
+_MOST: Final = 64
+"""Sets of numbers that a specialisation keeps: more than a program has sizes that take turns."""
+
+
+class Where(Protocol[BlankT_co]):
+    """Where a loop is to run: how its nests are prepared there.
+
+    Attributes
+    ----------
+    takes_unaligned : bool
+        Whether elements may lie at no multiples of their size.
+    """
+
+    @property
+    def takes_unaligned(self) -> bool: ...
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks | None:
+        """Return what looks at the elements that indices are read from, in a call with these arrays; None: nothing."""
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return arrays as the host has them, of a call that is to be observed; what is changed is copied."""
+
+    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[BlankT_co, ...]:
+        """Return what is to be filled in for each nest."""
+
+
+class Apart:
+    """Whether arrays of certain shapes are aligned and share no memory, wherever they lie.
+
+    Parameters
+    ----------
+    spec : Specialisation
+    numbers : Numbers
+        Of a call with such arrays.
+    is_any : bool
+        Arrays may share none at all; else none that is written.
+
+    Attributes
+    ----------
+    sizes : tuple of (str, int)
+        The sizes of elements in bytes, by array.
+    pairs : tuple
+        Of arrays that must not share memory: each one's name, and where its first and last byte lie from its address.
+    """
+
+    __slots__ = ("pairs", "sizes")
+
+    def __init__(self, spec: Specialisation, numbers: Numbers, *, is_any: bool = False) -> None:
+        self.sizes = tuple((name, view.itemsize) for name, view in numbers.views.items())
+        spans: dict[str, tuple[int, int]] = {}
+        for name, view in numbers.views.items():
+            if (span := view.span) is not None:
+                spans[name] = span[0] - view.address, span[1] - view.address
+        names = list(spans)
+        self.pairs = tuple(
+            (one, *spans[one], other, *spans[other])
+            for number, one in enumerate(names)
+            for other in names[number + 1 :]
+            if is_any or spec.uses[one].is_changed or spec.uses[other].is_changed
+        )
+
+    def holds(self, addresses: Mapping[str, int]) -> bool:
+        """Tell whether it is so of arrays at these addresses."""
+        for name, nbytes in self.sizes:
+            if addresses[name] % nbytes:
+                return False
+        for one, low, high, other, others_low, others_high in self.pairs:
+            mine, others = addresses[one], addresses[other]
+            if mine + low <= others + others_high and others + others_low <= mine + high:
+                return False
+        return True
+
+
+class Steady(NamedTuple):
+    """What has to hold for another call with the same numbers to lead to the same.
+
+    Attributes
+    ----------
+    apart : Apart
+    versions : mapping of str to int
+        The contents of arrays at the same addresses still have these.
+    """
+
+    apart: Apart
+    versions: Mapping[str, int]
+
+
+class Prepared(Generic[BlankT_co]):
+    """What calls with certain numbers lead to, where arrays share no memory.
+
+    Parameters
+    ----------
+    spec : Specialisation
+    numbers : Numbers
+        Of one such call.
+    where : Where
+
+    Attributes
+    ----------
+    apart : Apart
+    """
+
+    __slots__ = ("_blanks", "_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
+
+    def __init__(self, spec: Specialisation, numbers: Numbers, where: Where[BlankT_co]) -> None:
+        self._spec = spec
+        self._numbers = numbers
+        self._where = where
+        self._plans = plans_of(spec, numbers)
+        self._looks = is_looked_at(spec, numbers, self._plans)
+        self._blanks: dict[Any, tuple[BlankT_co, ...]] = {}
+        self._settled: tuple[tuple[BlankT_co, ...], Steady] | None = None  # where that is not up to elements
+        self.apart = Apart(spec, numbers)
+
+    def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[tuple[BlankT_co, ...], Steady | None]:
+        """Return what is to be filled in for each nest, and for how long; look at elements where that is worth it.
+
+        Raises as `check`.
+        """
+        if self._settled is not None:
+            return self._settled
+        plans = self._plans
+        versions: Mapping[str, int] | None = _NO_VERSIONS
+        if self._looks:
+            look = self._where.looks(self._spec, values, task)
+            if look is not None:
+                plans = ranged(self._spec, self._numbers, look)
+                versions = look.versions
+        variants = tuple([(plan.variant, plan.narrow) for plan in plans])  # elements may decide about both
+        found = self._blanks.get(variants)
+        if found is None:
+            check(self._spec, plans)
+            found = self._blanks[variants] = self._where.blanks(self._spec, self._numbers, plans)
+        steady = None if versions is None else Steady(self.apart, versions)
+        if steady is not None and not self._looks:
+            self._settled = found, steady
+        return found, steady
+
+
+def prepared(
+    spec: Specialisation,
+    values: Mapping[str, Any],
+    device: Device | None,
+    where: Where[BlankT_co],
+    task: DeviceTask | None = None,
+) -> tuple[tuple[BlankT_co, ...], dict[str, int], Steady | None]:
+    """Return what is to be filled in for each nest, in their order, and where the arrays lie, by name.
+
+    The third item is what has to hold for another call with these numbers to lead to the same, if that can be told.
+
+    Parameters
+    ----------
+    values : mapping
+        The arguments of a call.
+    device : Device or None
+        The one that the arrays are of; None: they are the host's.
+    where : Where
+    task : DeviceTask, optional
+        The one that the call is made in, on a device.
+
+    Raises
+    ------
+    IndexError, LoopError, UnsupportedError
+        As `check`.
+    ValueError, ZeroDivisionError
+        As the parts before nests do.
+    ClauseError, UsageError
+        An array is of another place.
+    RegionClosedError
+        The storage of a device array has gone back.
+    """
+    addresses: dict[str, int] = {}
+    numbers_in_key: list[Any] = [where]  # those that decisions follow from, but for addresses
+    locate = _host_address if device is None else device.address
+    for name in spec.given:
+        array = values[name]
+        address = locate(array)
+        if address is None:
+            raise _misplaced(device, array)
+        addresses[name] = address
+        numbers_in_key += array.shape, array.strides
+    numbers_in_key += told(spec, values)
+    key = tuple(numbers_in_key)
+    found: Prepared[BlankT_co] | None = spec.prepared.get(key)
+    if found is not None and found.apart.holds(addresses):
+        blanks, steady = found.blanks(values, task)
+        return blanks, addresses, steady
+    numbers = numbers_of(spec, values, lambda array: view_at(device, array))
+    is_aligned = all(view.is_aligned for view in numbers.views.values())
+    if not (is_aligned or where.takes_unaligned):
+        _refuse_unaligned(numbers)
+    if spec.program.words.checks or not is_aligned or shares(spec, numbers.views):
+        arrays = {name: values[name] for name in spec.given}
+        look = where.looks(spec, arrays, task)
+        plans = plans_of(spec, numbers) if look is None else ranged(spec, numbers, look)
+        check(spec, plans)
+        blanks = where.blanks(spec, numbers, plans)
+        observe_each(spec, plans, numbers, arrays, task, where.on_host)
+        return blanks, addresses, None
+    made = Prepared(spec, numbers, where)
+    blanks, steady = made.blanks(values, task)
+    keep(spec, key, made)
+    return blanks, addresses, steady
+
+
+def told(spec: Specialisation, values: Mapping[str, Any]) -> list[Any]:
+    """Return the scalars of a call that decisions may follow from, so that equal ones decide alike."""
+    return [
+        float_bits(values[name]) if is_float and not isinstance(values[name], int) else values[name]
+        for name, is_float in spec.told
+    ]
+
+
+def keep(spec: Specialisation, key: Any, made: Any) -> None:
+    """Keep what calls with certain numbers lead to, by what tells them, in place of the oldest if there are many."""
+    with spec.lock:
+        if len(spec.prepared) >= _MOST:
+            del spec.prepared[next(iter(spec.prepared))]
+        spec.prepared[key] = made
+
+
+# -- where arrays lie --------------------------------------------------------------------------------
+
+
+def _host_address(array: object) -> int | None:
+    """Return where the element ``[0, …, 0]`` of a host array lies; None of anything else."""
+    return address_of(array) if isinstance(array, np.ndarray) else None
+
+
+def _misplaced(device: Device | None, array: Any) -> UsageError | ClauseError:
+    """Return what is wrong with an array that is of another place."""
+    what = f"{label(array):.60}"
+    if device is None:
+        return UsageError(f"{what} is a device array, and the loop runs on the host; pass host arrays")
+    return ClauseError(
+        f"{what} is no array of device {device.number}, where the loop runs; make it present there, or map it"
+    )
+
+
+def view_at(device: Device | None, array: Any) -> View:
+    """Return how an array lies, of a device or of the host. Raises as `prepared`."""
+    address = _host_address(array) if device is None else device.address(array)
+    if address is None:
+        raise _misplaced(device, array)
+    return View(array.shape, array.strides, array.itemsize, address)
+
+
+def described(device: Device | None, array: Any) -> View:
+    """Return how an array lies that a loop might be called with; host arrays stand for those of a device."""
+    return mapped_view(array) if device is not None and isinstance(array, np.ndarray) else view_at(device, array)
+
+
+def located(device: Device, array: Any) -> int:
+    """Return where the element ``[0, …, 0]`` of a device's array, or of a host array that stands for one, lies."""
+    if isinstance(array, np.ndarray):
+        return address_of(array)
+    address = device.address(array)
+    if address is None:
+        raise _misplaced(device, array)
+    return address
+
+
+def mapped_view(array: np.ndarray[Any, Any]) -> View:
+    """Return how a host array lies, of a loop that is given a device's."""
+    return View(array.shape, array.strides, array.itemsize, address_of(array))
+
+
+def _refuse_unaligned(numbers: Numbers) -> None:
+    """Raise `ClauseError` for elements at no multiples of their size, which no GPU reads."""
+    for name, view in numbers.views.items():
+        if not view.is_aligned:
+            raise ClauseError(
+                f"argument {name!r}: its elements, of {view.itemsize} bytes, lie at no multiples of that, and a GPU"
+                " reads no others; pass a copy"
+            )

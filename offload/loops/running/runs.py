@@ -1,0 +1,157 @@
+"""A nest as a function of this process.
+
+`NestForm` is a nest with what a launch has decided about it, compiled for the host or, where there is no compiler, as
+Python. It is a `offload.devices.base.Program`, so that a simulated device runs it as well. Chunks follow from the
+number of trips alone, so that results do not depend on how many threads there are; what one run has for itself, and
+what comes of its chunks, is `offload.loops.running.arguments`'s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.loops.emit.emit_c import copied, emit
+from offload.loops.emit.python_form import python_form
+from offload.loops.running import pool, schedules
+from offload.loops.running.build import builder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from offload.loops.emit.emit_c import CKernel, CVariant
+    from offload.loops.running.arguments import NestRun
+    from offload.loops.running.clauses import LoopWords
+    from offload.loops.tree import ir
+
+_SHORT_NS: Final = 30_000
+"""A shorter loop runs on one thread: to wake a helper that sleeps takes some 5 µs, and it has caches to fill."""
+
+_TRIP_NS: Final = 2.0
+"""What an iteration is thought to take before one has been timed."""
+
+_CONTRACT: Final = ("-ffp-contract=fast",)
+_FASTMATH: Final[dict[str | None, tuple[str, ...]]] = {
+    None: (),
+    "contract": _CONTRACT,
+    "fast": (*_CONTRACT, "-fassociative-math", "-fno-signed-zeros"),  # gcc reassociates nothing without the latter
+}
+"""What compilers are told beside `compilers`' own options, which have ``-fno-trapping-math`` already."""
+
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+class NestForm:
+    """A nest of a typed function, in the form that a launch has decided on.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+    variant : CVariant
+    words : LoopWords
+        For the size of chunks, and what the compiler may do to arithmetic.
+
+    Attributes
+    ----------
+    copies : tuple of (str, str)
+        Arrays of which each worker has a copy, with the operator that merges them.
+    """
+
+    def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
+        if variant.is_ordered and nest.clauses.tile:  # whose iterations would be in another order
+            nest = replace(nest, clauses=replace(nest.clauses, tile=()))
+        self.nest = nest
+        self.typed = typed
+        self.is_compiled = builder.compiler is not None
+        self.options = options_of(words)
+        self._variant = variant
+        self._words = words
+        self._trip_ns = _TRIP_NS
+        self._guided: tuple[int, Any] = (-1, None)  # the bounds of chunks of so many trips
+        operators = copied(nest) if self.is_compiled else {}
+        self.copies = tuple((name, operators[name]) for name in variant.copies if name in operators)
+
+    @cached_property
+    def kernel(self) -> CKernel:
+        """The nest as C."""
+        return emit(self.typed, self.nest, self._variant)
+
+    @cached_property
+    def _entry(self) -> int:
+        return builder.load(self.kernel.source, self.kernel.entry, self.nest.place, self.options)
+
+    @cached_property
+    def _python(self) -> Callable[..., None]:
+        return python_form(self.typed, self.nest, dict(self._variant.modes))
+
+    def compile(self) -> None:
+        """Make what `run` runs, if that has not been made: so that it is not made on a stream."""
+        _ = self._entry if self.is_compiled else self._python
+
+    @property
+    def source(self) -> str:
+        return self.kernel.source
+
+    @property
+    def names(self) -> Sequence[str]:
+        return (self.kernel.entry if self.is_compiled else self.typed.function.name,)
+
+    def on_host(self) -> Mapping[str, Callable[[tuple[int, ...], Any], object]]:
+        return {self.names[0]: self.run}
+
+    def n_chunks(self, trips: int, *, shuffles: bool) -> int:
+        """Return how many chunks a number of trips is cut into: one that is in order, many that are shuffled."""
+        if self._variant.is_ordered:
+            return min(trips, 1)
+        return schedules.n_chunks(trips, self._rows(trips), self._words.schedule, shuffles=shuffles)
+
+    def _rows(self, trips: int) -> int:
+        return -(-trips // self.nest.clauses.tile[0]) if self.nest.clauses.tile else trips
+
+    def _bounds(self, trips: int) -> Any:
+        """Return where chunks begin, and the last one ends; None where they are of equal length."""
+        kind, size = self._words.schedule or ("", None)
+        if kind != "guided" or self._variant.is_ordered or self._rows(trips) != trips:
+            return None
+        known, bounds = self._guided
+        if known != trips:
+            found = schedules.guided(trips, size or 1)
+            bounds = (ctypes.c_int64 * len(found))(*found)
+            self._guided = trips, bounds
+        return bounds
+
+    def run(self, grid: tuple[int, ...], run: NestRun) -> None:
+        """Run all chunks, and what follows them."""
+        n_chunks = grid[0]
+        if run.order is not None or not self.is_compiled:
+            self._run_in_order(n_chunks, run)
+        elif n_chunks:
+            size = run.blank.size
+            n_threads = 1 if self._trip_ns * size < _SHORT_NS else run.n_threads
+            trips = run.blank.trips
+            took_ns = pool.run(self._entry, run.address, trips, n_chunks, n_threads, self._bounds(trips))
+            self._trip_ns = took_ns / size
+        run.finish()
+
+    def _run_in_order(self, n_chunks: int, run: NestRun) -> None:
+        """Run the chunks one after another on this thread, in the order that the run says."""
+        trips = run.blank.trips
+        entry = _ENTRY(self._entry) if self.is_compiled else None
+        arguments, report = (None, None) if self.is_compiled else (run.arguments, run.report)
+        bounds = self._bounds(trips)
+        for chunk in range(n_chunks) if run.order is None else run.order:
+            begin, end = trips * chunk // n_chunks, trips * (chunk + 1) // n_chunks
+            if bounds is not None:
+                begin, end = bounds[chunk], bounds[chunk + 1]
+            if entry is not None:
+                entry(run.address, begin, end, chunk, 0)
+            else:
+                self._python(arguments, begin, end, chunk, run.partials, report)
+
+
+def options_of(words: LoopWords) -> Sequence[str]:
+    """Return what a compiler of the host is told about a loop beside its own options."""
+    return _FASTMATH[words.fastmath]

@@ -1,0 +1,118 @@
+"""What ``check=True`` has seen of a loop's iterations, remembered for the arguments that it follows from.
+
+Theory of operation
+-------------------
+Which elements iterations access follows from the numbers of a call, from its scalars, and from the arrays that indices,
+conditions and bounds are made of (`offload.loops.tree.uses.addressing`). So iterations that have been seen to be
+independent are so in a later call with the same numbers, the same scalars, and the same contents of these arrays
+(`offload.data.versions`), and it looks at nothing. An array in no entry of the task has no version, and the call is
+observed again. A nest that writes to such an array changes its version, by which it is observed in each call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.loops.proofs.numbers import Launch
+from offload.loops.running.looks import contents_at
+from offload.loops.running.plan import key_of, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+_MOST: Final = 64
+"""Verdicts that a specialisation keeps, those that were used last."""
+
+
+def observe_each(
+    spec: Specialisation,
+    plans: tuple[NestPlan, ...],
+    numbers: Numbers,
+    arrays: Mapping[str, Any],
+    task: DeviceTask | None,
+    fetch: Callable[[Mapping[str, Any], DeviceTask | None], Mapping[str, np.ndarray[Any, Any]]],
+) -> None:
+    """Run the nests that are to be observed, on copies, unless that is known; each finds what those before it leave.
+
+    Parameters
+    ----------
+    arrays : mapping
+        Those of the call, by name.
+    task : DeviceTask, optional
+        The one that the call is made in.
+    fetch : callable
+        Returns arrays as the host has them, given the task as well; what is changed is copied.
+
+    Raises
+    ------
+    LoopError
+        Iterations depend on each other.
+    IndexError, ZeroDivisionError, AssertionError, ValueError
+        As `observe`.
+    """
+    last = max((number for number, plan in enumerate(plans) if plan.observed), default=-1)
+    if last < 0:
+        return
+    keys = [_key(spec, number, plan, numbers, arrays, task) for number, plan in enumerate(plans[: last + 1])]
+    if all(key in spec.observed for key, plan in zip(keys, plans, strict=False) if plan.observed):
+        for key in keys:
+            _keep(spec, key)
+        return
+    from offload.loops.proofs.remedies import seen_error
+    from offload.loops.running.observe import advance, copies_of, observe  # few programs check
+    from offload.loops.watched.needed import needed
+
+    fetched = fetch(arrays, task)
+    for number, plan in enumerate(plans[: last + 1]):
+        modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
+        copies = copies_of(plan.nest, fetched, numbers.views)
+        if plan.observed:
+            of = needed(spec.typed, plan.nest, Launch(axes, plain(scalars), numbers.views), plan.observed)
+            given = numbers.views, axes
+            found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given, of=of)
+            if found.failure is not None:
+                raise found.failure
+            if found.found:  # once more, for what is to be said
+                copies = copies_of(plan.nest, fetched, numbers.views)
+                found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given)
+                raise seen_error(spec.program.name, plan.nest, axes, found)
+            _keep(spec, keys[number])
+        elif number < last and all(axis.trips > 0 for axis in axes):
+            advance(spec.typed, plan.nest, modes, scalars, copies, numbers.views, axes)
+        fetched = copies
+
+
+def _key(
+    spec: Specialisation,
+    number: int,
+    plan: NestPlan,
+    numbers: Numbers,
+    arrays: Mapping[str, Any],
+    task: DeviceTask | None,
+) -> Any:
+    """Return what a verdict follows from; None where that is not known."""
+    versions = []
+    for name in sorted(plan.addressing.arrays & arrays.keys()):
+        contents = None if task is None else contents_at(task, arrays[name])
+        if contents is None:
+            return None
+        versions.append((contents.version, numbers.views[name].address))
+    scalars = tuple([(name, value.tobytes()) for name, value in numbers.scalars[number].items()])
+    return number, key_of(spec, numbers), scalars, tuple(versions)
+
+
+def _keep(spec: Specialisation, key: Any) -> None:
+    """Remember a verdict as the one that was used last; None is none."""
+    if key is None:
+        return
+    with spec.lock:
+        spec.observed.pop(key, None)
+        if len(spec.observed) >= _MOST:
+            del spec.observed[next(iter(spec.observed))]
+        spec.observed[key] = None

@@ -1,0 +1,75 @@
+"""Where loops run: how nests are prepared for the processor of this process, and how a device is given kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.errors import UnsupportedError
+from offload.loops.running import pool
+from offload.loops.running.arguments import Blank, on_host
+from offload.loops.running.looks import Looks
+from offload.loops.running.plan import form_of
+from offload.runtime.current import here
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from offload.devices.base import Device, Kernels
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.runtime.launch import DeviceTask
+
+
+class OnHost:
+    """How nests are prepared for the processor of this process; see `offload.loops.running.prepared.Where`."""
+
+    takes_unaligned = True
+
+    def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
+        """Return what looks at elements in the call."""
+        return Looks(arrays, task)
+
+    def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return arrays as NumPy has them."""
+        return {name: on_host(array) for name, array in arrays.items()}
+
+    def form(self, spec: Specialisation, number: int, plan: NestPlan) -> Any:
+        """Return the form of a nest."""
+        return form_of(spec, number, plan)
+
+    def blanks(self, spec: Specialisation, numbers: Numbers, plans: tuple[NestPlan, ...]) -> tuple[Blank[Any], ...]:
+        """Return what is to be filled in for each nest."""
+        found = []
+        for number, plan in enumerate(plans):
+            form = self.form(spec, number, plan)
+            fields = form.kernel.fields if form.is_compiled else ()
+            scalars, axes = numbers.scalars[number], numbers.axes[number]
+            found.append(Blank(form, fields, scalars, spec.free, numbers.views, axes))
+        return tuple(found)
+
+
+ON_HOST: Final = OnHost()
+
+
+def kernels_of(device: Device, program: LoopProgram) -> Kernels:
+    """Return how a device is given kernels.
+
+    Raises
+    ------
+    UnsupportedError
+        It runs none, or none of those that loops become.
+    """
+    kernels = device.kernels
+    if kernels is None:
+        raise UnsupportedError(
+            f"{program.directive} {program.name!r}: loops are not compiled for devices of kind {device.kind!r}; use "
+            "if_=False, which runs the loop on the host"
+        )
+    return kernels
+
+
+def n_threads_of(program: LoopProgram) -> int:
+    """Return how many threads may work on a loop, the one that starts it included."""
+    return min(program.words.num_threads or 1 + len(here().runtime.engine.threads), pool.n_cores())

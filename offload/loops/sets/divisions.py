@@ -1,0 +1,396 @@
+"""What calls of a loop lead to on the devices of a set, kept for the numbers that it follows from.
+
+Theory of operation
+-------------------
+As `offload.loops.running.prepared`, for several devices. A `Divided` belongs to a specialisation, the numbers of a call
+and the number of devices, and has for each nest the ways to carry it out (`offload.loops.sets.ways`), for each way what
+is filled in on each device, and who chooses among the ways. Where arrays share memory their distances are among these
+numbers.
+
+What devices need and write is known in an argument's own indices. A call takes it to those of the replica sets in which
+its arguments lie: where that is follows from distances and strides, so that arrays which take turns find it made, and
+the box tables find it by its identity. Several arguments in one set are united. Where boxes do not say which device has
+written what, the way cannot be taken, and the next one is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from offload.data.boxes import Needs, Writes, meet
+from offload.data.replicas import Spread
+from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged
+from offload.loops.running.prepared import Apart, keep, told
+from offload.loops.sets.footprints import within
+from offload.loops.sets.modes import Chooser, Cost, expected_s
+from offload.loops.sets.ways import ways_of
+from offload.loops.tree.nodes import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from offload.data.boxes import Box
+    from offload.data.parts import Layout
+    from offload.loops.proofs.numbers import View
+    from offload.loops.running.looks import Looks
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.sets.divided import FilterMode
+    from offload.loops.sets.ways import Piece, Way, Ways
+
+MODES: Final[tuple[FilterMode, ...]] = ("split", "duplicate", "single")
+"""From the most divided on."""
+
+_LIES: Final = 32
+"""Places of arguments in sets that a way remembers: programs have a few arrays that take turns."""
+
+BlankT = TypeVar("BlankT")
+
+
+class Asked(NamedTuple):
+    """What devices need and write of a replica set, in its indices; None where that is nothing."""
+
+    group: int
+    needs: Needs | None
+    writes: Writes | None
+
+
+class Lie(NamedTuple):
+    """Where an argument lies in a replica set.
+
+    Attributes
+    ----------
+    group : int
+        Of arguments in one set; a number of the set in the call.
+    whole : Layout
+        Of the set.
+    address : int
+        Of the argument's element ``[0, …, 0]``, where the set's layout is.
+    host : array
+        Has its shape and strides.
+    order : tuple of int
+        The number in the set of each device of the loop.
+    """
+
+    group: int
+    whole: Layout
+    address: int
+    host: Any
+    order: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        whole, host = self.whole, self.host
+        apart = self.address - whole.address
+        return self.group, apart, whole.shape, whole.strides, whole.itemsize, host.strides, self.order
+
+    @property
+    def part(self) -> Layout:
+        host = self.host
+        return Spread(self.address, host.shape, host.strides, host.itemsize)
+
+
+class Taken(Generic[BlankT]):
+    """A way, and what is filled in for it on each device.
+
+    Parameters
+    ----------
+    way : Way
+    make : callable
+        Returns what is filled in on a device for a piece.
+    """
+
+    __slots__ = ("_asked", "_blanks", "_make", "way")
+
+    def __init__(self, way: Way, make: Callable[[Piece], BlankT]) -> None:
+        self.way = way
+        self._make = make
+        self._blanks: tuple[BlankT, ...] = ()
+        self._asked: dict[Any, tuple[Asked, ...] | None] = {}
+
+    @property
+    def blanks(self) -> tuple[BlankT, ...]:
+        """What is filled in, one a device; devices with one piece have one."""
+        if not self._blanks:
+            made: dict[int, BlankT] = {}
+            for piece in self.way.pieces:
+                if id(piece) not in made:
+                    made[id(piece)] = self._make(piece)
+            self._blanks = tuple([made[id(piece)] for piece in self.way.pieces])
+        return self._blanks
+
+    def asked(self, lies: Mapping[str, Lie], key: Any) -> tuple[Asked, ...] | None:
+        """Return what is asked of the sets in which arguments lie; None where boxes do not say who writes what.
+
+        Parameters
+        ----------
+        lies : mapping of str to Lie
+        key : hashable
+            Those of all lies.
+        """
+        try:
+            return self._asked[key]
+        except KeyError:
+            if len(self._asked) >= _LIES:
+                self._asked.clear()
+            found = self._asked[key] = _asked(self.way, lies)
+            return found
+
+
+def _asked(way: Way, lies: Mapping[str, Lie]) -> tuple[Asked, ...] | None:
+    n_devices = len(way.pieces)
+    needs: dict[int, list[list[Box]]] = {}
+    alone: dict[int, list[list[Box]]] = {}
+    everywhere: dict[int, list[Box]] = {}
+    for array, prints in way.prints.items():
+        lie = lies.get(array)
+        if lie is None:  # it has no elements
+            continue
+        moved = within(prints, lie.part, lie.whole)
+        if moved is None:
+            return None
+        mine = needs.setdefault(lie.group, [[] for _ in range(n_devices)])
+        written = alone.setdefault(lie.group, [[] for _ in range(n_devices)])
+        shared = everywhere.setdefault(lie.group, [])
+        for device, of_set in enumerate(lie.order):
+            if moved.needs is not None:
+                mine[of_set] += moved.needs.boxes[device]
+            if moved.writes is not None:
+                written[of_set] += moved.writes.alone[device]
+        if moved.writes is not None:
+            shared += moved.writes.everywhere
+    found = []
+    for group, boxes in needs.items():
+        written, shared = alone[group], everywhere[group]
+        if not _are_apart([*written, shared]):
+            return None
+        asks = Needs(tuple(map(tuple, boxes))) if any(boxes) else None
+        marks = Writes(tuple(map(tuple, written)), tuple(shared)) if shared or any(written) else None
+        found.append(Asked(group, asks, marks))
+    return tuple(found)
+
+
+def _are_apart(written: Sequence[Sequence[Box]]) -> bool:
+    """Tell whether no two devices write in one box."""
+    return not any(
+        meet(box, other) is not None
+        for number, boxes in enumerate(written)
+        for others in written[:number]
+        for box in boxes
+        for other in others
+    )
+
+
+class Nest(Generic[BlankT]):
+    """A nest on the devices of a set.
+
+    Parameters
+    ----------
+    ways : Ways
+    blanks : callable
+        Returns what is filled in on a device for a piece.
+    """
+
+    __slots__ = ("_blanks", "_taken", "ways")
+
+    def __init__(self, ways: Ways, blanks: Callable[[Piece], BlankT]) -> None:
+        self.ways = ways
+        self._blanks = blanks
+        self._taken: dict[FilterMode, Taken[BlankT]] = {}
+
+    def mode_of(self, mode: FilterMode) -> FilterMode:
+        """Return a mode, or the next one that there is a way for."""
+        return next(one for one in MODES[MODES.index(mode) :] if one in self.ways.by_mode)
+
+    def taken(self, mode: FilterMode) -> Taken[BlankT]:
+        """Return the way of a mode, or of the next one that there is."""
+        of = self.mode_of(mode)
+        found = self._taken.get(of)
+        if found is None:
+            found = self._taken[of] = Taken(self.ways.by_mode[of], self._blanks)
+        return found
+
+
+class Divided(Generic[BlankT]):
+    """What calls with certain numbers lead to on so many devices.
+
+    Parameters
+    ----------
+    spec : Specialisation
+    numbers : Numbers
+        Of one such call.
+    weights : sequence of int
+        As `offload.loops.sets.ways.ways_of` takes them.
+    blanks : callable
+        Returns what is filled in on a device for a nest by its number, and a piece.
+
+    Attributes
+    ----------
+    apart : Apart
+        Whether arrays share no memory.
+    numbers : Numbers
+    """
+
+    __slots__ = (
+        "_blanks",
+        "_choosers",
+        "_nests",
+        "_plans",
+        "_spec",
+        "_weights",
+        "apart",
+        "numbers",
+    )
+
+    def __init__(
+        self,
+        spec: Specialisation,
+        numbers: Numbers,
+        weights: Sequence[int],
+        blanks: Callable[[int, Piece, Numbers], BlankT],
+    ) -> None:
+        self.numbers = numbers
+        self.apart = Apart(spec, numbers, is_any=True)
+        self._spec, self._weights, self._blanks = spec, tuple(weights), blanks
+        self._plans = plans_of(spec, numbers)
+        self._nests: dict[Any, tuple[Nest[BlankT], ...]] = {}
+        self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}
+
+    def plans(self, looks: Looks | None) -> tuple[NestPlan, ...]:
+        """Return the plans of one device; look at elements where that is worth it."""
+        if looks is None or not is_looked_at(self._spec, self.numbers, self._plans):
+            return self._plans
+        return ranged(self._spec, self.numbers, looks)
+
+    def nests(self, looks: Looks | None) -> tuple[Nest[BlankT], ...]:
+        """Return the nests. Raises as `offload.loops.running.plan.check`."""
+        plans = self.plans(looks)
+        key = tuple([(plan.variant, plan.narrow) for plan in plans])
+        found = self._nests.get(key)
+        if found is None:
+            check(self._spec, plans)
+            found = self._nests[key] = tuple(self._nest(number, plan) for number, plan in enumerate(plans))
+        return found
+
+    def _nest(self, number: int, plan: NestPlan) -> Nest[BlankT]:
+        ways = ways_of(plan, number, self.numbers, self._weights)
+        return Nest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
+
+    def chooser(self, words: str, spaces: tuple[object, ...]) -> Chooser:
+        """Return who chooses among the ways, for all calls with arrays of such shapes.
+
+        Parameters
+        ----------
+        words : str
+            The ``filter`` clause.
+        spaces : tuple
+            The address spaces of the devices, which tell sets apart.
+        """
+        found = self._choosers.get((words, spaces))
+        if found is None:
+            nests = self.nests(None)
+            modes = [mode for mode in MODES if any(mode in nest.ways.by_mode for nest in nests)]
+            if words == "always":
+                modes = modes[:1]
+            elif words == "never" and len(modes) > 1:
+                modes = [mode for mode in modes if mode != "split"]
+            sizes: list[object] = [view.extents for view in self.numbers.views.values()]
+            if not sizes:  # no array says how long it takes: powers of 2 of the trips do
+                sizes = [axis.trips.bit_length() for axes in self.numbers.axes for axis in axes]
+            key = (_CHOSEN, words, spaces, *modes, *sizes)
+            found = self._spec.prepared.get(key)
+            if found is None:
+                found = Chooser({mode: _expected_s(nests, mode) for mode in modes})
+                keep(self._spec, key, found)
+            self._choosers[words, spaces] = found
+        return found
+
+
+def of_piece(numbers: Numbers, number: int, piece: Piece) -> Numbers:
+    """Return the numbers of a call with those of a piece for one of its nests."""
+    axes, scalars = list(numbers.axes), list(numbers.scalars)
+    axes[number], scalars[number] = piece.axes, dict(piece.scalars)
+    return numbers._replace(axes=tuple(axes), scalars=tuple(scalars))
+
+
+def _expected_s(nests: Sequence[Nest[Any]], mode: FilterMode) -> float:
+    """Return what a way is expected to take, in seconds."""
+    total = 0.0
+    for nest in nests:
+        way = nest.ways.by_mode[nest.mode_of(mode)]
+        sizes = {name: view.itemsize for name, view in nest.ways.filtering.accesses.launch.views.items()}
+        costs = []
+        for device in way.devices:
+            piece = way.pieces[device]
+            trips = 1
+            for axis in piece.axes:
+                trips *= axis.trips
+            nbytes = sent = 0
+            for name, prints in way.prints.items():
+                read = () if prints.needs is None else prints.needs.boxes[device]
+                wrote = () if prints.writes is None else (*prints.writes.alone[device], *prints.writes.everywhere)
+                nbytes += sizes[name] * (_n_elements(read) + _n_elements(wrote))
+                if prints.writes is not None:
+                    others = [box for d, boxes in enumerate(prints.writes.alone) if d != device for box in boxes]
+                    shared = [part for box in read for other in others if (part := meet(box, other)) is not None]
+                    sent += sizes[name] * _n_elements(shared)
+            costs.append(Cost(nbytes, trips * sum(1 for _ in walk(*piece.plan.nest.body)), sent))
+        total += expected_s(costs)
+    return total
+
+
+def _n_elements(boxes: Sequence[Box]) -> int:
+    total = 0
+    for box in boxes:
+        count = 1
+        for low, high in box:
+            count *= high - low
+        total += count
+    return total
+
+
+def divided_for(
+    spec: Specialisation,
+    values: Mapping[str, Any],
+    view_of: Callable[[Any], View],
+    address_of: Callable[[Any], int],
+    weights: tuple[int, ...],
+    blanks: Callable[[int, Piece, Numbers], BlankT],
+    kind: str,
+) -> Divided[BlankT]:
+    """Return what a call leads to.
+
+    Parameters
+    ----------
+    values : mapping
+        The arguments; arrays of the first device.
+    view_of, address_of : callable
+        Tell how and where an array lies.
+    weights, blanks
+        As for `Divided`.
+    kind : str
+        Of the devices.
+    """
+    addresses: dict[str, int] = {}
+    layouts: list[Any] = [_ON_SETS, kind, weights]
+    for name in spec.given:
+        array = values[name]
+        addresses[name] = address_of(array)
+        layouts += array.shape, array.strides
+    layouts += told(spec, values)
+    key: Any = tuple(layouts)
+    found: Divided[BlankT] | None = spec.prepared.get(key)
+    if found is not None and found.apart.holds(addresses):
+        return found
+    base = min(addresses.values(), default=0)
+    near = (key, tuple([address - base for address in addresses.values()]))
+    found = spec.prepared.get(near)
+    if found is None:
+        found = Divided(spec, numbers_of(spec, values, view_of), weights, blanks)
+        keep(spec, key if found.apart.holds(addresses) else near, found)
+    return found
+
+
+_ON_SETS: Final = "on sets"
+_CHOSEN: Final = "chosen"
+"""The first words of the keys under which they, and choosers, are kept."""

@@ -1,0 +1,305 @@
+"""Which parts of its arrays each device of a set reads and writes in a nest that is divided among them, as boxes.
+
+Theory of operation
+-------------------
+A device carries out some trips of the outermost axis. What an access touches in these is inside of its *hull*: in each
+dimension the extremes of the index, over those trips; two ranges, where some of the indices are negative and count from
+the end. An index that is not affine has the bounds of its atoms, or all of the dimension.
+
+*Reads.* A device has to be current in the hulls of its loads. Where a load is executed only for elements that the
+device owns, in the part of the hull that it owns. A load that a store of the same iteration certainly feeds needs
+nothing.
+
+*Writes.* Of a nest that is cut a device writes in the hulls of its stores, which are inside of what it owns. Of a nest
+that is guarded it may write its whole range, and elements of others: their owners write them too, so that these copies
+are stale by the owner's range. What is written everywhere is in the hull over all trips. The boxes are marked as
+current although a hull may have elements that nothing writes: so the device has to be current in it before, too, unless
+it is certain that each element is written (`_is_whole`). Atomic updates that all devices carry out leave
+what their order leaves: the first device's is kept.
+
+A device whose boxes are wrong reads or leaves behind stale elements, in silence; the filter and the cut promise what is
+asserted here: no write of a cut nest outside of its device's range, and all trips for what all devices write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+from offload.data.boxes import Needs, Writes, meet, whole_of
+from offload.data.parts import box_of
+from offload.loops.proofs.coverage import is_fed_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from offload.data.boxes import Box
+    from offload.data.parts import Layout
+    from offload.loops.proofs.numbers import View
+    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.sets.cutting import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How a nest is divided among devices.
+
+    Attributes
+    ----------
+    trips : tuple of Span
+        The trips of the outermost axis that each device carries out; first and end are equal where it has none.
+    owned : mapping of str to tuple of (Box or None)
+        What each device owns of the arrays whose writes are divided, None where that is nothing; disjoint boxes that
+        make up the array. The other arrays that the nest writes are written on all devices.
+    is_guarded : bool
+        Whether writes to them are carried out for some of the trips only.
+    own_loads : frozenset of int
+        Loads, by `at`, that a device carries out for elements that it owns only.
+    last : int
+        The device whose ``lastprivate`` arrays hold afterwards.
+    """
+
+    trips: tuple[Span, ...]
+    owned: Mapping[str, tuple[Box | None, ...]]
+    is_guarded: bool
+    own_loads: frozenset[int] = frozenset()
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a divided nest needs of an array and writes of it; None where that is nothing."""
+
+    needs: Needs | None
+    writes: Writes | None
+
+    @property
+    def n_devices(self) -> int:
+        found = self.needs.boxes if self.needs is not None else self.writes.alone if self.writes is not None else ()
+        return len(found)
+
+
+def owned_along(extents: tuple[int, ...], dimension: int, ranges: Iterable[Span]) -> tuple[Box, ...]:
+    """Return what devices own by ranges of one dimension."""
+    whole = whole_of(extents)
+    return tuple((*whole[:dimension], range_, *whole[dimension + 1 :]) for range_ in ranges)
+
+
+def single(accesses: Accesses, n_devices: int) -> Division:
+    """Return the division that leaves a nest to the first device."""
+    n_trips, others = accesses.launch.axes[0].trips, (None,) * (n_devices - 1)
+    owned = {array: (whole_of(view.extents), *others) for array, view in accesses.launch.views.items()}
+    return Division(((0, n_trips), *((0, 0),) * (n_devices - 1)), owned, is_guarded=False)
+
+
+def duplicate(accesses: Accesses, n_devices: int) -> Division:
+    """Return the division by which each device does all."""
+    return Division(((0, accesses.launch.axes[0].trips),) * n_devices, {}, is_guarded=False)
+
+
+def footprints(accesses: Accesses, division: Division) -> dict[str, Footprint]:
+    """Return the footprint of each array that devices need or write.
+
+    Names of one view share what is theirs: it stands under the first. Views that overlap otherwise have footprints of
+    their own, in their own indices.
+    """
+    if any(axis.trips <= 0 for axis in accesses.launch.axes):
+        return {}
+    first: dict[View, str] = {}
+    names = {array: first.setdefault(view, array) for array, view in accesses.launch.views.items()}
+    found = {array: _Prints(accesses, division, array, names) for array in dict.fromkeys(names.values())}
+    stored: list[Access] = []
+    for access in accesses.listed:
+        if access.array in accesses.own:
+            continue
+        prints = found[names[access.array]]
+        if access.kind != "load":
+            prints.write(access)
+        elif not any(is_fed_by(access, store) for store in stored):
+            prints.read(access)
+        if access.kind == "store" and access.is_certain:
+            stored.append(access)
+    for reduction in accesses.nest.reductions:
+        if reduction.name in names:  # combined in place on the first device
+            found[names[reduction.name]].whole(0, is_read=True, is_written=True)
+    for array, word in accesses.nest.privates.items():
+        if word == "firstprivate":
+            for device in range(len(division.trips)):
+                found[names[array]].whole(device, is_read=True, is_written=False)
+        elif word == "lastprivate":
+            found[names[array]].whole(division.last, is_read=False, is_written=True)
+    made = {array: prints.made() for array, prints in found.items()}
+    return {array: each for array, each in made.items() if each.needs is not None or each.writes is not None}
+
+
+def within(prints: Footprint, part: Layout, whole: Layout) -> Footprint | None:
+    """Return the footprint of an array in the indices of another one, which it is a view of.
+
+    Where the image of a box is no box, or has parts of elements, the device needs all of the box that holds it, which
+    is marked.
+
+    Returns
+    -------
+    Footprint or None
+        None where boxes do not say which device has written what, as where a flat view is cut inside of a row.
+    """
+    is_same = part.itemsize == whole.itemsize  # of an element that is written in part the device needs the rest
+    if is_same and (part.address, part.shape, part.strides) == (whole.address, whole.shape, whole.strides):
+        return prints
+    alone: list[list[Box]] = []
+    everywhere: list[Box] = []
+    needs: list[list[Box]] = []
+    for device in range(prints.n_devices):
+        read = () if prints.needs is None else prints.needs.boxes[device]
+        written, shared = ((), ()) if prints.writes is None else (prints.writes.alone[device], prints.writes.everywhere)
+        alone.append([box_of(whole, part, box) for box in written])
+        everywhere = [box_of(whole, part, box) for box in shared]
+        marked = [(box_of(whole, part, box), box) for box in (*written, *shared)]
+        inexact = [moved for moved, box in marked if not is_same or _size(moved) != _size(box)]
+        needs.append([*(box_of(whole, part, box) for box in read), *inexact])
+    for device, boxes in enumerate(alone):
+        if any(meet(box, other) is not None for box in boxes for others in alone[:device] for other in others):
+            return None
+    return _footprint(needs, alone, everywhere)
+
+
+class _Prints:
+    """Collects the boxes of one array."""
+
+    def __init__(self, accesses: Accesses, division: Division, array: str, names: Mapping[str, str]) -> None:
+        self.accesses, self.division = accesses, division
+        self.extents = accesses.extents[array]
+        self.owned = next((owned for name, owned in division.owned.items() if names[name] == array), None)
+        n_devices = len(division.trips)
+        self.needs: list[list[Box]] = [[] for _ in range(n_devices)]
+        self.alone: list[list[Box]] = [[] for _ in range(n_devices)]
+        self.everywhere: list[Box] = []
+        self.has_atomics = False
+
+    def read(self, access: Access) -> None:
+        is_own = self.owned is not None and access.at in self.division.own_loads
+        for device, needs in enumerate(self.needs):
+            hull = self._hull(access, device)
+            needs.extend(self._inside(hull, device) if is_own else hull)
+
+    def write(self, access: Access) -> None:
+        is_guarded = self.owned is not None and self.division.is_guarded
+        is_whole = access.kind == "store" and not is_guarded and _is_whole(self.accesses, access)
+        self.has_atomics |= access.kind == "atomic"
+        for device, trips in enumerate(self.division.trips):
+            boxes = self._hull(access, device)
+            if self.owned is None:
+                assert trips == (0, self.accesses.launch.axes[0].trips), "all devices write it in all trips"
+                self.everywhere += boxes
+            elif is_guarded:  # a device without hull has no trip that writes, so that nobody writes what it owns
+                boxes = self._inside([whole_of(self.extents)], device) if boxes else []
+                self.alone[device] += boxes
+            else:
+                assert boxes == self._inside(boxes, device), "a device writes what it owns"
+                self.alone[device] += boxes
+            if not is_whole:
+                self.needs[device] += boxes
+
+    def whole(self, device: int, *, is_read: bool, is_written: bool) -> None:
+        if is_read:
+            self.needs[device].append(whole_of(self.extents))
+        if is_written:
+            self.alone[device].append(whole_of(self.extents))
+
+    def made(self) -> Footprint:
+        if self.has_atomics:  # what the order of updates leaves differs from device to device
+            self.alone[0] += self.everywhere
+            self.everywhere = []
+        return _footprint(self.needs, self.alone, self.everywhere)
+
+    def _inside(self, boxes: list[Box], device: int) -> list[Box]:
+        """Return what a device owns of boxes."""
+        assert self.owned is not None
+        owned = self.owned[device]
+        if owned is None:
+            return []
+        return [part for box in boxes if (part := meet(box, owned)) is not None]
+
+    def _hull(self, access: Access, device: int) -> list[Box]:
+        """Return boxes that hold whatever an access touches in a device's trips."""
+        first, end = self.division.trips[device]
+        if first >= end:
+            return []
+        space = self.accesses.space
+        ranges: list[list[Span]] = []
+        for index, extent in zip(access.indices, self.extents, strict=True):
+            low, high = index.interval
+            if index.is_exact:
+                least, greatest = space.extremes(index.form, {0: (first, end - 1)})
+                low, high = max(low, least), min(high, greatest)
+            ranges.append(_wrapped(low, high, extent))
+        return list(product(*ranges))
+
+
+def _footprint(needs: list[list[Box]], alone: list[list[Box]], everywhere: list[Box]) -> Footprint:
+    needed, written = (tuple(tuple(_joined(boxes)) for boxes in each) for each in (needs, alone))
+    shared = tuple(_joined(everywhere))
+    return Footprint(
+        Needs(needed) if any(needed) else None, Writes(written, shared) if shared or any(written) else None
+    )
+
+
+def _size(box: Box) -> int:
+    return prod(high - low for low, high in box)
+
+
+def _wrapped(low: int, high: int, extent: int) -> list[Span]:
+    """Return the places of indices from `low` to `high`, where negative ones count from the end."""
+    places = [
+        (max(low, 0), min(high + 1, extent)),
+        (max(low, -extent) + extent, min(high, -1) + 1 + extent),
+    ]
+    (first, end), (first_too, end_too) = places
+    if first < end and first_too < end_too and first_too <= end:
+        return [(min(first, first_too), max(end, end_too))]
+    return [place for place in places if place[0] < place[1]]
+
+
+def _is_whole(accesses: Accesses, store: Access) -> bool:
+    """Return whether a store certainly writes each element of its hull, whatever the trips of the outermost axis."""
+    variables: set[int] = set()
+    for index in store.indices:
+        terms = index.form.terms
+        if not index.is_exact or len(terms) > 1:
+            return False
+        for variable, coefficient in terms:
+            atom = accesses.space.atoms[variable]
+            if not atom.is_trip or atom.room is not None or abs(coefficient) != 1 or variable in variables:
+                return False
+            variables.add(variable)
+    return store.is_certain
+
+
+def _joined(boxes: list[Box]) -> list[Box]:
+    """Return boxes of the same elements, without those inside of others, and those joined that make up a box."""
+    found: list[Box] = []
+    for new in boxes:
+        box, n_before = new, len(found) + 1
+        while len(found) < n_before:
+            n_before = len(found)
+            for other in found:
+                union = _union(box, other)
+                if union is not None:
+                    box = union
+                    found.remove(other)
+                    break
+        found.append(box)
+    return found
+
+
+def _union(one: Box, other: Box) -> Box | None:
+    """Return the elements of two boxes if they make up a box: they differ in one dimension, or are nested."""
+    hull = tuple((min(low, first), max(high, end)) for (low, high), (first, end) in zip(one, other, strict=True))
+    if hull in {one, other}:
+        return hull
+    different = [k for k, (mine, others) in enumerate(zip(one, other, strict=True)) if mine != others]
+    k = different[0]
+    meets = max(one[k][0], other[k][0]) <= min(one[k][1], other[k][1])
+    return hull if len(different) == 1 and meets else None

@@ -1,0 +1,213 @@
+"""One run of a nest on the devices of a set: a run on each of them, and what comes of these together.
+
+Theory of operation
+-------------------
+A device that is the only one has an ordinary run. Where several leave partial results of reductions, these are put side
+by side in the order of the devices, and combined by what combines those of one device: on the host's processor when the
+first device's stream gets there, on CUDA by the kernel ``finish``, which is given the partial results of all blocks of
+all devices. So a result depends on the number of devices and on nothing that may differ from run to run. The others
+copy theirs to the first device on their own streams.
+
+Both kinds have `prepare`, which may fail, of one device after another, the first one first, since the others copy into
+its memory; `enqueue`; and `finish`, for the first device's stream, when that has joined the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from offload.loops.running.arguments import NestRun
+from offload.loops.running.cuda_runs import CudaRun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.devices.base import Device
+    from offload.loops.running.arguments import Blank
+    from offload.loops.running.cuda_runs import CudaBlank
+    from offload.loops.running.runs import NestForm
+    from offload.loops.sets.ways import Way
+
+
+class JointRun(Protocol):
+    """A run of a nest on several devices.
+
+    Attributes
+    ----------
+    way : Way
+    joins : bool
+        Whether `finish` has something to do, for which all devices have to be waited for.
+    """
+
+    way: Way
+    joins: bool
+
+    def prepare(self, number: int, device: Device, stream: Any) -> None:
+        """Compile, and allocate what a device needs, by its number in the set; raise `DeviceMemoryError`."""
+
+    def enqueue(self, number: int, device: Device, stream: Any) -> None:
+        """Enqueue the nest on a device."""
+
+    def finish(self, device: Device, stream: Any) -> None:
+        """Enqueue what combines partial results, on the first device."""
+
+    def failure(self) -> tuple[int, Exception] | None:
+        """Return what a kernel has found wrong, with the number of its device, when the streams have passed."""
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """The scalars that come out, when the streams have passed."""
+
+
+class HostJointRun:
+    """A run where the host's processor is that of all devices.
+
+    Parameters
+    ----------
+    way : Way
+    blanks : sequence of Blank
+        One a device.
+    arrays : sequence of mapping
+        Of each device, by name.
+    addresses : sequence of mapping
+        Of their elements ``[0, …, 0]``.
+    values : mapping
+        The arguments of the call, for the scalars that each run has for itself.
+    n_threads, rng
+        As for `NestRun`.
+    """
+
+    def __init__(
+        self,
+        way: Way,
+        blanks: Sequence[Blank[NestForm]],
+        arrays: Sequence[Mapping[str, Any]],
+        addresses: Sequence[Mapping[str, int]],
+        values: Mapping[str, Any],
+        n_threads: int,
+        rng: Any = None,
+    ) -> None:
+        self.way = way
+        nest = blanks[0].form.nest
+        self.joins = bool(nest.reductions or nest.last)
+        self._runs = {
+            number: _Part(blanks[number], arrays[number], addresses[number], values, n_threads, rng)
+            for number in {0, *way.devices}
+        }
+
+    def prepare(self, number: int, device: Device, stream: Any) -> None:
+        run = self._runs.get(number)
+        if run is not None:
+            run.form.compile()
+
+    def enqueue(self, number: int, device: Device, stream: Any) -> None:
+        run = self._runs.get(number)
+        if run is not None and run.n_chunks:
+            kernels: Any = device.kernels  # it has been asked
+            kernels.load(run.form)[run.form.names[0]].launch(stream, (run.n_chunks,), (1,), 0, run)
+
+    def finish(self, device: Device, stream: Any) -> None:
+        if self.joins:
+            stream.launch(self._finish)
+
+    def _finish(self) -> None:
+        """Combine the partial results of all devices onto the first one's values."""
+        first = self._runs[0]
+        nest = first.form.nest
+        parts = [run.partials for number, run in sorted(self._runs.items()) if number < self.way.summed]
+        partials = [part for part in parts if part is not None and len(part)]
+        together = np.concatenate(partials) if partials else np.zeros((0, first.blank.n_slots), np.uint64)
+        first.combine(together)
+        of_last = self._runs.get(self.way.last)
+        if nest.last and of_last is not None:
+            of_last.take_last()
+            first.results |= {name: of_last.results[name] for name in nest.last if name in of_last.results}
+
+    def failure(self) -> tuple[int, Exception] | None:
+        return _first_failure(self._runs)
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        return self._runs[0].results
+
+
+class _Part(NestRun):
+    """A device's part of a run: its partial results stay as they are."""
+
+    is_part = True
+
+    __slots__ = ()
+
+
+class CudaJointRun:
+    """A run on CUDA devices.
+
+    Parameters
+    ----------
+    way : Way
+    blanks : sequence of CudaBlank
+    addresses : sequence of mapping
+        Of the elements ``[0, …, 0]`` of each device's arrays.
+    values : mapping
+    """
+
+    def __init__(
+        self, way: Way, blanks: Sequence[CudaBlank], addresses: Sequence[Mapping[str, int]], values: Mapping[str, Any]
+    ) -> None:
+        self.way = way
+        self._blanks = blanks
+        self._addresses = addresses
+        devices = {0, *way.devices}
+        self.joins = way.summed > 1 and bool(blanks[0].form.nest.reductions)
+        self._runs = {number: CudaRun(blanks[number], values, {}) for number in devices}
+        self._begins: dict[int, int] = {}
+        self._n_blocks = 0
+        for number in sorted(devices):
+            self._begins[number] = self._n_blocks
+            if number < way.summed and blanks[number].size:
+                self._n_blocks += blanks[number].grid.n_blocks
+
+    def prepare(self, number: int, device: Device, stream: Any) -> None:
+        run = self._runs.get(number)
+        if run is not None:
+            n_blocks = self._n_blocks if self.joins and number == 0 else None
+            run.prepare(self._addresses[number], device.kernels, device, stream, n_blocks=n_blocks)  # type: ignore[arg-type]  # it has been asked
+
+    def enqueue(self, number: int, device: Device, stream: Any) -> None:
+        run = self._runs.get(number)
+        kernels: Any = device.kernels
+        if run is None:
+            return
+        if not self.joins:
+            run.enqueue(kernels, device, stream, finishes=number < self.way.summed)
+            return
+        run.enqueue(kernels, device, stream, finishes=False)
+        if number and run.blank.size and run.partials is not None:
+            n_slots = len(run.blank.form.nest.reductions)
+            first, count = self._begins[number] * n_slots, run.blank.grid.n_blocks * n_slots
+            to = device.view(self._runs[0].partials, 8 * first, (count,), (8,), run.partials.dtype)
+            device.copy(to, run.partials[:count], stream)
+
+    def finish(self, device: Device, stream: Any) -> None:
+        if self.joins:
+            self._runs[0].finish(device.kernels, stream)  # type: ignore[arg-type]  # it has been asked
+
+    def failure(self) -> tuple[int, Exception] | None:
+        return _first_failure(self._runs)
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        first, of_last = self._runs[0], self._runs.get(self.way.last)
+        last = first.blank.form.nest.last
+        found = {name: value for name, value in first.results.items() if name not in last}
+        if last and of_last is not None:
+            found |= {name: value for name, value in of_last.results.items() if name in last}
+        return found
+
+
+def _first_failure(runs: Mapping[int, NestRun | CudaRun]) -> tuple[int, Exception] | None:
+    """Return what is wrong on the first device that has found something, of runs by their devices' numbers."""
+    found = [(number, run.failure()) for number, run in sorted(runs.items())]  # of all, so that each starts anew
+    return next(((number, error) for number, error in found if error is not None), None)

@@ -1,0 +1,156 @@
+"""The ways to carry out a nest on the devices of a set: what each device is given, what it needs and writes.
+
+Theory of operation
+-------------------
+`filter` says how a nest is divided. From that follow up to three *ways*: the nest is split, each device does
+everything, or the first one does. In each, a device has a *piece*: a plan and the numbers of a launch, as a loop on one
+device has them, so that whatever compiles and launches a nest takes a piece. The trips that a device goes through are
+an axis of their own, which begins elsewhere and is shorter: a nest that is cut is the same kernel as on one device, and
+a nest with tests is a kernel like any other, whose scalars differ from device to device.
+
+Trips of an empty piece are 0. What comes out of the last iteration comes from the way's ``last`` device, partial
+results of reductions from all ``summed`` ones, in their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.loops.proofs.numbers import Launch
+from offload.loops.sets.filter import filtered
+from offload.loops.sets.footprints import duplicate, footprints, single
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.proofs.numbers import Trips
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.sets.cutting import Span
+    from offload.loops.sets.divided import Filtering, FilterMode
+    from offload.loops.sets.footprints import Division, Footprint
+
+_IN_ORDER: Final = "its iterations run in order"
+
+
+class Piece(NamedTuple):
+    """What a device carries out of a nest.
+
+    Attributes
+    ----------
+    plan : NestPlan
+    scalars : mapping of str to NumPy scalar
+        Before the nest.
+    axes : tuple of Trips
+    """
+
+    plan: NestPlan
+    scalars: Mapping[str, Any]
+    axes: tuple[Trips, ...]
+
+
+class Way(NamedTuple):
+    """A way to carry out a nest.
+
+    Attributes
+    ----------
+    mode : str
+    pieces : tuple of Piece
+        One a device.
+    prints : mapping of str to Footprint
+        Of the arrays that devices need or write.
+    last : int
+        The device with the last iteration.
+    summed : int
+        How many devices, from the first on, leave partial results that count.
+    devices : tuple of int
+        Those that go through iterations.
+    """
+
+    mode: FilterMode
+    pieces: tuple[Piece, ...]
+    prints: Mapping[str, Footprint]
+    last: int
+    summed: int
+    devices: tuple[int, ...]
+
+
+class Ways(NamedTuple):
+    """What can be done with a nest.
+
+    Attributes
+    ----------
+    filtering : Filtering
+    why : str
+        Why these are the ways.
+    by_mode : mapping of str to Way
+        The most divided first.
+    is_written : bool
+        Whether the nest leaves anything.
+    """
+
+    filtering: Filtering
+    why: str
+    by_mode: Mapping[FilterMode, Way]
+    is_written: bool
+
+
+def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int]) -> Ways:
+    """Return the ways to carry out a nest, by its number in the function.
+
+    Parameters
+    ----------
+    plan : NestPlan
+        That of one device, for the same numbers.
+    number : int
+    numbers : Numbers
+    weights : sequence of int
+        The devices' shares of the iterations, in proportion.
+    """
+    scalars, axes = numbers.scalars[number], numbers.axes[number]
+    launch = Launch(axes, {name: value.item() for name, value in scalars.items()}, numbers.views)
+    found = filtered(plan.typed, plan.nest, launch, weights)
+    why = _IN_ORDER if plan.variant.is_ordered else found.why
+    mode: FilterMode = "single" if plan.variant.is_ordered else found.mode
+    whole, n_devices = Piece(plan, scalars, axes), len(weights)
+    everything = axes[0].trips
+    by_mode: dict[FilterMode, Way] = {}
+    if mode == "split":
+        by_mode[mode] = _way(mode, _split(found, whole), found, found.division, n_devices)
+    if mode != "single":
+        both = [whole] * n_devices
+        by_mode["duplicate"] = _way("duplicate", both, found, duplicate(found.accesses, n_devices), 1)
+    alone = [whole, *[_of_trips(whole, (0, 0)) for _ in range(n_devices - 1)]] if everything else [whole] * n_devices
+    by_mode["single"] = _way("single", alone, found, single(found.accesses, n_devices), 1)
+    leaves = [*plan.nest.reductions, *plan.nest.last, *plan.nest.privates]
+    writes = [access for access in found.accesses.listed if access.kind != "load"]
+    return Ways(found, why, by_mode, bool(leaves or writes))
+
+
+def _way(mode: FilterMode, pieces: Sequence[Piece], found: Filtering, division: Division, summed: int) -> Way:
+    devices = tuple(device for device, piece in enumerate(pieces) if all(axis.trips for axis in piece.axes))
+    return Way(mode, tuple(pieces), footprints(found.accesses, division), division.last, summed, devices)
+
+
+def _split(found: Filtering, whole: Piece) -> list[Piece]:
+    """Return the pieces of a nest that is split."""
+    if found.is_cut:
+        return [_of_trips(whole, span) for span in found.trips]
+    plan = whole.plan
+    typed, nest, given = found.guarded(plan.typed)
+    plan = plan._replace(typed=typed, nest=nest, text=found.key)
+    pieces = []
+    for device, span in enumerate(found.trips):
+        bounds = {name: np.int64(value) for name, value in found.fields(given, device).items()}
+        pieces.append(_of_trips(Piece(plan, {**whole.scalars, **bounds}, whole.axes), span))
+    return pieces
+
+
+def _of_trips(piece: Piece, span: Span) -> Piece:
+    """Return what there is of a piece in some trips of its outermost axis; its plan is its own, by its identity."""
+    begin, end = span
+    outer = piece.axes[0]
+    axis = replace(outer, start=outer.start + begin * outer.step, trips=max(end - begin, 0))
+    return piece._replace(plan=piece.plan._replace(), axes=(axis, *piece.axes[1:]))

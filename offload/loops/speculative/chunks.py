@@ -1,0 +1,183 @@
+"""A loop on a device, in chunks of its outermost loop's trips, one ahead, until it has ended or nobody wants it.
+
+A chunk takes a millisecond or more, so that what comes between two of them is not felt; two are on the stream, so that
+it never runs dry. Before each is launched the flag of the chunks that have passed is looked at: a device that was
+wrong launches no further one. Then, and when it was told to stop, it has ended as soon as the stream has passed what
+was launched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from contextlib import suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from offload.errors import DeviceLostError
+from offload.loops.speculative.contest import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.devices.base import Device
+
+CHUNK_S: Final = 2e-3
+"""What a chunk is to take: twice the least, since what is known of the last one is not what the next will take."""
+
+_AHEAD: Final = 2
+_FIRST: Final = 8
+"""The part of a loop of which nothing is known that the first chunk is."""
+
+_GROWTH: Final = 8
+
+
+class Logged(Protocol):
+    """One run of a loop on a device, with logs; `offload.loops.speculative.logged.LoggedRun` is one.
+
+    Attributes
+    ----------
+    trips : int
+        Of the outermost loop.
+    is_whole : bool
+        Whether they have to be launched in one piece.
+    is_open : bool
+        Whether all has passed, and nothing is known of it before `settle` has passed as well.
+    """
+
+    trips: int
+    is_whole: bool
+
+    @property
+    def is_open(self) -> bool: ...
+    def settle(self) -> None: ...
+
+    def launch(self, begin: int, end: int) -> None: ...
+    def ask(self) -> None: ...
+    def finish(self) -> None: ...
+    def found(self) -> Any: ...
+    def results(self) -> Mapping[str, Any]: ...
+    def close(self) -> None: ...
+
+
+class _Flying(NamedTuple):
+    event: Any
+    trips: int
+    is_last: bool
+
+
+class Chunks:
+    """The device's side of a race.
+
+    Parameters
+    ----------
+    logged : Logged
+    device, stream
+        Where it launches.
+    expected_s : float or None
+        What the whole loop is thought to take.
+
+    Attributes
+    ----------
+    violation : object
+        What was wrong, as `Logged.found` tells it, or an exception of a launch.
+    taken_s : float or None
+        From the first launch to the end, of a device that was clean.
+    """
+
+    def __init__(self, logged: Logged, device: Device, stream: Any, expected_s: float | None = None) -> None:
+        self._logged, self._device, self._stream = logged, device, stream
+        self._next = 0
+        self._flying: deque[_Flying] = deque()
+        self._is_stopped = False
+        self._begun_s = self._passed_s = 0.0
+        if logged.is_whole or not logged.trips:
+            self._size = max(logged.trips, 1)
+        elif expected_s:
+            self._size = _rounded(logged.trips * min(1.0, CHUNK_S / expected_s))
+        else:
+            self._size = max(1, logged.trips // _FIRST)
+        self.violation: Any = None
+        self.taken_s: float | None = None
+
+    def start(self) -> None:
+        """Launch the first chunks."""
+        self._begun_s = self._passed_s = perf_counter()
+        self._launch()
+
+    def stop(self) -> None:
+        """Launch nothing more."""
+        self._is_stopped = True
+
+    def poll(self) -> Event | None:
+        """Look at the stream, and launch what comes next; return how the device has ended, if it has.
+
+        Raises
+        ------
+        DeviceLostError
+        """
+        while self._flying and self._device.passed(self._flying[0].event):
+            chunk = self._flying.popleft()
+            self._note(chunk)
+            if self.violation is None and not self._is_stopped:
+                self.violation = self._logged.found()
+            if chunk.is_last and self.violation is None and not self._is_stopped and self._logged.is_open:
+                self._settle()
+                continue
+            if chunk.is_last and self.violation is None:
+                self.taken_s = perf_counter() - self._begun_s
+                return Event.DEVICE_CLEAN if not self._is_stopped else Event.DEVICE_STOPPED
+        if not self._is_stopped and self.violation is None:
+            self._launch()
+        if self._flying:
+            return None
+        return Event.DEVICE_STOPPED if self._is_stopped else Event.DEVICE_WRONG
+
+    def drain(self) -> None:
+        """Wait until nothing of it is in flight, be the device lost."""
+        self.stop()
+        with suppress(DeviceLostError):
+            self._stream.synchronize()
+        self._flying.clear()
+
+    def _note(self, chunk: _Flying) -> None:
+        """Take the length of the next chunks from one that has passed."""
+        now_s = perf_counter()
+        took_s = max(now_s - self._passed_s, 1e-6)
+        self._passed_s = now_s
+        if chunk.trips and not self._logged.is_whole:
+            self._size = _rounded(chunk.trips * min(_GROWTH, CHUNK_S / took_s))
+
+    def _settle(self) -> None:
+        """Launch what finds out where the log does not know; an error of that is a violation."""
+        try:
+            self._logged.settle()
+            self._flying.append(_Flying(self._device.record(self._stream), 0, is_last=True))
+        except DeviceLostError:
+            raise
+        except Exception as error:  # noqa: BLE001  # as below
+            self.violation = error.with_traceback(None)
+
+    def _launch(self) -> None:
+        """Keep two chunks on the stream; an error of a launch is a violation."""
+        try:
+            while len(self._flying) < _AHEAD and not (self._flying and self._flying[-1].is_last):
+                begin, end = self._next, min(self._next + self._size, self._logged.trips)
+                if begin < end:
+                    self._logged.launch(begin, end)
+                is_last = end == self._logged.trips
+                if is_last:
+                    self._logged.finish()
+                else:
+                    self._logged.ask()
+                self._next = end
+                self._flying.append(_Flying(self._device.record(self._stream), end - begin, is_last))
+        except DeviceLostError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the host's result is right
+            self.violation = error.with_traceback(None)  # whose frames would keep arrays
+
+
+def _rounded(trips: float) -> int:
+    """Return a power of 2 near a number of trips, so that calls cut a loop alike and find what is prepared for that."""
+    return 1 << max(0, round(math.log2(max(trips, 1))))

@@ -1,0 +1,121 @@
+"""The serial program as a competitor: a run in order on a thread of C of its own, which can be given up at any time.
+
+The thread is there from `start` to `join`, and no longer (``competitor.c``). Python takes no part in between: it looks
+at `has_ended`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from offload.loops.running.build import builder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.loops.running.ordered_form import OrderedRun
+
+SLICE_NS: Final = 1_000_000
+"""Between two looks at the word that gives a run up."""
+
+
+class _Words(ctypes.Structure):
+    """What Python and the thread have in common, as ``competitor.c`` has it."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("record", ctypes.c_void_p),
+        ("trips", ctypes.c_int64),
+        ("slice_ns", ctypes.c_int64),
+        ("cancel", ctypes.c_int64),
+        ("n_done", ctypes.c_int64),
+        ("ns", ctypes.c_int64),
+        ("ended", ctypes.c_int64),
+        ("thread", ctypes.c_void_p),
+    )
+
+
+class Competitor:
+    """A run in order on a thread of its own.
+
+    Parameters
+    ----------
+    run : OrderedRun
+        A compiled one that has not begun, on arrays that nobody else uses.
+    slice_ns : int
+        How long it may go on after `give_up`, trips of the outermost loop that take longer apart.
+    """
+
+    def __init__(self, run: OrderedRun, slice_ns: int = SLICE_NS) -> None:
+        self.run = run
+        self._words = _Words(run.form.entry, run.address, run.record, run.trips, slice_ns)
+        self._is_started = False
+
+    def start(self) -> bool:
+        """Begin; return false where no thread can be had."""
+        start, _ = _functions()
+        running.add(self)  # before there is a thread: its memory must live as long
+        self._is_started = start(ctypes.addressof(self._words)) == 0
+        if not self._is_started:
+            running.discard(self)
+        return self._is_started
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all trips are done, something was wrong, or it was given up; `join` takes no time then."""
+        return bool(self._words.ended)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has come to the end of the serial program, by the last trip or by what that raises."""
+        return self.has_ended and (self.run.has_failed or self._words.n_done == self._words.trips)
+
+    @property
+    def whole_s(self) -> float | None:
+        """What all trips take, as those that are done tell; once it has ended. None: no trip is done."""
+        words = self._words
+        return words.ns * 1e-9 * words.trips / words.n_done if words.n_done else None
+
+    def give_up(self) -> None:
+        """Have it end soon; what it has written is of no use."""
+        self._words.cancel = 1
+        self.run.give_up()
+
+    def join(self) -> None:
+        """Wait until the thread is gone. Idempotent."""
+        if self._is_started:
+            self._is_started = False
+            _functions()[1](ctypes.addressof(self._words))
+            running.discard(self)
+
+
+running: set[Competitor] = set()
+"""Those that have a thread."""
+
+
+@functools.cache
+def _functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
+    """Return what starts a thread, and what waits until it is gone."""
+    source = resources.files("offload.loops.speculative").joinpath("competitor.c").read_text(encoding="utf-8")
+    start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(builder.load(source, "offload_competitor_start"))
+    join = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(builder.load(source, "offload_competitor_join"))
+    return start, join
+
+
+def _end_all() -> None:
+    """Give up whatever runs at the end of the process: its memory goes."""
+    for one in [*running]:
+        one.give_up()
+    for one in [*running]:
+        one.join()
+
+
+atexit.register(_end_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=running.clear)  # a child has none of the threads

@@ -1,0 +1,411 @@
+"""A loop in parallel on a device, with a log: its forms, and one run of it.
+
+`LoggedLoop` is what all calls for the same numbers have in common: the nest with its log (`speculate`), or the address
+slice of it (`inspecting`), and the passes over the words. `LoggedRun` is one run, chunk by chunk, on the stream of a
+device task. It looks at nothing by itself: who drives it enqueues, and asks for what was found (`LoggedRun.ask`) where
+it wants to know.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.loops.emit.emit_c import copied
+from offload.loops.proofs.independence import Verdict
+from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.running.arguments import NestRun
+from offload.loops.running.cuda_runs import ON_CUDA, CudaRun
+from offload.loops.running.plan import NestPlan, Numbers, key_of, layout_of, plain
+from offload.loops.running.specialise import MOST_LOGGED, Specialisation
+from offload.loops.running.where import ON_HOST, kernels_of, n_threads_of
+from offload.loops.speculative.logs import Log
+from offload.loops.watched.cells import cells_of
+from offload.loops.watched.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
+from offload.loops.watched.inspecting import can_be_inspected, inspector
+from offload.loops.watched.needed import needed
+from offload.loops.watched.passing import final_pass
+from offload.loops.watched.sections import sections
+from offload.loops.watched.speculate import MOST_ITERATIONS, NO_SECTIONS, logged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.devices.base import Device, Kernels
+    from offload.loops.watched.cells import Cells
+    from offload.loops.watched.needed import Needed
+    from offload.loops.watched.watching import Watched
+    from offload.runtime.launch import DeviceTask
+
+_MOST_BLANKS: Final = 256
+"""Chunks of a logged loop for which blanks are kept."""
+
+
+class Violation(NamedTuple):
+    """Two iterations that may not run beside each other.
+
+    Attributes
+    ----------
+    array : str
+    element : tuple of int
+        Its indices, without those of dimensions that the log does not tell apart.
+    iterations : tuple of (int or None)
+        By the numbers that a serial loop gives them; None of one that is not known.
+    what : int
+        As in `offload.loops.watched.flagging`.
+    """
+
+    array: str
+    element: tuple[int, ...]
+    iterations: tuple[int | None, int | None]
+    what: int
+
+
+class LoggedLoop:
+    """What runs with a log have in common, for the numbers of a call.
+
+    Parameters
+    ----------
+    spec : Specialisation
+    numbers : Numbers
+        Of a call on a device.
+    plan : NestPlan
+        Of its one nest, of which something is unknown.
+    of : Needed
+        What is to be logged of it.
+    is_inspector : bool
+        The address slice alone.
+    has_sections : bool
+        Sections stand for words where that is possible.
+
+    Attributes
+    ----------
+    spec, numbers
+        The nest with its log as launchers know it; the numbers of the call.
+    needs : Needed
+    is_doubtful : bool
+        A run has found sections that are not in order.
+    logged : Logged
+    is_whole : bool
+        Its trips are run in one piece, since something comes out of it.
+    n_iterations, n_inner : int
+        Of the nest, and of one trip of its outermost loop.
+    is_new : bool
+        No run of it has ended: what it and its launches are made of is made meanwhile.
+    """
+
+    def __init__(
+        self,
+        spec: Specialisation,
+        numbers: Numbers,
+        plan: NestPlan,
+        of: Needed,
+        *,
+        is_inspector: bool = False,
+        has_sections: bool = False,
+    ) -> None:
+        axes, self.numbers, self._plan = numbers.axes[0], numbers, plan
+        self.is_new = True
+        trips = [axis.trips for axis in axes]
+        self._program_spec, self.needs = spec, of
+        self.is_doubtful = False
+        self.cells = cells = cells_of(numbers.views, of.written, of.left_out)
+        modes = {at: "check" if mode == "wrap" and _is_unsafe(spec) else mode for at, mode in plan.variant.modes}
+        own = {at: modes.get(before, "check") for at, before in of.originals.items()}
+        parts = sections(of, cells, numbers.views, own) if has_sections else NO_SECTIONS
+        self.logged = logged(spec.typed, modes, cells, of, axes, parts=parts, checks=is_inspector)
+        if is_inspector:
+            self.logged = inspector(self.logged, of)
+        nest = self.logged.watched.nest
+        self.is_whole = bool(nest.reductions or nest.last or "lastprivate" in nest.privates.values())
+        self.n_iterations, self.n_inner = math.prod(trips), math.prod(trips[1:])
+        log = self.logged
+        words = {name: log.n_cells[storage] for names in (log.writers, log.readers) for storage, name in names.items()}
+        free = (log.base, log.many, log.first)
+        self.spec = _specialised(spec, log.watched, (*words, log.flag), free)
+        self._words = {**{name: _view(n, 4) for name, n in words.items()}, log.flag: _view(FLAG_WORDS, 8)}
+        self._made = _made(plan, log.watched, {**numbers.views, **self._words}, plan.variant.unit_steps)
+        zeros = dict.fromkeys(free, np.uint32(0))
+        self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}
+        self._chunks: dict[Any, Any] = {}
+        self._passes = [self._pass(spec, storage) for storage in log.readers]
+
+    def exact(self) -> LoggedLoop:
+        """Return its address slice with words for all that is logged."""
+        self.is_doubtful = True
+        made = logged_loop(self._program_spec, self.numbers, self._plan, is_inspector=True, is_exact=True)
+        assert made is not None  # it has one, else there are no sections
+        return made
+
+    def blank(self, begin: int, end: int, where: Any) -> Any:
+        """Return what is to be filled in for the trips from one to before another of the outermost loop."""
+        key = begin, end, where
+        found = self._chunks.get(key)
+        if found is None:
+            first, *rest = self.numbers.axes[0]
+            axes = (Trips(first.start + begin * first.step, first.step, end - begin), *rest)
+            views = {**self.numbers.views, **self._words}
+            numbers = Numbers((self._scalars,), (axes,), views)
+            plan = self._made._replace()  # one of its own, since the shape of a launch is kept by the plan
+            (found,) = where.blanks(self.spec, numbers, (plan,))
+            if len(self._chunks) >= _MOST_BLANKS:
+                self._chunks.clear()
+            self._chunks[key] = found
+        return found
+
+    def passes(self, where: Any) -> list[Any]:
+        """Return what is to be filled in for each pass over words."""
+        found = self._chunks.get(where)
+        if found is None:
+            found = self._chunks[where] = [
+                where.blanks(spec, numbers, (plan,))[0] for spec, numbers, plan in self._passes
+            ]
+        return list(found)
+
+    def _pass(self, spec: Specialisation, storage: str) -> tuple[Specialisation, Numbers, NestPlan]:
+        log, n_cells = self.logged, self.logged.n_cells[storage]
+        watched = final_pass(spec.typed, log, storage)
+        names = (log.writers[storage], log.readers[storage], log.flag)
+        views = {name: self._words[name] for name in names}
+        scalars = {log.base: np.uint32(0), "w_n": np.int64(n_cells)}
+        numbers = Numbers((scalars,), ((Trips(0, 1, n_cells),),), views)
+        return _specialised(spec, watched, names, (log.base,)), numbers, _made(self._plan, watched, views, ((0, 1),))
+
+    def violation(self, words: list[int], base: int) -> Violation:
+        """Return what a flag says, in a run of this base."""
+        found, cell, both = words[:OPEN]
+        number, what = divmod(found, 1 << WHAT_BITS)
+        ids = [(both >> ID_BITS) % (1 << ID_BITS) - base, both % (1 << ID_BITS) - base]
+        storage = self.logged.storages[number] if number < len(self.logged.storages) else ""
+        of = self.cells.get(storage)
+        known = [one - 1 if 0 < one <= self.n_iterations else None for one in ids]
+        cell %= max(self.logged.n_cells.get(storage, 1), 1)  # an index may count from the end
+        return Violation(storage, () if of is None else _element(of, cell), (known[0], known[1]), what)
+
+
+class LoggedRun:
+    """One run with a log, on the stream of a device task.
+
+    Parameters
+    ----------
+    loop : LoggedLoop
+    values : mapping
+        Device arrays and scalars of the call, by name.
+    addresses : mapping of str to int
+        Of the arrays' elements ``[0, …, 0]``.
+    task : DeviceTask
+
+    Attributes
+    ----------
+    trips : int
+        Of the outermost loop; chunks are ranges of it.
+    n_inner : int
+        Iterations of one such trip.
+    is_whole : bool
+        All trips are to be one chunk.
+
+    Raises
+    ------
+    DeviceMemoryError
+        There is no memory for the log; nothing has been enqueued but clearing.
+    """
+
+    def __init__(
+        self, loop: LoggedLoop, values: Mapping[str, Any], addresses: Mapping[str, int], task: DeviceTask
+    ) -> None:
+        self.loop = loop
+        self._task = task
+        self._device: Device = task.place.device
+        self._stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+        spec = loop.spec
+        self._kernels: Kernels = kernels_of(self._device, spec.program)
+        self._where = ON_CUDA if self._kernels.dialect == "cuda" else ON_HOST
+        self.trips, self.n_inner, self.is_whole = loop.numbers.axes[0][0].trips, loop.n_inner, loop.is_whole
+        self._log = Log(loop.logged, values, loop.n_iterations, task)
+        device, stream = self._device, self._stream
+        self._flag = device.alloc((FLAG_WORDS,), np.dtype(np.int64), stream)
+        nbytes = FLAG_WORDS * 8
+        device.fill(device.view(self._flag, 0, (nbytes,), (1,), np.dtype(np.uint8)), 0, stream)
+        memory = device.host_memory(nbytes)
+        self._seen = np.zeros(FLAG_WORDS, np.int64) if memory is None else np.frombuffer(memory, np.int64, FLAG_WORDS)
+        self._seen[:] = 0
+        own = {**self._log.arrays(), loop.logged.flag: self._flag}
+        self._given, self._given_addresses = values, addresses
+        self._arrays = {name: values[name] for name in loop.numbers.views} | own
+        self._addresses = {**addresses, **{name: device.address(array) or 0 for name, array in own.items()}}
+        log = loop.logged
+        scalars = {log.base: self._log.base, log.many: self._log.many, log.first: 0}
+        self._values: dict[str, Any] = {**values, **own, **scalars}
+        self._runs: list[Any] = []
+        self._exact: LoggedRun | None = None
+
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """The storages that have a log."""
+        return self.loop.logged.storages + self.loop.logged.sectioned
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the stream has passed `finish`, and nothing is known: `settle` has to come."""
+        return self._exact is None and bool(self._seen[OPEN]) and self.found() is None
+
+    def settle(self) -> None:
+        """Enqueue what finds out all the same: the address slice once more, with words. Raises as `LoggedRun`."""
+        loop = self.loop.exact()
+        self._exact = LoggedRun(loop, self._given, self._given_addresses, self._task)
+        self._exact.launch(0, self.trips)
+        self._exact.finish()
+
+    def launch(self, begin: int, end: int) -> None:
+        """Enqueue the trips from one to before another of the outermost loop, each once."""
+        values = {**self._values, self.loop.logged.first: self._log.base + 1 + begin * self.n_inner}
+        self._enqueue(self.loop.blank(begin, end, self._where), values)
+
+    def finish(self) -> None:
+        """Enqueue the passes over the words, and `ask`."""
+        for blank in self.loop.passes(self._where):
+            self._enqueue(blank, self._values)
+        self.ask()
+
+    def ask(self) -> None:
+        """Enqueue the copy of the flag to the host."""
+        copy = self._device.copy(self._seen, self._flag, self._stream)
+        if copy is not None:
+            self._stream.synchronize()
+            copy.run()
+
+    def found(self) -> Violation | Exception | None:
+        """Return what was found when the stream has passed `ask`: an error of the run may be one of garbage."""
+        if self._exact is not None:
+            return self._exact.found()
+        if self._seen[0]:
+            return self.loop.violation(self._seen.tolist(), self._log.base)
+        for run in self._runs:
+            failure: Exception | None = run.failure()
+            if failure is not None:
+                return failure
+        return None
+
+    def results(self) -> dict[str, Any]:
+        """Return the scalars that come out, once the stream has passed the run."""
+        found: dict[str, Any] = {}
+        for run in self._runs:
+            found |= run.results
+        return found
+
+    def close(self) -> None:
+        """Let go of the words, once the stream has passed the run."""
+        if self._exact is not None:
+            self._exact.close()
+        self._log.close()
+        self._runs = []
+
+    def _enqueue(self, blank: Any, values: Mapping[str, Any]) -> None:
+        if self._kernels.dialect == "cuda":
+            run = CudaRun(blank, values, {})
+            run.prepare(self._addresses, self._kernels, self._device, self._stream)
+            run.enqueue(self._kernels, self._device, self._stream)
+            if run.is_kept:
+                self._runs.append(run)
+            return
+        runtime: Any = self._task.construct.runtime
+        n_threads = n_threads_of(self.loop.spec.program)
+        names = blank.shapes
+        arrays = {name: self._arrays[name] for name in names}
+        own = NestRun(blank, arrays, self._addresses, values, n_threads, runtime.rng)
+        own.form.compile()
+        kernel = self._kernels.load(own.form)[own.form.names[0]]
+        kernel.launch(self._stream, (own.n_chunks,), (1,), 0, own)
+        self._runs.append(own)
+
+
+def logged_loop(
+    spec: Specialisation, numbers: Numbers, plan: NestPlan, *, is_inspector: bool = False, is_exact: bool = False
+) -> LoggedLoop | None:
+    """Return the logged loop of a call; None if it is too long, or has no address slice where that is asked for.
+
+    One that `is_exact` has words for all that is logged; so has one whose sections have been out of order.
+    """
+    key = is_inspector, is_exact, key_of(spec, numbers), plan.variant, plan.verdict.unknown
+    with spec.lock:
+        kept: LoggedLoop | None = spec.logged.pop(key, None)
+        if kept is not None:
+            spec.logged[key] = kept
+    if kept is not None:
+        return logged_loop(spec, numbers, plan, is_inspector=is_inspector, is_exact=True) if kept.is_doubtful else kept
+    if math.prod(axis.trips for axis in numbers.axes[0]) >= MOST_ITERATIONS:
+        return None
+    launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
+    has_slice = can_be_inspected(plan.nest, of.written, launch.scalars)
+    if is_inspector and not has_slice:
+        return None
+    has_sections = has_slice and not is_exact
+    made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector, has_sections=has_sections)
+    with spec.lock:
+        if len(spec.logged) >= MOST_LOGGED:
+            del spec.logged[next(iter(spec.logged))]
+        spec.logged[key] = made
+    return made
+
+
+def _is_unsafe(spec: Specialisation) -> bool:
+    """Whether the program has asked for no checks of indices that depend on data: of garbage there are."""
+    return not spec.program.words.bounds
+
+
+def _specialised(
+    spec: Specialisation, watched: Watched, arrays: tuple[str, ...], free: tuple[str, ...]
+) -> Specialisation:
+    """Return a nest with a log as what the launchers know."""
+    made = Specialisation(spec.program, watched.typed)
+    given = [name for name in (*spec.given, *arrays) if name in watched.typed.arrays]
+    made.given = tuple(dict.fromkeys(given))
+    made.free = (*[name for name in spec.free if name in watched.typed.scalars], *free)
+    return made
+
+
+def _made(
+    plan: NestPlan, watched: Watched, views: Mapping[str, View], unit_steps: tuple[tuple[int, int], ...]
+) -> NestPlan:
+    """Return the plan of a nest with a log, after that of the nest."""
+    left = copied(watched.nest)  # an address slice, and a pass, have no atomic steps of the program
+    variant = replace(
+        plan.variant,
+        modes=tuple(sorted(watched.modes.items())),
+        copies=tuple([name for name in plan.variant.copies if name in left]),
+        layouts=tuple((name, layout_of(view)) for name, view in views.items()),
+        unit_steps=unit_steps,
+        is_ordered=False,
+    )
+    return plan._replace(
+        typed=watched.typed,
+        nest=watched.nest,
+        bounds={},
+        verdict=Verdict("parallel"),
+        wanted=(),
+        variant=variant,
+        observed=frozenset(),
+    )
+
+
+def _given(watched: Watched) -> dict[str, Any]:
+    return {name: np.int64(value) for name, value in watched.given.items()}
+
+
+def _view(size: int, itemsize: int) -> View:
+    return View((max(size, 1),), (itemsize,), itemsize, 0)
+
+
+def _element(of: Cells, cell: int) -> tuple[int, ...]:
+    """Return the indices of the element that a cell belongs to."""
+    rest = cell - of.offset
+    found = [0] * len(of.steps)
+    for dimension in sorted(range(len(of.steps)), key=lambda k: -abs(of.steps[k])):
+        step = of.steps[dimension]
+        if step:
+            found[dimension], rest = divmod(rest, step)
+    return tuple([index for index, step in zip(found, of.steps, strict=True) if step])

@@ -1,0 +1,372 @@
+"""A race: a loop in parallel on a device, with logs, against the serial program on the host.
+
+Theory of operation
+-------------------
+`race` is called in the body of a device task, whose lane has the arrays, and blocks there until the race is over.
+`offload.loops.speculative.contest` says what to do when; here it is done. The device works on the device's arrays,
+chunk by chunk (`offload.loops.speculative.chunks`); the competitor on copies of what the loop writes, on a thread of C
+(`offload.loops.speculative.competitor`); a safe state lets either be undone (`offload.loops.speculative.hostside`). The
+thread of the body does nothing but look, so that the competitor and whoever drives the device have the cores.
+
+Ctrl-C and a cancelled taskgroup are looked at as well: both sides are stopped, the arrays are as they were, and the
+call raises. Whatever happens, when `race` returns or raises no thread of it is left, nothing is in flight, and its
+copies are gone.
+
+Without a compiler, or without a core for it, there is no competitor that would be quick enough to win anything: the
+serial program then runs on this thread, when the device was wrong, or at once where there is no core.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from threading import get_ident
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+
+from offload.errors import DeviceLostError, DeviceMemoryError
+from offload.interrupts.shields import Shield
+from offload.loops.running import pool
+from offload.loops.running.build import builder
+from offload.loops.running.ordered import ordered_runs
+from offload.loops.running.plan import key_of
+from offload.loops.speculative.attempts import Outcome
+from offload.loops.speculative.chunks import Chunks
+from offload.loops.speculative.competitor import Competitor, running
+from offload.loops.speculative.contest import Contest, Event, History, Instruction, start_of
+from offload.loops.speculative.hostside import HostSide, pause
+from offload.loops.speculative.logged import LoggedRun
+from offload.runtime.current import here
+from offload.tasks.task import LeaveRegion, discarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping
+
+    from offload.loops.running.ordered_form import OrderedRun
+    from offload.loops.running.plan import Numbers
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.speculative.attempts import Attempt
+    from offload.loops.speculative.chunks import Logged
+
+_MOST: Final = 64
+"""Sizes of a loop of which races are remembered."""
+
+
+def race(attempt: Attempt) -> Outcome:
+    """Carry out a loop of which nobody knows whether it is parallel; arrays then hold what the serial program leaves.
+
+    Returns
+    -------
+    Outcome
+        Its error is what the serial program raises; arrays hold what that has written until then.
+
+    Raises
+    ------
+    KeyboardInterrupt, LeaveRegion, CancelledError
+        Ctrl-C, or the taskgroup has been cancelled; arrays are as they were.
+    DeviceLostError, DeviceMemoryError
+
+    Notes
+    -----
+    *Blocks* until the race is over. *Costs* a copy of each array that the loop writes, and of those that it reads and
+    the call has not mapped, if the competitor starts.
+    """
+    with Shield(here()) as shield:
+        _looking.add(get_ident())
+        try:
+            return _Race(attempt, shield).run()
+        finally:
+            _looking.discard(get_ident())
+
+
+class _Race:
+    """One race, carried out."""
+
+    def __init__(self, attempt: Attempt, shield: Shield) -> None:
+        self._attempt, self._shield = attempt, shield
+        self._task = attempt.task
+        self._side = HostSide(attempt.task, attempt.spec, attempt.values)
+        self._logged: Logged | None = None
+        self._chunks: Chunks | None = None
+        self._host: _Host | None = None
+        self._contest = Contest()
+        self._is_committed = False
+        self._cancelled: Any = None
+        self._always = attempt.spec.program.words.speculate == "always"
+        self._key = race_key(attempt.spec, attempt.numbers)
+        self._history = attempt.memory.races.get(self._key, History())
+
+    def run(self) -> Outcome:
+        """Carry it out."""
+        self._side.wait()
+        has_core = _has_core(here().runtime.engine)
+        can_compete = has_core and builder.compiler is not None and not _alone
+        start = start_of(self._history, can_compete=can_compete, always=self._always)
+        if not has_core:
+            start = start._replace(device=False)
+        try:
+            has_device = start.device and self._has_memory()
+            self._begin(device=has_device, host=start.host_after_s == 0.0 or not has_device)
+            due_s = None if start.host_after_s is None else perf_counter() + start.host_after_s
+            n_looks = 0
+            while not self._contest.is_over:
+                event = self._event(due_s)
+                if event is None:
+                    pause(n_looks)
+                    n_looks += 1
+                    continue
+                n_looks = 0
+                if event is Event.DUE:
+                    due_s = None
+                self._after(event)
+            return self._outcome()
+        finally:
+            self._clear()
+
+    # -- events ------------------------------------------------------------------------------------------
+
+    def _event(self, due_s: float | None) -> Event | None:
+        """Return what has happened, the device's first."""
+        contest = self._contest
+        if contest.outcome is not Instruction.RESTORE and self._is_given_up():
+            return Event.GIVE_UP
+        if self._chunks is not None and contest.device in ("running", "stopping"):
+            event = self._chunks.poll()
+            if event is not None:
+                return event
+        if self._host is not None and contest.host in ("running", "stopping"):
+            event = self._host.poll(self._is_given_up)
+            if event is not None:
+                return event
+        if due_s is not None and contest.host == "idle" and contest.outcome is None and perf_counter() >= due_s:
+            return Event.DUE
+        return None
+
+    def _is_given_up(self) -> bool:
+        """Tell whether nobody wants a result: Ctrl-C has come, or the taskgroup was cancelled."""
+        if self._shield.signs.is_struck:
+            return True
+        if self._cancelled is None and here().runtime.engine.can_cancel:
+            group = self._task.inherited.group
+            self._cancelled = None if group is None else group.cancelled_by
+        return self._cancelled is not None
+
+    def _leave(self) -> NoReturn:
+        """Raise why nobody wants a result."""
+        self._shield.check()
+        task = self._task
+        if task.owner is not None:  # an undeferred construct is a cancellation point
+            raise LeaveRegion(self._cancelled)
+        task.seen = True  # nobody needs to be told, and nothing that follows is poisoned
+        raise discarded(task)
+
+    # -- instructions ------------------------------------------------------------------------------------
+
+    def _begin(self, *, device: bool, host: bool) -> None:
+        self._contest, given = Contest.begun(device=device, host=host)
+        self._carry_out(given)
+
+    def _after(self, event: Event) -> None:
+        self._contest, given = self._contest.after(event)
+        self._carry_out(given)
+
+    def _carry_out(self, given: tuple[Instruction, ...]) -> None:
+        for instruction in given:
+            match instruction:
+                case Instruction.START_DEVICE:
+                    self._start_device()
+                case Instruction.START_HOST:
+                    self._start_host()
+                case Instruction.STOP_DEVICE if self._chunks is not None:
+                    self._chunks.stop()
+                case Instruction.STOP_HOST if self._host is not None:
+                    self._host.stop()
+                case Instruction.COMMIT_HOST if self._host is not None:
+                    self._side.commit(self._host.arrays)
+                case Instruction.RAISE if self._host is not None:
+                    self._side.leave(self._host.arrays)
+                case Instruction.RESTORE if self._chunks is not None:
+                    self._side.restore()
+                case _:  # what the device has written stays where it is
+                    pass
+        self._is_committed = self._contest.is_over
+
+    def _has_memory(self) -> bool:
+        """Make what the device needs to take part; tell whether there is memory for it."""
+        try:
+            self._side.save()
+            attempt = self._attempt
+            self._logged = LoggedRun(attempt.loop, attempt.values, attempt.addresses, attempt.task)
+        except DeviceMemoryError:
+            self._side.close()
+        return self._logged is not None
+
+    def _start_device(self) -> None:
+        assert self._logged is not None
+        lane: Any = self._task.lane
+        self._chunks = Chunks(self._logged, self._task.place.device, lane.stream, self._history.device_s)
+        self._chunks.start()
+
+    def _start_host(self) -> None:
+        self._host = _Host(self._attempt, self._side, is_beside=self._chunks is not None)
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def _outcome(self) -> Outcome:
+        outcome, chunks, host = self._contest.outcome, self._chunks, self._host
+        if outcome is Instruction.RESTORE:
+            self._leave()
+        winner: Literal["device", "host"] = "device" if outcome is Instruction.COMMIT_DEVICE else "host"
+        if not self._always:
+            self._remember(winner)
+        if winner == "device":
+            assert self._logged is not None
+            return Outcome("device", None, self._logged.results())
+        assert host is not None
+        violation = None if chunks is None else chunks.violation
+        return Outcome("host", violation, host.results, host.failure(), raced=chunks is not None)
+
+    def _remember(self, winner: Literal["device", "host"]) -> None:
+        """Remember what it took; the sides that lost tell as far as they came."""
+        races, chunks, host = self._attempt.memory.races, self._chunks, self._host
+        history = self._history.with_race(
+            winner=winner,
+            raced=chunks is not None,
+            device_s=None if chunks is None else chunks.taken_s,
+            host_s=None if host is None else host.whole_s,
+        )
+        with self._attempt.spec.lock:
+            races.pop(self._key, None)
+            if len(races) >= _MOST:
+                del races[next(iter(races))]
+            races[self._key] = history
+
+    def _clear(self) -> None:
+        """Leave nothing behind, however it has ended."""
+        host, chunks = self._host, self._chunks
+        if host is not None:
+            host.stop()
+        if chunks is not None and self._contest.device != "ended":
+            chunks.drain()
+        if host is not None:
+            host.join()
+        if not self._is_committed and chunks is not None:  # something has failed on the way
+            with suppress(DeviceLostError):
+                self._side.restore()
+        if self._logged is not None:
+            self._logged.close()
+        self._side.close()
+
+
+def race_key(spec: Specialisation, numbers: Numbers) -> Any:
+    """Return by what races are remembered: the numbers of a call, wherever its arrays lie."""
+    return key_of(spec, numbers)[:3]
+
+
+class _Host:
+    """The host's side of a race: a run in order, on a thread of its own or, if there is none, on this one.
+
+    First its arrays are filled, piece by piece, since the device may have won before that is done.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    side : HostSide
+    is_beside : bool
+        Whether a device takes part; else no thread is needed.
+
+    Attributes
+    ----------
+    arrays : dict
+        Those that it works on.
+    results : mapping
+        The scalars that come out, once it is done.
+    """
+
+    def __init__(self, attempt: Attempt, side: HostSide, *, is_beside: bool) -> None:
+        self._attempt, self._is_beside = attempt, is_beside
+        self.arrays: dict[str, Any] = {}
+        self.results: Mapping[str, Any] = {}
+        self.whole_s: float | None = None
+        self._filling: Generator[None, None, None] | None = side.filling(self.arrays)
+        self._run: OrderedRun | None = None
+        self._competitor: Competitor | None = None
+        self._is_wanted = True
+        self._has_ended = False
+
+    def _start(self) -> OrderedRun:
+        """Begin, now that the arrays are there."""
+        (run,) = ordered_runs(self._attempt.spec, {**self._attempt.values, **self.arrays})
+        if self._is_beside and run.form.is_compiled:
+            competitor = Competitor(run)
+            self._competitor = competitor if competitor.start() else None
+        self._run = run
+        return run
+
+    def poll(self, is_given_up: Callable[[], bool]) -> Event | None:
+        """Return how it has ended, if it has; without a thread, run it now."""
+        if self._filling is not None:
+            if self._is_wanted and next(self._filling, True) is None:
+                return None
+            self._filling.close()
+            self._filling = None
+            if not self._is_wanted:
+                return Event.HOST_STOPPED
+        run = self._run or self._start()
+        competitor = self._competitor
+        if competitor is None:
+            begun_s = perf_counter()
+            is_complete = run.run_all(lambda: self._is_wanted and not is_given_up())
+            if is_complete:
+                self.whole_s = perf_counter() - begun_s
+        elif not competitor.has_ended:
+            return None
+        else:
+            competitor.join()
+            self.whole_s = competitor.whole_s
+            is_complete = competitor.is_complete
+        self._has_ended = True
+        if not is_complete:
+            return Event.HOST_STOPPED if not self._is_wanted else Event.GIVE_UP
+        self.results = run.finish()
+        return Event.HOST_RAISED if run.has_failed else Event.HOST_DONE
+
+    def failure(self) -> Exception | None:
+        """Return what the serial program raises."""
+        return None if self._run is None else self._run.failure()
+
+    def stop(self) -> None:
+        """Have it end soon."""
+        self._is_wanted = False
+        if self._competitor is not None and not self._has_ended:
+            self._competitor.give_up()
+
+    def join(self) -> None:
+        """Wait until its thread is gone."""
+        if self._filling is not None:
+            self._filling.close()
+        if self._competitor is not None:
+            self._competitor.join()
+
+
+_alone = False
+
+
+@contextmanager
+def alone(is_so: bool = True) -> Iterator[None]:
+    """Have no competitor start meanwhile, in the whole process, but where the device was wrong: to measure logs."""
+    global _alone  # noqa: PLW0603  # a switch of benchmarks
+    before, _alone = _alone, is_so
+    try:
+        yield
+    finally:
+        _alone = before
+
+
+_looking: set[int] = set()
+"""Threads that look on at a race: they need no core."""
+
+
+def _has_core(engine: Any) -> bool:
+    """Tell whether there is a core for a competitor, as far as the runtime knows."""
+    n_working = sum(thread.ident not in _looking for thread in engine.threads) - len(engine.parked)
+    return max(n_working, 0) + len(running) < pool.n_cores()

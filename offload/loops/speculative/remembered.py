@@ -1,0 +1,129 @@
+"""Calls of speculative loops that may run as any other, as one before them: what says so, and for how long it holds.
+
+A verdict is found by the versions of the arrays that addresses are made of, by scalars and by the numbers of the call.
+Which of these a loop asks for is kept for the numbers (`Known`), so that a call evaluates nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from offload.loops.running.looks import contents_at
+from offload.loops.running.prepared import told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.data.versions import Contents
+    from offload.loops.running.prepared import Apart
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.speculative.attempts import Memory
+    from offload.runtime.launch import DeviceTask
+
+PROVED: Final = "its iterations are proved to be independent"
+REMEMBERED: Final = "its iterations were independent for such arguments"
+
+
+class Remembered(NamedTuple):
+    """A call that may run as any other loop does, as one before it.
+
+    Attributes
+    ----------
+    memory : Memory
+    contents : mapping of str to Contents, or None
+        Other calls with the same numbers may as long as arrays at the same addresses have these; None: not so.
+    why : str
+    """
+
+    memory: Memory
+    contents: Mapping[str, Contents] | None
+    why: str
+
+
+class Known(NamedTuple):
+    """What follows from the numbers of a call.
+
+    Attributes
+    ----------
+    is_parallel : bool
+        It is proved.
+    arrays : tuple of str
+        Those of whose contents a verdict follows.
+    floats : tuple of str
+        Parameters from which it follows and that are no part of the numbers.
+    apart : Apart
+        Arrays that share no memory, of which alone this is so.
+    """
+
+    is_parallel: bool
+    arrays: tuple[str, ...]
+    floats: tuple[str, ...]
+    apart: Apart
+
+
+def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Remembered | None:
+    """Return what is remembered of a call that may run in parallel; None where that is not known."""
+    memory: Memory | None = spec.speculation
+    if memory is None:
+        return None
+    numbers = numbers_in(spec, values)
+    known: Known | None = memory.calls.get(numbers)
+    if known is None:
+        return None
+    locate = task.place.device.address
+    addresses: dict[str, Any] = {name: locate(values[name]) for name in spec.given}
+    if None in addresses.values() or not known.apart.holds(addresses):
+        return None
+    if known.is_parallel:
+        return _told(task, Remembered(memory, {}, PROVED))
+    if spec.program.words.speculate == "always" or memory.is_sequential:
+        return None
+    contents = contents_of(known, values, task)
+    key = key_from(numbers, known, values, addresses, contents)
+    with spec.lock:
+        verdict = memory.known(key)
+    return _told(task, Remembered(memory, None if known.floats else contents, REMEMBERED)) if verdict else None
+
+
+def _told(task: DeviceTask, found: Remembered) -> Remembered:
+    tell(task, found.memory, "device", f"in parallel: {found.why}")
+    return found
+
+
+def numbers_in(spec: Specialisation, values: Mapping[str, Any]) -> Any:
+    """Return what tells the numbers of calls apart: layouts, and scalars that decisions follow from."""
+    layouts = tuple([(values[name].shape, values[name].strides) for name in spec.given])
+    return layouts, tuple(told(spec, values))
+
+
+def contents_of(known: Known, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
+    """Return what the arrays hold from which a verdict follows; None where that is not known."""
+    found = {}
+    for name in known.arrays:
+        contents = contents_at(task, values[name])
+        if contents is None:
+            return None
+        found[name] = contents
+    return found
+
+
+def key_from(
+    numbers: Any,
+    known: Known,
+    values: Mapping[str, Any],
+    addresses: Mapping[str, int],
+    contents: Mapping[str, Contents] | None,
+) -> Any:
+    """Return what a verdict follows from; None where that is not known."""
+    if contents is None:
+        return None
+    versions = tuple([(one.version, addresses[name]) for name, one in contents.items()])
+    return numbers, tuple([float(values[name]).hex() for name in known.floats]), versions
+
+
+def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:
+    """Take note of where a call runs, and why; tell whoever looks on."""
+    memory.last = where
+    notify = task.place.notify
+    if notify is not None:
+        notify.speculate(task.name, task.construct.location, task.place.device.number, text)

@@ -1,0 +1,321 @@
+"""Calls of loops that are only probably parallel: what is decided, from what is known.
+
+Theory of operation
+-------------------
+In this order: what is proved, parallel or not; what is remembered of such a call
+(`offload.loops.speculative.attempts.Memory`); a dependence that was seen or met in any call before, after which the
+loop runs in order. Else the first call is *profiled*: a run in order that sees what depends, with right results if the
+loop is short; of a longer one no more than a millisecond, or nothing where that would have much fetched from the
+device. If that sees no dependence the loop is *inspected*: a kernel of the address slice fills the log, and the loop
+runs after the verdict, plain, or in order. A loop that computes its addresses has none, and is raced
+(`offload.loops.speculative.race`): it runs with its log, while what it writes is kept out of reach. If it is then that
+a first call is found to depend, nobody is warned: a whole profile would have said the same.
+
+A verdict follows from the versions of the arrays that addresses are made of, from the scalars that reach them, and from
+the numbers of the call. A loop that writes to such an array changes its version, and arrays in no entry of the task
+have none: nothing is remembered of them.
+
+What runs in order does so on the host, on copies of the device's arrays, which are sent back. All of this is the body
+of the task: it waits for its stream. Only what a verdict has let through is ordinary device work.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from offload.errors import DeviceMemoryError, SpeculationWarning
+from offload.interrupts.frames import warn
+from offload.loops.proofs.reports import iteration
+from offload.loops.running.cuda_runs import ON_CUDA
+from offload.loops.running.ordered import run_in_order
+from offload.loops.running.plan import check, key_of, numbers_of, ranged
+from offload.loops.running.prepared import Apart, view_at
+from offload.loops.running.where import ON_HOST, kernels_of
+from offload.loops.speculative.attempts import Attempt, Memory
+from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
+from offload.loops.speculative.hostside import HostSide
+from offload.loops.speculative.logged import LoggedRun, Violation, logged_loop
+from offload.loops.speculative.race import race, race_key
+from offload.loops.speculative.remembered import (
+    PROVED,
+    REMEMBERED,
+    Known,
+    Remembered,
+    contents_of,
+    key_from,
+    numbers_in,
+    remembered,
+    tell,
+)
+from offload.loops.watched.flagging import FUEL, OUTSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import Specialisation
+    from offload.runtime.launch import DeviceTask
+
+Results = dict[str, Any]
+
+FIRST: Final = "it is the first call with arguments of such types"
+PLAIN: Final = "plain"
+"""What `decided` returns where the loop is to run as any other does."""
+
+
+_NO_MEMORY: Final = "there is no memory for its log"
+
+_FETCHED_NBYTES: Final = 1 << 20
+"""Of arrays that the device has: more are not fetched for a profile; the inspector, or a race, says what it would."""
+
+_MOST_CALLS: Final = 64
+"""Numbers of calls for which decisions are kept."""
+
+
+def decided(
+    spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool
+) -> Results | Literal["plain"] | Remembered:
+    """Decide about a call in a device task, and carry it out unless it may run as any other loop.
+
+    ``is_first``: it was profiled when its task began, and nothing was known before.
+
+    Returns
+    -------
+    The scalars that come out; `PLAIN`, or what is remembered, of a loop that is to run as any other.
+
+    Raises
+    ------
+    IndexError, ZeroDivisionError, AssertionError, ValueError
+        As the serial program does; arrays hold what that has written.
+    """
+    return remembered(spec, values, task) or _Call(spec, values, task, is_first=is_first).decided()
+
+
+class _Call:
+    """A call of a speculative loop in a device task."""
+
+    def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool) -> None:
+        self.spec, self.values, self.task, self.is_first = spec, values, task, is_first
+        self.device: Any = task.place.device
+        self.stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
+        is_cuda = kernels_of(self.device, spec.program).dialect == "cuda"
+        self.where: Any = ON_CUDA if is_cuda else ON_HOST
+        self.numbers: Numbers = numbers_of(spec, values, partial(view_at, self.device))
+        arrays = {name: values[name] for name in spec.given}
+        look = self.where.looks(spec, arrays, task)
+        self.plans = ranged(spec, self.numbers, look)
+        check(spec, self.plans)
+        self.plan: NestPlan = self.plans[0]
+        self.addresses = {name: view.address for name, view in self.numbers.views.items()}
+        self.memory = memory_of(spec)
+        self.key = self._key()
+
+    def decided(self) -> Results | Literal["plain"]:
+        mode = self.spec.program.words.speculate
+        verdicts = {plan.verdict.verdict for plan in self.plans}
+        if verdicts == {"parallel"}:
+            return self._plain(PROVED)
+        if len(self.plans) > 1 or "sequential" in verdicts:
+            return self._in_order("its iterations are proved to depend on each other")
+        if mode == "always":
+            return self._attempt()
+        with self.spec.lock:
+            known = self.memory.known(self.key)
+            is_sequential = self.memory.is_sequential
+        if known:
+            return self._plain(REMEMBERED)
+        if known is not None or is_sequential:
+            return self._in_order("its iterations were seen to depend on each other")
+        if self.memory.profile is None:
+            self.is_first = True
+            found = self._profiled()
+            if found is not None:
+                return found
+        inspected = self._inspected()
+        return self._attempt() if inspected is None else inspected
+
+    # -- what becomes of it ------------------------------------------------------------------------------
+
+    def _plain(self, why: str) -> Literal["plain"]:
+        self._note("device", f"in parallel: {why}")
+        return "plain"
+
+    def _in_order(self, why: str) -> Results:
+        self._note("host", f"in order: {why}")
+        return self._on_host(lambda arrays: run_in_order(self.spec, {**self.values, **arrays}))
+
+    def _profiled(self) -> Results | None:
+        """Run the loop in order, and keep what is seen; None if that is to go no further, and nothing has changed."""
+        spec, numbers, plan, memory = self.spec, self.numbers, self.plan, self.memory
+        if sum(self.values[name].nbytes for name in spec.given) > _FETCHED_NBYTES:
+            look_at_nothing(spec, numbers, plan, memory)
+            return None
+        side = HostSide(self.task, spec, self.values)
+        side.wait()
+        arrays = side.private()
+        seen = looked(spec, numbers, plan, arrays, memory)
+        if seen.found:
+            return self._in_order(f"profiled, {FIRST}, and its iterations depend on each other")
+        if not seen.is_whole:
+            return None
+        self._note("host", f"in order, profiled: {FIRST}")
+        if seen.failure is not None:
+            side.leave(arrays)
+            raise seen.failure
+        side.commit(arrays)
+        with spec.lock:
+            if not memory.is_sequential:
+                memory.keep(self.key, verdict=True)
+        return seen.results
+
+    def _inspected(self) -> Results | Literal["plain"] | None:
+        """Look at the addresses, and run the loop in parallel or in order; None if that cannot be done."""
+        loop = logged_loop(self.spec, self.numbers, self.plan, is_inspector=True)
+        if loop is None:
+            return None
+        try:
+            run = LoggedRun(loop, self.values, self.addresses, self.task)
+        except DeviceMemoryError:
+            return self._in_order(_NO_MEMORY)
+        try:
+            run.launch(0, run.trips)
+            run.finish()
+            self._reach()
+            if run.is_open:
+                run.settle()
+                self._reach()
+            found = run.found()  # before it is closed: runs are let go of then
+        except DeviceMemoryError:
+            return self._in_order(_NO_MEMORY)
+        finally:
+            run.close()
+        if found is None:
+            with self.spec.lock:
+                self.memory.keep(self.key, verdict=True)
+            plan, is_new, loop.is_new = self.task.plan, loop.is_new, False
+            if plan is not None and plan.created and not (self.task.predecessors or is_new):
+                key = race_key(self.spec, self.numbers)
+                self.task.leave(partial(_timed, self.spec, self.memory, key, self.task.start_s))
+            return self._plain("its iterations are independent, as its addresses say")
+        results = self._in_order("its iterations depend on each other, or fail, as its addresses say")
+        self._met(found)  # unless the serial program fails as well: that is no dependence
+        return results
+
+    def _reach(self) -> None:
+        self.stream.synchronize()
+        self.device.check(self.stream)
+
+    def _attempt(self) -> Results:
+        """Run the loop with its log."""
+        loop = logged_loop(self.spec, self.numbers, self.plan)
+        if loop is None:
+            return self._in_order("it has too many iterations for a log")
+        attempt = Attempt(self.spec, self.numbers, self.plan, loop, self.values, self.addresses, self.task, self.memory)
+        outcome = race(attempt)
+        raced = f"raced: the {outcome.winner} has won"
+        self._note(outcome.winner, raced if outcome.raced else "in order: the device takes no part in a race now")
+        if isinstance(outcome.violation, Violation) or (outcome.violation is not None and outcome.error is None):
+            self._met(outcome.violation)
+        elif outcome.winner == "device" and self.spec.program.words.speculate != "always":
+            with self.spec.lock:
+                self.memory.keep(self.key, verdict=True)
+        if outcome.error is not None:
+            raise outcome.error
+        return dict(outcome.results)
+
+    # -- memory ------------------------------------------------------------------------------------------
+
+    def _key(self) -> Any:
+        """Return what a verdict follows from; None where that is not known."""
+        spec, (arrays, scalars) = self.spec, self.plan.addressing
+        names = tuple(sorted(arrays & self.numbers.views.keys()))
+        is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
+        known = Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
+        if any(spec.uses[name].is_changed for name in names) and not is_parallel:
+            return None
+        numbers = numbers_in(spec, self.values)
+        if known.apart.holds(self.addresses):
+            with spec.lock:
+                if len(self.memory.calls) >= _MOST_CALLS:
+                    del self.memory.calls[next(iter(self.memory.calls))]
+                self.memory.calls[numbers] = known
+        else:
+            numbers = key_of(spec, self.numbers)
+        contents = contents_of(known, self.values, self.task)
+        return key_from(numbers, known, self.values, self.addresses, contents)
+
+    def _met(self, found: Violation | Exception) -> None:
+        """Take note that iterations depend on each other."""
+        if self.spec.program.words.speculate == "always":
+            return
+        with self.spec.lock:
+            self.memory.is_sequential = True
+        program = self.spec.program
+        if not self.is_first and "speculation" not in program.warned:
+            program.warned.add("speculation")
+            place = program.source.place
+            text = f"{program.directive} {program.name!r}: {self._text(found)}; results are right, and it runs in order"
+            warn(f"{text} from now on", SpeculationWarning, f"{place.file}:{place.line}")
+
+    def _text(self, found: Violation | Exception) -> str:
+        """Return what was found, for a message."""
+        if isinstance(found, Exception):
+            return f"run in parallel it would fail with {type(found).__name__}"
+        if found.what == OUTSIDE:
+            return "an access would be outside of its array"
+        if found.what == FUEL:
+            return "a loop of an iteration did not end"
+        element = ", ".join(map(str, found.element)) or "()"
+        places = [None if one is None else self._iteration(one) for one in found.iterations]
+        known = [one for one in places if one is not None]
+        where = f", iterations {' and '.join(known)}" if known else ""
+        return f"its iterations depend on each other by {found.array}[{element}]{where}"
+
+    def _iteration(self, number: int) -> str:
+        """Return an iteration by its variables, of its number in a serial loop."""
+        axes = self.numbers.axes[0]
+        trips: list[int] = []
+        for axis in reversed(axes):
+            number, trip = divmod(number, axis.trips)
+            trips.insert(0, trip)
+        return iteration(self.plan.nest, axes, trips)
+
+    def _note(self, where: Literal["device", "host"], text: str) -> None:
+        tell(self.task, self.memory, where, text)
+
+    # -- on the host -------------------------------------------------------------------------------------
+
+    def _on_host(self, work: Callable[[Mapping[str, Any]], Results]) -> Results:
+        """Do something with the arrays as the host has them, and send back what the loop changes."""
+        side = HostSide(self.task, self.spec, self.values)
+        side.wait()
+        own = side.own()
+        arrays = side.private() if own is None else own
+        try:
+            found = work(arrays)
+        except (ArithmeticError, AssertionError, IndexError, ValueError):
+            if own is None:
+                side.leave(arrays)
+            raise
+        if own is None:
+            side.commit(arrays)
+        else:
+            side.keep()
+        return found
+
+
+def _timed(spec: Specialisation, memory: Memory, key: Any, start_s: float, value: Any) -> Any:
+    """Note what a call has taken on the device, with its copies, when all of it has passed; return the task's value."""
+    device_s = perf_counter() - start_s
+    with spec.lock:
+        memory.time(key, lambda history: history.measured(device_s=device_s))
+    return value
+
+
+def forget(loop: Any) -> None:
+    """Have a loop function remember nothing of its calls, as one that is new but compiled: for measurements."""
+    for spec in loop._program.specialisations():  # noqa: SLF001  # what a loop function is made of
+        with spec.lock:
+            spec.speculation = None

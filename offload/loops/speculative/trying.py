@@ -1,0 +1,115 @@
+"""What a call of a speculative loop tries on the host before it is decided: a profile, and how quick the host is.
+
+Theory of operation
+-------------------
+Nothing of it is seen. Where addresses follow from nothing that the loop writes, the profile is a run of the address
+slice, on the program's own arrays. Else it is one of the loop, on copies of what it writes, which the host then goes on
+with for as long as it takes to tell what it would take for all of it.
+
+Copies of large arrays take longer than a millisecond of the loop. So a loop that has an address slice, which does the
+same whatever these arrays hold, is tried on new ones that hold zeros: twice, since memory that was never touched is
+slow. One without is not tried, and not profiled, if it writes to large arrays: it is raced, which tells the same.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from offload.loops.running.observe import copies_of
+from offload.loops.running.ordered import ordered_runs
+from offload.loops.speculative.contest import History
+from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
+from offload.loops.speculative.profiles import has_slice, is_short
+from offload.loops.speculative.race import race_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.running.plan import NestPlan, Numbers
+    from offload.loops.running.specialise import Specialisation
+
+_SAMPLE_S: Final = 1e-3
+"""How long the host is tried, of a loop of which nothing is known."""
+
+_GROWTH: Final = 4
+"""Of what is tried at a time."""
+
+_LARGE_NBYTES: Final = 1 << 20
+"""Of what a loop writes: more takes longer to copy than to try."""
+
+_LEAST_S: Final = 200e-6
+_MOST_BYTES_PER_S: Final = 32e9
+"""A call on a device that maps its arrays takes no less: on an H100 one of 10,000 iterations took a millisecond, and
+memory that is not page-locked is copied at less than half of that rate."""
+
+
+def tried(
+    spec: Specialisation, values: Mapping[str, Any], numbers: Numbers, plan: NestPlan, *, is_first: bool
+) -> History | None:
+    """Profile the beginning of a first call, and try the host; return what is known of both sides then.
+
+    None: it is to run in order, since iterations depend on each other, or since it is too short to be tried.
+
+    Parameters
+    ----------
+    values : mapping
+        The arguments by name, with arrays of the host.
+    """
+    given = {name: values[name] for name in spec.given}
+    written_nbytes = sum(values[name].nbytes for name in spec.changed)
+    memory, is_large, is_slice = memory_of(spec), written_nbytes > _LARGE_NBYTES, has_slice(spec, numbers, plan)
+    if is_large and not is_slice:
+        if not is_first:
+            return None if is_short(numbers, plan) else History()
+        look_at_nothing(spec, numbers, plan, memory)
+        return History()
+    if is_large and not is_first and is_short(numbers, plan):
+        return None
+    done = 0
+    arrays = given if is_slice else copies_of(plan.nest, given, numbers.views)
+    if is_first:
+        seen = looked(spec, numbers, plan, arrays, memory, is_slice=is_slice)
+        if seen.found or seen.is_whole:
+            return None
+        done = 0 if is_slice else seen.n_trips
+    if is_slice:
+        arrays = copies_of(plan.nest, given, numbers.views, are_blank=is_large)
+    host_s = sampled_s(spec, {**values, **arrays}, done, is_new=is_slice and is_large)
+    least_s = 0.0
+    if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
+        least_s = _LEAST_S + (sum(array.nbytes for array in given.values()) + written_nbytes) / _MOST_BYTES_PER_S
+    with spec.lock:
+        known = partial(_with_host, host_s=host_s, least_s=least_s)
+        return memory.time(race_key(spec, numbers), known)
+
+
+def _with_host(history: History, *, host_s: float, least_s: float) -> History:
+    return replace(history, least_s=least_s).measured(host_s=host_s)
+
+
+def sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int, *, is_new: bool) -> float:
+    """Return what the loop takes in order on the host, as a millisecond of it tells, behind the trips that are done.
+
+    ``is_new``: nobody has touched what it writes. What was tried is tried again then.
+    """
+    (run,) = ordered_runs(spec, values)
+    if not run.form.is_compiled:
+        return math.inf
+    run.run(0, 0)  # what is compiled once
+    first = done = 0 if done >= run.trips else done
+    begun_s, took_s, size = time.perf_counter(), 0.0, 1
+    while done < run.trips and not run.has_failed and took_s < _SAMPLE_S:
+        end = min(done + size, run.trips)
+        run.run(done, end)
+        done, took_s = end, time.perf_counter() - begun_s
+        room = (_SAMPLE_S - took_s) / max(took_s, 1e-9)
+        size = max(1, min(_GROWTH * size, int((done - first) * room)))
+    if is_new and not run.has_failed:
+        begun_s = time.perf_counter()
+        run.run(first, done)
+        took_s = time.perf_counter() - begun_s
+    return took_s * run.trips / max(done - first, 1)

@@ -1,0 +1,187 @@
+"""Calls of speculative loops that run on the host, on the program's own arrays: nothing is mapped for them.
+
+Theory of operation
+-------------------
+A loop that runs in order, because it has to or because the host keeps winning its races, is not to pay for copies to a
+device and back. Whether that is so follows from what is remembered of the loop and from the numbers of the call, so it
+is decided when the call's task begins, before anything is mapped (`SpeculativeWork`). It must not be seen: all arrays
+are the host's, none of them is present, and each is mapped as the loop uses it. Where that is not so the call maps as
+any other does, and works on copies of what the device has.
+
+The first call of a loop is profiled here. If it is certain to be short, all of it is, on the program's own arrays.
+Else its beginning is, without an effect (`offload.loops.speculative.trying`): where that sees a dependence, or gets to
+the end, the call runs in order; else it goes on as any later one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from offload.constructs.target_work import TargetWork
+from offload.data.maptypes import MapType
+from offload.errors import DirectiveError
+from offload.loops.running.ordered import run_in_order
+from offload.loops.running.plan import numbers_of, plans_of
+from offload.loops.running.prepared import mapped_view
+from offload.loops.speculative.contest import History
+from offload.loops.speculative.first_calls import memory_of, profiled
+from offload.loops.speculative.hostside import reach
+from offload.loops.speculative.profiles import is_short
+from offload.loops.speculative.race import race_key
+from offload.loops.speculative.remembered import numbers_in, tell
+from offload.loops.speculative.speculation import FIRST
+from offload.loops.speculative.trying import tried
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.devices.streams import Lane
+    from offload.loops.running.specialise import Specialisation
+    from offload.loops.speculative.attempts import Memory
+    from offload.runtime.launch import DeviceTask
+    from offload.runtime.place import DevicePlace
+    from offload.runtime.works import Launch
+
+
+_MOST: Final = 64
+"""Calls that are known to stay on the host."""
+
+
+class Way(NamedTuple):
+    """Where a call runs.
+
+    Attributes
+    ----------
+    on_host : bool
+        On the program's own arrays.
+    is_first : bool
+        It has been profiled, and nothing was known before.
+    """
+
+    on_host: bool
+    is_first: bool = False
+
+
+class SpeculativeWork(TargetWork):
+    """The target region of a speculative loop: it maps nothing where the loop is to run on the program's arrays."""
+
+    __slots__ = ()
+
+    blocks = True
+
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+        if self._known is not None and self._known.plan is not None:  # its arrays are present
+            super().begin(launch, place, lane, staged)
+            return
+        launcher: Any = self.body
+        values = launcher.program.bound(tuple(self.args), self.kwargs or {})
+        spec = launcher.specialisation
+        way = way_of(spec, values) if spec is not None and self._may_stay(spec, values, place) else Way(on_host=False)
+        launcher.is_first = way.is_first
+        if not way.on_host:
+            super().begin(launch, place, lane, staged)
+
+    def _may_stay(self, spec: Specialisation, values: Mapping[str, Any], place: DevicePlace) -> bool:
+        """Tell whether nobody sees if the loop works on the program's own arrays."""
+        binding = self._binding
+        if binding.privates or binding.copies or binding.sections:
+            return False
+        if not all(isinstance(values[name], np.ndarray) for name in spec.given):
+            return False
+        parameters = spec.program.parameters
+        for slot, _, _, number in binding.arrays:
+            item, name = binding.items[number], slot if isinstance(slot, str) else parameters[slot]
+            if item.always or item.present or item.if_present or item.zeroes:
+                return False
+            kinds = (MapType.FROM, MapType.TOFROM) if name in spec.changed else (MapType.TO, MapType.TOFROM)
+            if item.map_type not in kinds:
+                return False
+        with place.lock:
+            return not any(any(place.table.search(item.section)) for item in binding.items)
+
+
+def way_of(spec: Specialisation, values: Mapping[str, Any]) -> Way:
+    """Return where a call with host arrays that are not present runs, as far as is known before it."""
+    words = spec.program.words
+    try:
+        numbers = numbers_of(spec, values, mapped_view)
+        plans = plans_of(spec, numbers)
+    except (ArithmeticError, AssertionError, DirectiveError, IndexError, ValueError):
+        return Way(on_host=False)  # what is wrong is said where it always is
+    verdicts = {plan.verdict.verdict for plan in plans}
+    if verdicts == {"parallel"} or not all(plan.is_sound for plan in plans):
+        return Way(on_host=False)
+    if len(plans) > 1 or "sequential" in verdicts:
+        return Way(on_host=True)
+    if words.speculate == "always":
+        return Way(on_host=False)
+    memory = memory_of(spec)
+    with spec.lock:
+        if memory.is_sequential:
+            return Way(on_host=True)
+        is_first = memory.profile is None
+        history: History = memory.races.get(race_key(spec, numbers), History())
+    if is_first and is_short(numbers, plans[0]):
+        return Way(on_host=True)  # on which all of it is profiled
+    if is_first or (history.host_s is None and not history.n_races):
+        found = tried(spec, values, numbers, plans[0], is_first=is_first)
+        if found is None:
+            return Way(on_host=True, is_first=is_first)
+        history = found
+    return Way(history.is_hosts, is_first)
+
+
+def on_own_arrays(
+    spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool
+) -> dict[str, Any]:
+    """Carry out a call for which `SpeculativeWork` has mapped nothing; return the scalars that come out.
+
+    ``is_first``: it has been profiled.
+
+    Raises
+    ------
+    IndexError, ZeroDivisionError, AssertionError, ValueError
+        As the serial program does; arrays hold what that has written.
+    """
+    lane: Any = task.lane
+    reach(task.place.device, lane.stream)  # what the task follows
+    numbers = numbers_of(spec, values, mapped_view)
+    plans = plans_of(spec, numbers)
+    memory = memory_of(spec)
+    is_unknown = len(plans) == 1 and plans[0].verdict.verdict == "unknown"
+    if is_unknown and memory.profile is None and spec.program.words.speculate != "always":
+        tell(task, memory, "host", f"in order, profiled: {FIRST}")
+        return profiled(spec, numbers, plans[0], {name: values[name] for name in spec.given}, memory)
+    race = race_key(spec, numbers) if is_unknown and not memory.is_sequential else None
+    if is_first:
+        tell(task, memory, "host", f"in order, profiled: {FIRST}")
+    else:
+        tell(task, memory, "host", f"in order, on the program's own arrays: {_why(memory, race)}")
+    with spec.lock:
+        spec.program.has_stayed = True
+        if len(memory.stays) >= _MOST:
+            memory.stays.clear()
+        memory.stays[numbers_in(spec, values)] = race_key(spec, numbers)
+    return stayed(spec, values, memory, race)
+
+
+def _why(memory: Memory, race: Any) -> str:
+    if race is None:
+        return "its iterations depend on each other"
+    history = memory.races.get(race)
+    return "no device is as quick" if history is None or history.winner is None else "the host keeps winning"
+
+
+def stayed(spec: Specialisation, values: Mapping[str, Any], memory: Memory, race: Any) -> dict[str, Any]:
+    """Run in order on the program's own arrays; count the call among those that the host had alone. Raises as above."""
+    memory.last = "host"
+    begun_s = time.perf_counter()
+    found = run_in_order(spec, values)
+    host_s = time.perf_counter() - begun_s
+    if race is not None:
+        with spec.lock:
+            memory.time(race, lambda history: history.stayed(host_s))
+    return found

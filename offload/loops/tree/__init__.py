@@ -1,0 +1,1 @@
+"""What a loop function says, as a tree: its nodes, their types, how they are gone through and made."""

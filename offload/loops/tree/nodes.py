@@ -1,0 +1,108 @@
+"""Going through the IR: what a node consists of."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from offload.loops.tree import ir
+from offload.loops.tree.promotion import is_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+Node = ir.Expression | ir.Statement
+NodeType = TypeVar("NodeType", bound=Node)
+
+_NODES: Final = (ir.Expression, ir.Statement)
+
+_PARTS: Final[dict[type, tuple[str, ...]]] = {}
+"""By class, the fields that may consist of nodes: to look at all of them took most of the time of `walk`."""
+
+_PLAIN: Final = frozenset({"place", "type", "name", "operator"})
+
+
+def children(node: Node) -> list[Node]:
+    """Return the expressions and statements that a node consists of, in the order of its fields."""
+    kind = node.__class__
+    parts = _PARTS.get(kind)
+    if parts is None:
+        parts = _PARTS[kind] = tuple(field.name for field in fields(node) if field.name not in _PLAIN)
+    found: list[Node] = []
+    for name in parts:
+        value = getattr(node, name)
+        if value.__class__ is tuple:
+            found += [one for one in value if isinstance(one, _NODES)]
+        elif isinstance(value, _NODES):
+            found.append(value)
+    return found
+
+
+def walk(*nodes: Node) -> Iterator[Node]:
+    """Yield nodes and all that they consist of, each before its parts."""
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(children(node))
+
+
+def names_in(*nodes: Node) -> set[str]:
+    """Return the scalars that nodes read."""
+    return {node.name for node in walk(*nodes) if isinstance(node, ir.Name)}
+
+
+def names_assigned(*nodes: Node) -> set[str]:
+    """Return the scalars, and the local arrays, that statements give a value; variables of loops not among them."""
+    assigned = set()
+    for node in walk(*nodes):
+        match node:
+            case ir.Assign(name=name) | ir.Local(name=name) | ir.Reduce(name=name) | ir.Atomic(result=str(name)):
+                assigned.add(name)
+            case _:
+                pass
+    return assigned
+
+
+def renamed(node: NodeType, names: Mapping[str, str]) -> NodeType:
+    """Return a node that reads scalars by other names."""
+    return mapped(
+        node, lambda one: replace(one, name=names.get(one.name, one.name)) if isinstance(one, ir.Name) else one
+    )
+
+
+def mapped(node: NodeType, change: Callable[[Node], Node]) -> NodeType:
+    """Return a node in which each node, its parts before itself, is what `change` makes of it."""
+    changes: dict[str, Any] = {}
+    for one in fields(node):
+        value = getattr(node, one.name)
+        if isinstance(value, _NODES):
+            changes[one.name] = mapped(value, change)
+        elif isinstance(value, tuple) and value and isinstance(value[0], _NODES):
+            changes[one.name] = tuple([mapped(part, change) for part in value])
+    return cast("NodeType", change(replace(node, **changes) if changes else node))
+
+
+def constant_step(loop: ir.For) -> int | None:
+    """Return the step of a loop if it is a constant, and not 0."""
+    return int(loop.step.value) or None if isinstance(loop.step, ir.Constant) else None
+
+
+def has_load(expression: ir.Expression) -> bool:
+    """Tell whether an expression reads an element."""
+    return any(isinstance(node, ir.Load) for node in walk(expression))
+
+
+def can_divide_by_zero(node: Node) -> bool:
+    """Tell whether a node divides integers by what is not a constant other than 0."""
+    match node:
+        case ir.Binary(operator="//" | "%", right=right, type=ir.Type(dtype=dtype)):
+            return is_integer(dtype) and not (isinstance(right, ir.Constant) and right.value != 0)
+        case _:
+            return False
+
+
+def changes_elements(statements: Iterable[ir.Statement]) -> bool:
+    """Tell whether statements change elements of arrays."""
+    kinds = (ir.Store, ir.Atomic, ir.Local, ir.Reduce)
+    return any(isinstance(node, kinds) for node in walk(*statements))

@@ -1,0 +1,138 @@
+"""Index slices: indices written anew, so that they can be had before the statement that they stand in.
+
+Theory of operation
+-------------------
+What a test of ownership needs before its write is made of the parallel iterators, of numbers of the launch, of
+variables of inner loops and of elements that the nest does not write. Scalars that are assigned from such are seen
+through. The head of the iteration is passed on every path, the statement itself is not: so an element that may be
+outside of its array, and a division, are asked for inside of their bounds only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import can_divide_by_zero, mapped, walk
+from offload.loops.tree.promotion import is_float
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from offload.loops.tree.nodes import Node
+
+INT: Final = ir.Type("int64", is_weak=True)
+TRUTH: Final = ir.Type("bool", is_weak=True)
+
+_MOST_NODES: Final = 64
+"""What is longer is not worth a test of its own, and could double with each assignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """An expression that can be had at the head of the innermost of `loops`, by their numbers, or of the iteration."""
+
+    expression: ir.Expression
+    loops: frozenset[int]
+
+
+def slice_of(
+    expression: ir.Expression, known: Mapping[str, Slice], assigned: Collection[str], changing: Collection[str]
+) -> Slice | None:
+    """Return the slice of an expression, or None if it has none.
+
+    Parameters
+    ----------
+    expression : Expression
+    known : mapping of str to Slice
+        Of scalars, as they are at the place of the expression.
+    assigned : collection of str
+        The scalars that an iteration assigns.
+    changing : collection of str
+        Arrays whose elements may change.
+    """
+    loops: set[int] = set()
+
+    def seen_through(node: Node) -> Node:
+        match node:
+            case ir.Name(name=name) if name in assigned:
+                if name not in known:
+                    raise _NoSliceError
+                loops.update(known[name].loops)
+                return known[name].expression
+            case ir.Load(array=array) if array in changing:
+                raise _NoSliceError
+            case _:
+                return node
+
+    try:
+        made = mapped(expression, seen_through)
+    except _NoSliceError:
+        return None
+    return Slice(made, frozenset(loops)) if sum(1 for _ in walk(made)) <= _MOST_NODES else None
+
+
+class _NoSliceError(Exception):
+    pass
+
+
+def careful(expression: ir.Expression, checked: Collection[int]) -> ir.Expression:
+    """Return an expression that is 0 where a load or a division in it would fail.
+
+    Parameters
+    ----------
+    checked : collection of int
+        The loads, by `at`, that may be outside of their array.
+    """
+
+    def change(node: Node) -> Node:
+        match node:
+            case ir.Load(indices=indices) if node.at in checked:
+                tests = [test for k, index in enumerate(indices) for test in _inside(as_index(index), node.array, k)]
+                return guarded(node, joined("and", tests))
+            case ir.Binary(right=right) if can_divide_by_zero(node):
+                test = ir.Compare(place=node.place, operator="!=", left=right, right=zero(right), type=TRUTH)
+                return guarded(node, test)
+            case _:
+                return node
+
+    return mapped(expression, change)
+
+
+def as_index(index: ir.Expression) -> ir.Expression:
+    """Return an index as ``int64``."""
+    assert index.type is not None
+    if index.type.dtype == "int64":
+        return index
+    return ir.Convert(place=index.place, to=INT, operand=index, type=INT)
+
+
+def zero(like: ir.Expression) -> ir.Constant:
+    """Return a zero of an expression's type."""
+    assert like.type is not None
+    dtype = like.type.dtype
+    value = False if dtype == "bool" else 0.0 if is_float(dtype) else 0
+    return ir.Constant(place=like.place, value=value, type=like.type)
+
+
+def guarded(value: ir.Expression, condition: ir.Expression) -> ir.Expression:
+    """Return ``value if condition else 0``."""
+    return ir.Select(place=value.place, condition=condition, then=value, otherwise=zero(value), type=value.type)
+
+
+def joined(operator: Literal["and", "or"], tests: list[ir.Expression]) -> ir.Expression:
+    """Return tests joined by ``and`` or ``or``."""
+    made = tests[0]
+    for test in tests[1:]:
+        made = ir.Logical(place=made.place, operator=operator, left=made, right=test, type=TRUTH)
+    return made
+
+
+def _inside(index: ir.Expression, array: str, dimension: int) -> list[ir.Expression]:
+    extent = ir.Extent(place=index.place, array=array, dimension=dimension, type=INT)
+    least = ir.Unary(place=index.place, operator="-", operand=extent, type=INT)
+    return [
+        ir.Compare(place=index.place, operator="<=", left=least, right=index, type=TRUTH),
+        ir.Compare(place=index.place, operator="<", left=index, right=extent, type=TRUTH),
+    ]

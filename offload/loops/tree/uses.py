@@ -1,0 +1,121 @@
+"""Which accesses have which number, and which scalars and arrays decisions about a nest may follow from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import can_divide_by_zero, mapped, names_in, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.tree.nodes import Node
+
+Numbered: TypeAlias = ir.Load | ir.Store | ir.Atomic
+
+_NUMBERED: Final = (ir.Load, ir.Store, ir.Atomic)
+
+
+def numbered(nest: ir.Nest) -> dict[int, Numbered]:
+    """Return the accesses of a nest by their number ``at``."""
+    return {node.at: node for node in walk(*nest.body) if isinstance(node, (ir.Load, ir.Store, ir.Atomic))}
+
+
+def deciding_names(typed: ir.Typed) -> tuple[str, ...]:
+    """Return the scalars that decisions may follow from: all but floats that only bodies of nests read."""
+    parts: list[ir.Statement | ir.Expression] = [
+        part for part in typed.function.parts if isinstance(part, ir.Statement)
+    ]
+    for nest in typed.function.nests:
+        parts += [bound for axis in nest.axes for bound in (axis.start, axis.stop, axis.step)]
+    outside = {node.name for node in walk(*parts) if isinstance(node, (ir.Name, ir.Assign))}
+    return tuple(
+        sorted(name for name, kind in typed.scalars.items() if name in outside or not kind.dtype.startswith("float"))
+    )
+
+
+def numbered_apart(nest: ir.Nest) -> tuple[ir.Nest, dict[int, int]]:
+    """Return a nest in which each access has a number of its own, and which it had before."""
+    numbers = [node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)]
+    if len(set(numbers)) == len(numbers):
+        return nest, {at: at for at in numbers}
+    originals: dict[int, int] = {}
+    free = iter(range(max(numbers) + 1, 1 << 60))
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, _NUMBERED):
+            return node
+        at = next(free) if node.at in originals else node.at
+        originals[at] = node.at
+        return replace(node, at=at)
+
+    return replace(nest, body=tuple([mapped(one, change) for one in nest.body])), originals
+
+
+def numbered_back(body: tuple[ir.Statement, ...], originals: Mapping[int, int]) -> tuple[ir.Statement, ...]:
+    """Return statements whose accesses have the numbers that they had before."""
+    if all(at == before for at, before in originals.items()):
+        return body
+
+    def change(node: Node) -> Node:
+        return replace(node, at=originals[node.at]) if isinstance(node, _NUMBERED) else node
+
+    return tuple([mapped(one, change) for one in body])
+
+
+class Addressing(NamedTuple):
+    """The arrays and scalars that may decide which elements iterations access, and whether an iteration fails."""
+
+    arrays: frozenset[str]
+    scalars: frozenset[str]
+
+
+def addressing(nest: ir.Nest) -> Addressing:
+    """Return the arrays and scalars that may decide which elements iterations access.
+
+    These are those that an index, a condition, the bound of a loop or a divisor of integers is made of, by way of
+    scalars and of other arrays of the nest, too: where a divisor is 0, an iteration goes no further.
+    """
+    nodes = list(walk(*nest.body))
+    found: list[ir.Expression] = []
+    for node in nodes:
+        match node:
+            case ir.Load() | ir.Store():
+                found += node.indices
+            case ir.Atomic():
+                found += [*node.indices, *([node.expected] if node.expected is not None else [])]
+            case ir.If() | ir.While() | ir.Select() | ir.Assert():
+                found.append(node.condition)
+            case ir.Logical():
+                found.append(node.left)
+            case ir.For():
+                found += [node.start, node.stop, node.step]
+            case ir.Binary(right=divisor) if can_divide_by_zero(node):
+                found.append(divisor)
+            case _:
+                pass
+    names: set[str] = set()
+    arrays: set[str] = set()
+    size = -1
+    while size < len(names) + len(arrays):
+        size = len(names) + len(arrays)
+        names |= names_in(*found)
+        arrays |= {node.array for node in walk(*found) if isinstance(node, ir.Load)}
+        for node in nodes:
+            match node:
+                case ir.Assign(name=name, value=value) | ir.Reduce(name=name, value=value) if name in names:
+                    found.append(value)
+                case ir.Store(array=array, value=value) if array in arrays:
+                    found.append(value)
+                case ir.Atomic():
+                    if node.result in names:
+                        arrays.add(node.array)
+                    if node.array in arrays:
+                        found.append(node.value)
+                case ir.Local() if node.name in arrays and node.fill is not None:
+                    found.append(node.fill)
+                case _:
+                    pass
+    return Addressing(frozenset(arrays), frozenset(names))

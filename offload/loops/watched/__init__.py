@@ -1,0 +1,1 @@
+"""Nests that take note of what they touch: profiles, exchange logs, inspectors."""

@@ -1,0 +1,115 @@
+"""Which cell of a storage an access touches, where iterations are watched for the elements that they have in common.
+
+Theory of operation
+-------------------
+What is kept of an element is kept in a *cell*. Of an array that shares memory with no other the cells are its elements,
+in C order, whatever its strides are: so that little memory is used, and a launch with other strides finds the same
+ones. Views of one storage have cells of bytes, as many as divide the sizes, strides and distances of all of them, which
+is an element where they have one type; an element may have several.
+
+Dimensions may be left out: a row is one cell where whoever touches one of its elements touches them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import TYPE_CHECKING
+
+from offload.loops.proofs.independence import is_injective
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from offload.loops.proofs.numbers import View
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Where the elements of an array are among the cells of its storage.
+
+    Attributes
+    ----------
+    storage : str
+        By the first array that is a part of it.
+    n_cells : int
+        Of the whole storage.
+    offset : int
+        The first cell of the element ``[0, …, 0]``.
+    steps : tuple of int
+        From an element to the next, in cells, of each dimension; 0 of one that is left out.
+    width : int
+        Cells of an element.
+    """
+
+    storage: str
+    n_cells: int
+    offset: int
+    steps: tuple[int, ...]
+    width: int = 1
+
+    @property
+    def are_elements(self) -> bool:
+        """Whether they are the elements of an array of one dimension."""
+        return self.steps == (1,) and not self.offset and self.width == 1
+
+
+def cells_of(
+    views: Mapping[str, View], written: Collection[str], left_out: Mapping[str, int] | None = None
+) -> dict[str, Cells]:
+    """Return the cells of arrays.
+
+    Parameters
+    ----------
+    views : mapping of str to View
+    written : collection of str
+        The arrays of them that are written: memory that is only read is shared by nobody.
+    left_out : mapping of str to int, optional
+        Of arrays, how many of the last dimensions are left out; where an array shares memory none are.
+    """
+    found: dict[str, Cells] = {}
+    for names in groups_of(views):
+        first = views[names[0]]
+        if len(names) == 1 and is_injective(first):
+            found[names[0]] = _own(names[0], first, (left_out or {}).get(names[0], 0))
+        elif set(written).isdisjoint(names):
+            found |= {name: _own(name, views[name], 0) for name in names}
+        else:
+            found |= _shared(names, views)
+    return found
+
+
+def groups_of(views: Mapping[str, View]) -> list[list[str]]:
+    """Return the names of arrays, those together that share memory, be it by way of others."""
+    groups: list[list[str]] = []
+    for name, view in views.items():
+        together = [group for group in groups if any(view.may_share(views[other]) for other in group)]
+        groups = [group for group in groups if group not in together]
+        groups.append([*[other for group in together for other in group], name])
+    return groups
+
+
+def _own(name: str, view: View, n_left_out: int) -> Cells:
+    kept = view.extents[: len(view.extents) - n_left_out]
+    steps = [prod(kept[k + 1 :]) for k in range(len(kept))] + [0] * n_left_out
+    return Cells(name, prod(kept), 0, tuple(steps))
+
+
+def _shared(names: Sequence[str], views: Mapping[str, View]) -> dict[str, Cells]:
+    spans = [span for name in names if (span := views[name].span) is not None]
+    if not spans:
+        return {name: Cells(names[0], 0, 0, (0,) * len(views[name].extents)) for name in names}
+    low = min(first for first, _ in spans)
+    nbytes = max(last for _, last in spans) + 1 - low
+    sizes = [size for name in names for size in (views[name].itemsize, *views[name].strides)]
+    grain = gcd(*sizes, *[views[name].address - low for name in names])
+    return {
+        name: Cells(
+            names[0],
+            nbytes // grain,
+            (views[name].address - low) // grain,
+            tuple(stride // grain for stride in views[name].strides),
+            views[name].itemsize // grain,
+        )
+        for name in names
+    }

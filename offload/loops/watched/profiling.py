@@ -1,0 +1,362 @@
+"""A nest that runs in order and takes note of which iterations depend on each other.
+
+Theory of operation
+-------------------
+For each cell (`cells`) three words say which access has written it last, which has read it last, and which had read it
+before in another iteration than that one. A word is the iteration, from 1, and the number of the access in its low
+bits, so that later ones are greater; 0 is nobody. It has 32 bits where they hold it, which is half of the memory.
+
+From these follow, for each access, the events between iterations: a read whose last writer is another iteration (flow),
+a write of what another has read since its last write (anti, to the latest of them), a write whose last writer is
+another (output). The second reader is needed where an iteration reads, then writes, what one before it has read.
+"Since" is a matter of iterations: the one that wrote last may have read before or after.
+
+Of each array and kind a record counts the events, with the least and the greatest distance, and keeps the first. An
+array is *exposed* if an iteration reads an element that it has not written before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offload.loops.tree import ir
+from offload.loops.tree.making import Maker
+from offload.loops.tree.nodes import walk
+from offload.loops.tree.slices import INT
+from offload.loops.watched.inspecting import address_slice
+from offload.loops.watched.watching import Place, Watch, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from offload.loops.proofs.independence import DependenceKind
+    from offload.loops.tree.ir import Expression, Nest, Statement, Typed
+    from offload.loops.watched.cells import Cells
+
+KINDS: Final[tuple[DependenceKind, ...]] = "flow", "anti", "output"
+WRITER, READER, OTHER, _WORDS = 0, 1, 2, 4
+"""The words of a cell; there are four, so that none lies across two lines of a cache. Where no load is noted, which is
+usual if a profile is to be quick, there is the first alone: memory is what it costs."""
+
+COUNT, LEAST, GREATEST, SOURCE, SINK, HEAD = 0, 1, 2, 3, 4, 5
+"""The words of a record; behind them is the element of the first event, an index a dimension."""
+
+NOTE: Final = 8
+"""Steps of an access that is noted: it touches words all over memory, a trip of an inner loop takes a nanosecond."""
+
+_MOST_ACCESS_BITS: Final = 12
+"""Of a word, for the access. Those beyond the last number share it."""
+
+_WORD: Final[Mapping[bool, ir.Type]] = {True: ir.Type("uint32"), False: ir.Type("int64")}
+"""The type of a word, by whether it is narrow."""
+
+
+class Profiled(NamedTuple):
+    """A nest that takes note.
+
+    Attributes
+    ----------
+    watched : Watched
+    cells, records, exposed : str
+        Names of the arrays that it is given, zero at first: the words of each cell; the records, of int64; a word of
+        int64 for each array.
+    first_cells : mapping of str to int
+        Where the cells of each storage begin.
+    n_cells, n_in_cell : int
+        Cells, and the words of each.
+    arrays : tuple of str
+        Those that are watched; the records of the n-th, one for each kind, begin with record ``3*n``.
+    numbers : tuple of int
+        The accesses, by `at`, in the order of their numbers.
+    n_words : int
+        Of a record.
+    dtype : str
+        Of the words of cells.
+    access_bits : int
+        Low bits of a word that tell the access.
+    steps : str or None
+        The name of an array of one int64, 0 at first, in which steps are counted, where they are.
+    """
+
+    watched: Watched
+    cells: str
+    records: str
+    exposed: str
+    first_cells: Mapping[str, int]
+    n_cells: int
+    n_in_cell: int
+    arrays: tuple[str, ...]
+    numbers: tuple[int, ...]
+    n_words: int
+    dtype: ir.Dtype
+    access_bits: int
+    steps: str | None
+
+
+def profiled(
+    typed: Typed,
+    nest: Nest,
+    modes: Mapping[int, ir.Mode],
+    cells: Mapping[str, Cells],
+    watched: Collection[int],
+    trips: Sequence[int],
+    once: Collection[int] = (),
+    most: int | None = None,
+    is_slice: bool = False,
+) -> Profiled:
+    """Return a nest that takes note of its accesses.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+        One of its nests.
+    modes : mapping of int to str
+        How accesses are checked, by their number.
+    cells : mapping of str to Cells
+        Of its arrays.
+    watched : collection of int
+        The loads and stores, by `at`.
+    trips : sequence of int
+        Of each axis.
+    once : collection of int
+        The accesses that are noted once an iteration.
+    most : int, optional
+        Steps are counted, and loops of an iteration end when there are more.
+    is_slice : bool
+        What is noted is all that it does (`offload.loops.watched.inspecting`).
+    """
+    profile = _Profile(typed, nest, modes, cells, watched, trips, once, most, is_slice=is_slice)
+    made = profile.made()
+    first_cells: dict[str, int] = {}
+    n_cells = 0
+    for name in profile.names:
+        storage = cells[name].storage
+        if storage not in first_cells:
+            first_cells[storage] = n_cells
+            n_cells += cells[name].n_cells
+    given = {**made.given, **{scalar: first_cells[storage] for storage, scalar in profile.firsts.items()}}
+    return Profiled(
+        made._replace(given=given),
+        profile.words,
+        profile.records,
+        profile.exposed,
+        first_cells,
+        n_cells,
+        profile.n_in_cell,
+        tuple(profile.names),
+        tuple(profile.numbers),
+        profile.n_words,
+        profile.word.dtype,
+        profile.bits,
+        profile.steps,
+    )
+
+
+class _Profile(Watch):
+    def __init__(
+        self,
+        typed: Typed,
+        nest: Nest,
+        modes: Mapping[int, ir.Mode],
+        cells: Mapping[str, Cells],
+        watched: Collection[int],
+        trips: Sequence[int],
+        once: Collection[int],
+        most: int | None,
+        *,
+        is_slice: bool,
+    ) -> None:
+        super().__init__(typed, nest, modes, cells, watched, once)
+        self.trips = trips
+        self.most, self.is_slice = most, is_slice
+        self.bits = min(max(len(self.watched) - 1, 1).bit_length(), _MOST_ACCESS_BITS)
+        self.word = _WORD[(prod(trips) + 1) << self.bits <= 0xFFFFFFFF]
+        self.words = self.array("w_cells", self.word.dtype)
+        self.records = self.array("w_records", "int64")
+        self.exposed = self.array("w_exposed", "int64")
+        self.steps = None if most is None else self.array("w_steps", "int64")
+        nodes = [node for node in walk(*nest.body) if isinstance(node, ir.Load)]
+        self.n_in_cell = _WORDS if any(node.at in self.watched for node in nodes) else 1
+        self.names: dict[str, int] = {}
+        self.numbers: dict[int, int] = {}
+        self.firsts: dict[str, str] = {}
+        self.n_words = HEAD + max((len(one.steps) for one in cells.values()), default=0)
+        self.me = self.scalar("w_me")
+
+    def head(self) -> list[Statement]:
+        make = self.make
+        serial = make.binary("+", self.iteration(self.trips), make.number(1))
+        return [make.let(self.me, make.binary("*", serial, make.number(1 << self.bits))), *self._stepped(1)]
+
+    def made(self) -> Watched:
+        found = super().made()
+        if self.is_slice:
+            words = {self.words, self.records, self.exposed} | ({self.steps} if self.steps else set())
+            found = address_slice(found, words, self.nest.privates)
+        if self.steps is None:
+            return found
+        most = self.number_given("w_most", self.most or 0)
+        nest = replace(found.nest, body=self._with_trips(found.nest.body, most))
+        function = replace(found.typed.function, parts=(nest,))
+        typed = replace(found.typed, function=function, scalars={**found.typed.scalars, **self.scalars})
+        return Watched(typed, nest, self.modes, self.given)
+
+    def _with_trips(self, statements: tuple[Statement, ...], most: Expression) -> tuple[Statement, ...]:
+        """Return statements in whose loops each trip is counted, and is the last one if there are too many."""
+        found: list[Statement] = []
+        for node in statements:
+            match node:
+                case ir.For() | ir.While():
+                    self.make = make = Maker(node.place)
+                    taken = make.load(self.steps or "", make.number(0), self.at(), INT)
+                    leave = make.when(make.compare(taken, ">", most), ir.Break(place=node.place))
+                    body = self._with_trips(node.body, most)
+                    found.append(replace(node, body=(*self._stepped(1), leave, *body)))
+                case ir.If():
+                    then, otherwise = self._with_trips(node.then, most), self._with_trips(node.otherwise, most)
+                    found.append(replace(node, then=then, otherwise=otherwise))
+                case _:
+                    found.append(node)
+        return tuple(found)
+
+    def _stepped(self, n: int) -> list[Statement]:
+        """Return what counts steps, where they are counted."""
+        if self.steps is None:
+            return []
+        make = self.make
+        taken = make.load(self.steps, make.number(0), self.at(), INT)
+        return [make.store(self.steps, make.number(0), make.plus(taken, make.number(n)), self.at())]
+
+    def load(self, place: Place) -> list[Statement]:
+        make, source, sink = self.make, self.fresh("w_s"), self._sink(place)
+        number = self.names.setdefault(place.node.array, len(self.names))
+        me = make.name(self.me)
+
+        def note(cell: Expression) -> list[Statement]:
+            base, before, reader = self.fresh("w_b"), self.fresh("w_w"), self.fresh("w_r")
+            is_mine = make.compare(make.name(before), ">=", me)
+            return [
+                make.let(base, self._base(place, cell)),
+                make.let(before, self._word(base, WRITER)),
+                make.when(make.without(is_mine), self._mark(number)),
+                make.when(
+                    make.both(make.without(is_mine), self._is_later(before, source)), *self._take(source, before)
+                ),
+                make.let(reader, self._word(base, READER)),
+                make.when(make.compare(make.name(reader), "<", me), self._put(base, OTHER, make.name(reader))),
+                self._put(base, READER, sink),
+            ]
+
+        notes = self.each_cell(place, note)
+        event = self._event(source, "flow", place, number)
+        return [*self._stepped(NOTE), make.let(source, make.number(0)), *notes, *event]
+
+    def store(self, place: Place) -> list[Statement]:
+        make, read, written, sink = self.make, self.fresh("w_s"), self.fresh("w_s"), self._sink(place)
+        number = self.names.setdefault(place.node.array, len(self.names))
+        me = make.name(self.me)
+
+        def iteration(word: Expression) -> Expression:
+            return make.binary(">>", word, make.number(self.bits))
+
+        def note(cell: Expression) -> list[Statement]:
+            base, before, reader = self.fresh("w_b"), self.fresh("w_w"), self.fresh("w_r")
+            since = make.compare(iteration(make.name(before)), "<=", iteration(make.name(reader)))
+            is_mine = make.compare(make.name(before), ">=", me)
+            readers = [
+                make.let(reader, self._word(base, READER)),
+                make.when(make.compare(make.name(reader), ">=", me), make.let(reader, self._word(base, OTHER))),
+                make.when(make.both(since, self._is_later(reader, read)), *self._take(read, reader)),
+            ]
+            return [
+                make.let(base, self._base(place, cell)),
+                make.let(before, self._word(base, WRITER)),
+                *(readers if has_readers else []),
+                make.when(
+                    make.both(make.without(is_mine), self._is_later(before, written)), *self._take(written, before)
+                ),
+                self._put(base, WRITER, sink),
+            ]
+
+        has_readers = self.n_in_cell > 1
+        notes = self.each_cell(place, note)
+        return [
+            *self._stepped(NOTE),
+            *([make.let(read, make.number(0))] if has_readers else []),
+            make.let(written, make.number(0)),
+            *notes,
+            *(self._event(read, "anti", place, number) if has_readers else []),
+            *self._event(written, "output", place, number),
+        ]
+
+    # -- words -------------------------------------------------------------------------------------------
+
+    def _sink(self, place: Place) -> Expression:
+        """Return the word of this access in this iteration."""
+        number = self.numbers.setdefault(place.node.at, len(self.numbers))
+        return self.make.plus(self.make.name(self.me), self.make.number(min(number, (1 << self.bits) - 1)))
+
+    def _base(self, place: Place, cell: Expression) -> Expression:
+        storage = self.cells[place.node.array].storage
+        name = self.firsts.setdefault(storage, f"w_f_{storage}")
+        cell = self.make.plus(self.number_given(name, 0), cell)
+        return self.make.binary("*", cell, self.make.number(self.n_in_cell)) if self.n_in_cell > 1 else cell
+
+    def _word(self, base: str, word: int) -> Expression:
+        place = self.make.plus(self.make.name(base), self.make.number(word))
+        return self.make.convert(self.make.load(self.words, place, self.at(), self.word), INT)
+
+    def _put(self, base: str, word: int, value: Expression) -> Statement:
+        place = self.make.plus(self.make.name(base), self.make.number(word))
+        return self.make.store(self.words, place, self.make.convert(value, self.word), self.at())
+
+    def _is_later(self, word: str, than: str) -> Expression:
+        """Return the test that a word is somebody's, and a later one's than was found in the cells before."""
+        return self.make.compare(self.make.name(word), ">", self.make.name(than))
+
+    def _take(self, found: str, word: str) -> list[Statement]:
+        return [self.make.let(found, self.make.name(word))]
+
+    def _mark(self, number: int) -> Statement:
+        return self.make.store(self.exposed, self.make.number(number), self.make.number(1), self.at())
+
+    # -- records -----------------------------------------------------------------------------------------
+
+    def _event(self, source: str, kind: DependenceKind, place: Place, number: int) -> list[Statement]:
+        """Return what counts an access that depends on another iteration's, where there is one."""
+        make = self.make
+        record = (3 * number + KINDS.index(kind)) * self.n_words
+        distance = self.fresh("w_d")
+
+        def word(at: int) -> Expression:
+            return make.load(self.records, make.number(record + at), self.at(), INT)
+
+        def put(at: int, value: Expression) -> Statement:
+            return make.store(self.records, make.number(record + at), value, self.at())
+
+        def bounded(at: int, *, is_least: bool) -> Statement:
+            test = make.compare(make.name(distance), "<" if is_least else ">", word(at))
+            return make.when(test, put(at, make.name(distance)))
+
+        here, there = (make.binary(">>", make.name(one), make.number(self.bits)) for one in (self.me, source))
+        first = [
+            put(LEAST, make.name(distance)),
+            put(GREATEST, make.name(distance)),
+            put(SOURCE, make.name(source)),
+            put(SINK, self._sink(place)),
+            *[put(HEAD + dimension, index) for dimension, index in enumerate(place.indices)],
+        ]
+        event = make.when(
+            make.compare(make.name(source), ">", make.number(0)),
+            make.let(distance, make.binary("-", here, there)),
+            make.when(
+                make.compare(word(COUNT), "==", make.number(0)),
+                *first,
+                otherwise=(bounded(LEAST, is_least=True), bounded(GREATEST, is_least=False)),
+            ),
+            put(COUNT, make.plus(word(COUNT), make.number(1))),
+        )
+        return [event]

@@ -1,0 +1,301 @@
+"""Sections in order: where each iteration has a stretch of an array to itself, a comparison stands for a log.
+
+Theory of operation
+-------------------
+Rows of a sparse matrix, or lines of different lengths, are stretches of one array, whose ends come from index arrays:
+``values[k]`` for ``k in range(pointers[i], pointers[i + 1])``. An iteration then touches elements between the least and
+the greatest of its indices alone, its *section*, and both can be had at its head. If every section ends before that of
+the next iteration begins, ::
+
+    max(low(i), high(i) + 1) <= low(i + 1)    for all i but the last
+
+then all that come later begin behind it as well: no two sections meet, and nothing has to be logged. That is asked of
+neighbours, so each iteration asks for itself, in whatever order they run. A section may be too long, or stand for
+nothing, as that of a loop without a trip does; the answer "in order" is right all the same.
+
+Where it is not the answer nothing is known: rows may lie in any order. Then the addresses are gone through with an
+exact log (`offload.loops.speculative.logged`). So the ends must follow from what the nest does not write.
+
+Sections are looked for where an inner loop moves the index. A single element, ``y[p[i]]``, has its word at once: it
+is rarely sorted, and costs little.
+
+Rejected: an interval of words for each iteration (whether two overlap is found out by a scan over all of them); words
+at both ends of a section alone (what lies inside of another one is not seen).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offload.loops.proofs.integers import limits_of
+from offload.loops.tree import ir
+from offload.loops.tree.nodes import can_divide_by_zero, children, constant_step, mapped, names_assigned, walk
+from offload.loops.tree.promotion import is_integer
+from offload.loops.tree.slices import INT, Slice, as_index, slice_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.proofs.numbers import View
+    from offload.loops.tree.ir import Expression, Statement
+    from offload.loops.tree.nodes import Node
+    from offload.loops.watched.cells import Cells
+    from offload.loops.watched.needed import Needed
+
+_MOST: Final = 6
+"""Ends of a section that are compared: more are not worth it."""
+
+_MOST_NODES: Final = 64
+
+
+class Section(NamedTuple):
+    """Where an iteration touches an array of one dimension.
+
+    Attributes
+    ----------
+    lows, highs : tuple of Expression
+        It touches nothing before the least of ``lows``, nor behind the greatest of ``highs``. Of `INT`; they can be
+        had at the head of the iteration.
+    """
+
+    lows: tuple[Expression, ...]
+    highs: tuple[Expression, ...]
+
+
+class _Range(NamedTuple):
+    """Bounds of a value, both included; one expression where it is one value."""
+
+    low: Expression
+    high: Expression
+
+    @property
+    def is_point(self) -> bool:
+        return self.low is self.high
+
+
+def sections(
+    of: Needed, cells: Mapping[str, Cells], views: Mapping[str, View], modes: Mapping[int, ir.Mode]
+) -> dict[str, Section]:
+    """Return the sections of an iteration, by storage, of those of whose logged accesses all stand in one.
+
+    Parameters
+    ----------
+    of : Needed
+        A nest, and what is to be logged of it.
+    cells : mapping of str to Cells
+    views : mapping of str to View
+        Of its arrays.
+    modes : mapping of int to str
+        How its accesses are checked, by their own numbers.
+    """
+    if len(of.nest.axes) != 1:
+        return {}
+    walking = _Walk(of, views, modes)
+    walking.block(of.nest.body)
+    found: dict[str, Section] = {}
+    for array, ranges in walking.found.items():
+        others = any(one.storage == cells[array].storage for name, one in cells.items() if name != array)
+        if not cells[array].are_elements or others or None in ranges or all(one.is_point for one in ranges if one):
+            continue
+        known = [one for one in ranges if one is not None]
+        lows, highs = _different([one.low for one in known]), _different([one.high for one in known])
+        if len(lows) <= _MOST and len(highs) <= _MOST:
+            found[cells[array].storage] = Section(lows, highs)
+    return found
+
+
+def following(expression: Expression, variable: str, step: Expression) -> Expression:
+    """Return an expression as it is in the next iteration."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, ir.Name) and node.name == variable:
+            return _binary("+", as_index(node), step)
+        return node
+
+    return mapped(expression, change)
+
+
+def _type(node: Expression) -> ir.Type:
+    assert node.type is not None
+    return node.type
+
+
+def _different(expressions: list[Expression]) -> tuple[Expression, ...]:
+    """Return expressions without those that say the same, wherever in the text."""
+    nowhere = ir.Place("", 0)
+    told = {mapped(one, lambda node: _at_none(replace(node, place=nowhere))): one for one in expressions}
+    return tuple(told.values())
+
+
+def _at_none(node: Node) -> Node:
+    return replace(node, at=0) if isinstance(node, ir.Load) else node
+
+
+class _Walk:
+    """Goes through an iteration once, with what scalars may be; accesses are noted with the range of their index."""
+
+    def __init__(self, of: Needed, views: Mapping[str, View], modes: Mapping[int, ir.Mode]) -> None:
+        nest = of.nest
+        nodes = list(walk(*nest.body))
+        self._watched = of.loads | of.stores
+        self._modes = modes
+        self._extents = {name: view.extents[0] if view.extents else 1 for name, view in views.items()}
+        self._loops = {node.variable for node in nodes if isinstance(node, ir.For)}
+        self._assigned = names_assigned(*nest.body) | self._loops
+        own = {node.name for node in nodes if isinstance(node, ir.Local)} | set(nest.privates)
+        self._changing = own | set(of.written)
+        self._known: dict[str, _Range] = {}
+        self.found: dict[str, list[_Range | None]] = {}
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def block(self, statements: tuple[Statement, ...]) -> None:
+        for node in statements:
+            self._statement(node)
+
+    def _statement(self, node: Statement) -> None:
+        if isinstance(node, ir.While):  # whose condition is asked for in each trip
+            self._forget(node)
+        for part in children(node):
+            if isinstance(part, ir.Expression):
+                for one in walk(part):
+                    if isinstance(one, ir.Load):
+                        self._note(one)
+        match node:
+            case ir.Assign(name=name, value=value):
+                self._let(name, self._range(value))
+            case ir.Store():
+                self._note(node)
+            case ir.Atomic():
+                self._note(node)
+                if node.result is not None:
+                    self._let(node.result, None)
+            case ir.If():
+                before = dict(self._known)
+                self.block(node.then)
+                then, self._known = self._known, before
+                self.block(node.otherwise)
+                self._known = {name: one for name, one in self._known.items() if then.get(name) is one}
+            case ir.For():
+                inside = self._trips(node)
+                self._forget(node)
+                self._let(node.variable, inside)
+                self.block(node.body)
+                self._forget(node)
+            case ir.While():
+                self.block(node.body)
+                self._forget(node)
+            case _:
+                pass
+
+    def _let(self, name: str, value: _Range | None) -> None:
+        if value is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = value
+
+    def _forget(self, loop: ir.For | ir.While) -> None:
+        """Forget what a loop assigns: at its head that is of the trip before, behind it of some trip."""
+        variables = {node.variable for node in walk(loop) if isinstance(node, ir.For)}
+        for name in names_assigned(*loop.body) | variables:
+            self._known.pop(name, None)
+
+    def _note(self, node: ir.Load | ir.Store | ir.Atomic) -> None:
+        if node.at not in self._watched:
+            return
+        found: _Range | None = None
+        if len(node.indices) == 1:
+            (index,) = node.indices
+            while isinstance(index, ir.Convert) and _bits(index) >= _bits(index.operand) > 0:
+                index = index.operand
+            if self._extents[node.array] <= limits_of(_type(index).dtype)[1]:
+                found = self._range(index)
+        self.found.setdefault(node.array, []).append(found)
+
+    # -- ranges ------------------------------------------------------------------------------------------
+
+    def _trips(self, loop: ir.For) -> _Range | None:
+        """Return what the variable of a loop may be."""
+        start, stop, step = self._range(loop.start), self._range(loop.stop), constant_step(loop)
+        if start is None or stop is None or step is None:
+            return None
+        return _Range(start.low, _sum(stop.high, -1)) if step > 0 else _Range(_sum(stop.low, 1), start.high)
+
+    def _range(self, node: Expression) -> _Range | None:
+        """Return bounds of an integer, of `INT`, that can be had at the head of the iteration; None if it has none.
+
+        They are what it is modulo its type, and what it is where they are numbers of the type.
+        """
+        if not _bits(node):
+            return None
+        point = self._point(node)
+        if point is not None:
+            point = as_index(point)
+            return _Range(point, point)
+        found: _Range | None = None
+        match node:
+            case ir.Name(name=name):
+                found = self._known.get(name)
+            case ir.Convert(operand=operand) if 0 < _bits(node) <= _bits(operand):
+                found = self._range(operand)
+            case ir.Unary(operator="-", operand=operand):
+                inner = self._range(operand)
+                found = None if inner is None else _Range(_negative(inner.high), _negative(inner.low))
+            case ir.Binary():
+                found = self._combined(node)
+            case _:
+                pass
+        if found is None or _size(found.low) + _size(found.high) > _MOST_NODES:
+            return None
+        return found
+
+    def _combined(self, node: ir.Binary) -> _Range | None:
+        left, right = self._range(node.left), self._range(node.right)
+        if left is None or right is None:
+            return None
+        match node.operator, node.right:
+            case "+", _:
+                return _Range(_binary("+", left.low, right.low), _binary("+", left.high, right.high))
+            case "-", _:
+                return _Range(_binary("-", left.low, right.high), _binary("-", left.high, right.low))
+            case "*", ir.Constant(value=value):
+                ends = (left.low, left.high) if value >= 0 else (left.high, left.low)
+                return _Range(_binary("*", ends[0], right.low), _binary("*", ends[1], right.low))
+            case _:
+                return None
+
+    def _point(self, node: Expression) -> Expression | None:
+        """Return an expression that is one value in the iteration as it is had at the head; None of another."""
+        for one in walk(node):
+            if isinstance(one, ir.Trip) or can_divide_by_zero(one):
+                return None
+            if isinstance(one, ir.Load) and self._modes.get(one.at, "check") == "check":
+                return None  # the head is passed where the load may not be
+        points = {name: Slice(one.low, frozenset()) for name, one in self._known.items() if one.is_point}
+        found = slice_of(node, points, self._assigned, self._changing)
+        return None if found is None else found.expression
+
+
+def _binary(operator: ir.Operator, left: Expression, right: Expression) -> ir.Binary:
+    return ir.Binary(place=left.place, operator=operator, left=left, right=right, type=INT)
+
+
+def _negative(value: Expression) -> ir.Unary:
+    return ir.Unary(place=value.place, operator="-", operand=value, type=INT)
+
+
+def _sum(value: Expression, number: int) -> Expression:
+    return _binary("+", value, ir.Constant(place=value.place, value=number, type=INT))
+
+
+def _bits(node: Expression) -> int:
+    """Return how many bits an integer has that `INT` holds; 0 of anything else."""
+    dtype = _type(node).dtype
+    if not is_integer(dtype) or dtype in ("bool", "uint64"):
+        return 0
+    return int(dtype.lstrip("uint"))
+
+
+def _size(expression: Expression) -> int:
+    return sum(1 for _ in walk(expression))

@@ -1,0 +1,320 @@
+"""A nest that runs in parallel though nobody has proved that it may: beside its accesses stands the exchange log.
+
+Theory of operation
+-------------------
+Of each cell (`cells`) of a storage that is logged there is a word ``wr``, and a word ``rd`` where reads are logged. An
+iteration has the id ``base + 1 + it``, with the number that a serial loop gives it; ``many`` is ``base + 1 + N``. After
+the loop the base is raised to it, so that what a loop before has left is old, and nothing is cleared. ::
+
+    store:  old = exchange(&wr[c], id);  if (old > base && old != id) flag
+    load:   if (rd[c] != many) { old = fetch_max(&rd[c], id); if (old > base && old != id) fetch_max(&rd[c], many) }
+    pass:   over the cells: if (wr[c] > base && rd[c] > base && rd[c] != wr[c]) flag
+
+Is there a cell with two writers, or with a writer and another reader? Two writers meet in the chain of exchanges; two
+readers leave ``many``; a writer and one other reader are found by the pass. Steps are atomic and relaxed, no fence is
+needed, the first look at ``rd`` may be of any age, and the answer does not depend on the schedule
+(`tests/loops/test_log_rules.py` exhausts the orders). The flag is claimed by a compare-and-swap and keeps who was met.
+
+*What an iteration has stored* has its id in ``wr``: where it may come by again, in another trip of a loop, a plain look
+tells, and nothing is logged; whoever else has stored there meets the store.
+
+*Sections* (`sections`) stand for words where each iteration has a stretch of an array to itself: it compares where its
+own ends with where that of the next iteration begins, and says in the flag if they are not in order.
+
+*Harm.* While iterations meet, values may be garbage. Indices that follow from logged values are always checked. A loop
+whose trips may follow from them has fuel, and looks at the flag now and then. What goes wrong is a violation.
+
+Rejected: the greatest reader and writer of each element, compared at each access (Wang, Powell, Franke, O'Boyle). In
+the order that it was published with, some schedules of two iterations are wrong without a flag; the check has to follow
+the store, with a fence on either side of both, and the answer depends on the schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offload.loops.tree import ir
+from offload.loops.tree.making import Maker
+from offload.loops.tree.nodes import mapped
+from offload.loops.tree.slices import INT, TRUTH
+from offload.loops.tree.uses import numbered
+from offload.loops.watched.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged, opened
+from offload.loops.watched.needed import stored_before
+from offload.loops.watched.sections import following
+from offload.loops.watched.tainted import tainted_loops
+from offload.loops.watched.watching import Place, Watch, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offload.loops.proofs.numbers import Trips
+    from offload.loops.tree.ir import Expression, Statement, Typed
+    from offload.loops.tree.nodes import Node
+    from offload.loops.watched.cells import Cells
+    from offload.loops.watched.needed import Needed
+    from offload.loops.watched.sections import Section
+
+NO_SECTIONS: Final[Mapping[str, Section]] = MappingProxyType({})
+ID: Final = ir.Type("uint32")
+MOST_IDS: Final = (1 << 32) - 1
+MOST_ITERATIONS: Final = 1 << 31
+"""Loops of that many iterations are not speculated."""
+
+_FUEL: Final = 1 << 20
+"""Trips of a loop that may never end. One that has more is called a violation, and the loop runs in order."""
+
+_LOOK: Final = 1023
+"""A loop that may never end looks at the flag in one trip of so many, plus one."""
+
+
+class Logged(NamedTuple):
+    """A nest with a log.
+
+    Attributes
+    ----------
+    watched : Watched
+    writers, readers : mapping of str to str
+        By storage, the names of the arrays of its words, of uint32.
+    flag : str
+        The name of the flag: an array of `FLAG_WORDS` words of int64, zero at first.
+    base, many, first : str
+        Scalars of uint32: what words that are old do not exceed; what stands for several readers; the id of the
+        iteration whose trips are all 0.
+    n_cells : mapping of str to int
+        Of each storage that is logged.
+    storages : tuple of str
+        The number of a storage in the flag is its place here.
+    sectioned : tuple of str
+        The storages that have no words, as iterations have sections of them.
+    """
+
+    watched: Watched
+    writers: Mapping[str, str]
+    readers: Mapping[str, str]
+    flag: str
+    base: str
+    many: str
+    first: str
+    n_cells: Mapping[str, int]
+    storages: tuple[str, ...]
+    sectioned: tuple[str, ...] = ()
+
+
+def logged(
+    typed: Typed,
+    modes: Mapping[int, ir.Mode],
+    cells: Mapping[str, Cells],
+    of: Needed,
+    axes: Sequence[Trips],
+    *,
+    parts: Mapping[str, Section] = NO_SECTIONS,
+    checks: bool = False,
+) -> Logged:
+    """Return a nest with a log.
+
+    Parameters
+    ----------
+    typed : Typed
+    modes : mapping of int to str
+        How accesses are checked, by their numbers in the nest as it was.
+    cells : mapping of str to Cells
+        Of its arrays.
+    of : Needed
+        The nest, and what is logged.
+    axes : sequence of Trips
+    parts : mapping of str to Section
+        Of the storages that are to have no words.
+    checks : bool
+        What is outside of its array is flagged, whether it is logged or not.
+    """
+    return _Log(typed, modes, cells, of, axes, parts, checks=checks).logged()
+
+
+class _Log(Watch):
+    takes_indices = True
+
+    def __init__(
+        self,
+        typed: Typed,
+        modes: Mapping[int, ir.Mode],
+        cells: Mapping[str, Cells],
+        of: Needed,
+        axes: Sequence[Trips],
+        parts: Mapping[str, Section],
+        *,
+        checks: bool,
+    ) -> None:
+        own = {at: modes.get(before, "check") for at, before in of.originals.items()}
+        nodes = numbered(of.nest)
+        in_parts = {at for at in of.loads | of.stores if cells[nodes[at].array].storage in parts}
+        self.logged_at = watched = (of.loads | of.stores) - in_parts
+        if checks:  # a section that is in order is inside of its array
+            watched |= {at for at, mode in own.items() if mode == "check"} - in_parts
+        super().__init__(typed, of.nest, own, cells, watched, of.once)
+        self.of, self.axes, self.parts, self.checks = of, axes, parts, checks
+        self.flag = self.array("w_flag", "int64")
+        self.base, self.many, self.first = (self.scalar(name, ID) for name in ("w_base", "w_many", "w_first"))
+        self.id = self.scalar("w_id", ID)
+        self.fuel = self.scalar("w_fuel")
+        self.writers: dict[str, str] = {}
+        self.readers: dict[str, str] = {}
+        self.storages: dict[str, int] = {}
+        logged = {cells[node.array].storage for at, node in numbered(of.nest).items() if at in of.stores}
+        self.again = stored_before(of, {name: one.storage for name, one in cells.items()})
+        self.dangerous = tainted_loops(of.nest, {name for name, one in cells.items() if one.storage in logged})
+
+    def logged(self) -> Logged:
+        watched = self.made()
+        n_cells = {one.storage: one.n_cells for one in self.cells.values()}
+        return Logged(
+            watched,
+            self.writers,
+            self.readers,
+            self.flag,
+            self.base,
+            self.many,
+            self.first,
+            {storage: n_cells[storage] for storage in self.storages},
+            tuple(self.storages),
+            tuple(self.parts),
+        )
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def head(self) -> list[Statement]:
+        make = self.make = Maker(self.nest.place)
+        number = make.convert(self.iteration([axis.trips for axis in self.axes]), ID)
+        lines: list[Statement] = [make.let(self.id, make.binary("+", number, make.name(self.first, ID)))]
+        if self.dangerous:
+            lines.append(make.let(self.fuel, make.number(_FUEL)))
+        return lines + self.in_order() if self.parts else lines
+
+    def in_order(self) -> list[Statement]:
+        """Return what says so if a section of this iteration is not before those of the next one."""
+        make, is_so = self.make, self.fresh("w_y", TRUTH)
+        before: list[Statement] = []
+        behind: list[Statement] = []
+        inside: list[Expression] = []
+        beyond: list[Expression] = [make.name(is_so, TRUTH)]
+        step = make.number(self.axes[0].step)
+        variable = self.nest.axes[0].variable
+        for storage, part in self.parts.items():
+            low, high = self.extreme("min", part.lows, before), self.extreme("max", part.highs, before)
+            later = self.extreme("min", [following(one, variable, step) for one in part.lows], behind)
+            inside += [make.compare(make.number(0), "<=", low), make.compare(high, "<", make.extent(storage, 0))]
+            beyond += [make.compare(low, "<=", later), make.compare(high, "<", later)]
+        one = make.number(1, ID)
+        has_next = make.compare(
+            make.binary("+", make.name(self.id, ID), one), "<", make.name(self.many, ID)
+        )  # where it has none, nothing that its section is made of need be there
+        return [
+            *before,
+            make.let(is_so, make.both(*inside)),
+            make.when(has_next, *behind, make.let(is_so, make.both(*beyond))),
+            make.when(make.without(make.name(is_so, TRUTH)), opened(self)),
+        ]
+
+    def extreme(self, function: str, values: Sequence[Expression], lines: list[Statement]) -> ir.Name:
+        """Return the scalar that is the least or greatest of some values."""
+        make, name = self.make, self.fresh("w_e")
+        found: Expression | None = None
+        for value in values:
+            own = mapped(value, self.own_load)
+            if found is not None:
+                own = ir.Call(place=make.place, function=function, arguments=(make.name(name), own), type=INT)
+            lines.append(make.let(name, own))
+            found = own
+        return make.name(name)
+
+    def own_load(self, node: Node) -> Node:
+        """Return a load with a number of its own."""
+        return replace(node, at=self.at(self.modes[node.at])) if isinstance(node, ir.Load) else node
+
+    def trip(self, loop: ir.For | ir.While) -> list[Statement]:
+        if id(loop) not in self.dangerous:
+            return []
+        make, seen = self.make, self.fresh("w_l")
+        fuel, leave = make.name(self.fuel), ir.Break(place=loop.place)
+        is_time = make.binary("&", fuel, make.number(_LOOK))
+        look = make.step("+", self.flag, make.number(0), make.number(0), self.at(), seen)
+        return [
+            make.let(self.fuel, make.binary("-", fuel, make.number(1))),
+            make.when(make.compare(fuel, "<", make.number(0)), flagged(self, FUEL), leave),
+            make.when(
+                make.compare(is_time, "==", make.number(0)),
+                look,
+                make.when(make.compare(make.name(seen), "!=", make.number(0)), leave),
+            ),
+        ]
+
+    def store(self, place: Place) -> list[Statement]:
+        if place.node.at not in self.logged_at:
+            return []
+        make, number = self.make, self._storage(place)
+        words = self._words(self.writers, "w_wr", place)
+
+        def note(cell: Expression) -> list[Statement]:
+            old, own = self.fresh("w_a", ID), make.name(self.id, ID)
+            notes: list[Statement] = [
+                make.step("exchange", words, cell, own, self.at(place.mode), old),
+                make.when(self._is_another(old), flagged(self, TWO_WRITERS, number, cell, (own, make.name(old, ID)))),
+            ]
+            return [make.when(self._is_new(words, cell, place.mode), *notes)] if place.node.at in self.again else notes
+
+        return self.each_cell(place, note)
+
+    def load(self, place: Place) -> list[Statement]:
+        if place.node.at not in self.logged_at:
+            return []
+        make = self.make
+        self._storage(place)
+        writers = self._words(self.writers, "w_wr", place)
+        words = self._words(self.readers, "w_rd", place)
+        many = make.name(self.many, ID)
+
+        def note(cell: Expression) -> list[Statement]:
+            old = self.fresh("w_a", ID)
+            test: Expression = make.compare(make.load(words, cell, self.at(place.mode), ID), "!=", many)
+            if place.node.at in self.again:
+                test = make.both(self._is_new(writers, cell, place.mode), test)
+            return [
+                make.when(
+                    test,
+                    make.step("max", words, cell, make.name(self.id, ID), self.at(place.mode), old),
+                    make.when(self._is_another(old), make.step("max", words, cell, many, self.at(place.mode), None)),
+                )
+            ]
+
+        return self.each_cell(place, note)
+
+    def outside(self, place: Place) -> list[Statement]:
+        if not self.checks:
+            return []
+        return [flagged(self, OUTSIDE)]
+
+    # -- parts of them -----------------------------------------------------------------------------------
+
+    def _storage(self, place: Place) -> int:
+        storage = self.cells[place.node.array].storage
+        return self.storages.setdefault(storage, len(self.storages))
+
+    def _words(self, of: dict[str, str], name: str, place: Place) -> str:
+        storage = self.cells[place.node.array].storage
+        if storage not in of:
+            of[storage] = self.array(f"{name}_{storage}", "uint32")
+        return of[storage]
+
+    def _is_new(self, writers: str, cell: Expression, mode: ir.Mode) -> Expression:
+        """Return the test that the iteration has not stored to a cell."""
+        make = self.make
+        return make.compare(make.load(writers, cell, self.at(mode), ID), "!=", make.name(self.id, ID))
+
+    def _is_another(self, old: str) -> Expression:
+        """Return the test that a word was of this loop, and of another iteration."""
+        make = self.make
+        was = make.name(old, ID)
+        return make.both(
+            make.compare(was, ">", make.name(self.base, ID)), make.compare(was, "!=", make.name(self.id, ID))
+        )

@@ -1,0 +1,411 @@
+"""A nest that is watched: beside each access of some of its arrays stands what takes note of it.
+
+Theory of operation
+-------------------
+What takes note are ordinary statements of the IR, so that every emitter prints them: `speculate` writes the log of a
+run in parallel, `profiling` the notes of a run in order. What they have in common is here: which cell an access
+touches (`cells`), and where the statement goes.
+
+Expressions have no effects. So the notes of loads stand before the statement that reads them, in the order in which it
+does; those of a side that is not always evaluated stand in a branch on the condition, which is evaluated twice. The
+condition of a ``while`` moves into its body. A store is noted after its value and its indices are known, before it is
+carried out. An index that reads an element is evaluated once, into a scalar.
+
+An access that is checked is noted if it is inside of its array; that it is not, it says itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offload.loops.tree import ir
+from offload.loops.tree.making import Maker
+from offload.loops.tree.nodes import has_load, walk
+from offload.loops.tree.slices import INT, TRUTH, as_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from offload.loops.tree.ir import Expression, Nest, Statement, Type, Typed
+    from offload.loops.watched.cells import Cells
+
+
+class Watched(NamedTuple):
+    """A nest that is watched.
+
+    Attributes
+    ----------
+    typed : Typed
+        The function, with that nest alone, and the arrays and scalars that it is given besides.
+    nest : Nest
+    modes : mapping of int to str
+        Of all its accesses.
+    given : mapping of str to int
+        The scalars that say where cells are, with their values at the launch.
+    """
+
+    typed: Typed
+    nest: Nest
+    modes: Mapping[int, ir.Mode]
+    given: Mapping[str, int]
+
+
+class Place(NamedTuple):
+    """Where an access goes.
+
+    Attributes
+    ----------
+    node : Load, Store or Atomic
+    cell : Expression
+        The first of its cells.
+    width : int
+        How many there are.
+    indices : tuple of Expression
+        None is negative.
+    mode : str
+        How an index that is the cell is checked; otherwise it is inside of its array, and ``"off"``.
+    """
+
+    node: ir.Load | ir.Store | ir.Atomic
+    cell: Expression
+    width: int
+    indices: tuple[Expression, ...]
+    mode: ir.Mode = "off"
+
+
+class Watch(ABC):
+    """Writes a nest that is watched.
+
+    Parameters
+    ----------
+    typed : Typed
+    nest : Nest
+        One of its nests.
+    modes : mapping of int to str
+        How accesses are checked, by their number.
+    cells : mapping of str to Cells
+        Of the arrays that are watched.
+    watched : collection of int
+        The accesses, by `at`.
+    once : collection of int
+        Those of them that are noted once an iteration, whatever loops they stand in.
+
+    Attributes
+    ----------
+    takes_indices : bool
+        Where cells are the elements of an array of one dimension, a cell may be the index as the program has it: so
+        that what is checked once before a loop is so for notes as well.
+    """
+
+    takes_indices = False
+
+    def __init__(
+        self,
+        typed: Typed,
+        nest: Nest,
+        modes: Mapping[int, ir.Mode],
+        cells: Mapping[str, Cells],
+        watched: Collection[int],
+        once: Collection[int] = (),
+    ) -> None:
+        self.typed = typed
+        self.nest = nest
+        self.modes: dict[int, ir.Mode] = dict(modes)
+        self.cells = cells
+        self.watched = frozenset(watched)
+        self.arrays: dict[str, ir.ArrayType] = {}
+        self.scalars: dict[str, Type] = {}
+        self.given: dict[str, int] = {}
+        self.make = Maker(nest.place)
+        self._taken = {*typed.scalars, *typed.arrays}
+        self._once_at, self._once, self._n_loops = frozenset(once), list[str](), 0
+        self._at = max((node.at for node in walk(*nest.body) if isinstance(node, _NUMBERED)), default=0)
+
+    # -- what a log or a profile does --------------------------------------------------------------------
+
+    @abstractmethod
+    def head(self) -> list[Statement]:
+        """Return what stands at the beginning of an iteration; written last."""
+
+    @abstractmethod
+    def load(self, place: Place) -> list[Statement]:
+        """Return what takes note of a load."""
+
+    @abstractmethod
+    def store(self, place: Place) -> list[Statement]:
+        """Return what takes note of a store, or of an atomic step."""
+
+    def outside(self, place: Place) -> list[Statement]:
+        """Return what takes note of an access that is outside of its array."""
+        return []
+
+    def trip(self, loop: ir.For | ir.While) -> list[Statement]:
+        """Return what stands at the beginning of each trip of a loop."""
+        return []
+
+    # -- what they are given -----------------------------------------------------------------------------
+
+    def made(self) -> Watched:
+        """Return the nest."""
+        body = self.block(self.nest.body)
+        head = self.head()
+        head += [self.make.let(name, self.make.number(0, TRUTH)) for name in self._once]
+        nest = replace(self.nest, body=(*head, *body))
+        function = self.typed.function
+        function = replace(
+            function,
+            parts=(nest,),
+            arrays=(*function.arrays, *self.arrays),
+        )
+        typed = replace(
+            self.typed,
+            function=function,
+            scalars={**self.typed.scalars, **self.scalars},
+            arrays={**self.typed.arrays, **self.arrays},
+        )
+        return Watched(typed, nest, self.modes, self.given)
+
+    def scalar(self, name: str, of: Type = INT) -> str:
+        """Return the name of a scalar that the program does not have, the same for the same name."""
+        while name in self._taken:
+            name += "_"
+        self.scalars[name] = of
+        return name
+
+    def fresh(self, name: str, of: Type = INT) -> str:
+        """Return the name of a scalar that nothing has yet."""
+        count = len(self.scalars)
+        return self.scalar(f"{name}{count}", of)
+
+    def array(self, name: str, dtype: ir.Dtype) -> str:
+        """Return the name of an array of one dimension that the program does not have."""
+        while name in self._taken:
+            name += "_"
+        self.arrays[name] = ir.ArrayType(dtype, 1)
+        return name
+
+    def at(self, mode: ir.Mode = "off") -> int:
+        """Return the number of an access whose index is checked so."""
+        self._at += 1
+        self.modes[self._at] = mode
+        return self._at
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def block(self, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple([made for statement in statements for made in self.statement(statement)])
+
+    def statement(self, node: Statement) -> list[Statement]:
+        """Return a statement with its notes before it."""
+        is_loop = isinstance(node, ir.For | ir.While)
+        self._n_loops += is_loop
+        made = self._statement(node)
+        self._n_loops -= is_loop
+        return made
+
+    def _statement(self, node: Statement) -> list[Statement]:
+        self.make = Maker(node.place)
+        out: list[Statement] = []
+        match node:
+            case ir.Assign() | ir.Reduce():
+                node = replace(node, value=self.expression(node.value, out))
+            case ir.Store():
+                node = replace(node, value=self.expression(node.value, out))
+                node = self.written(node, out)
+            case ir.Atomic():
+                node = self.atomic(node, out)
+            case ir.If():
+                node = replace(node, condition=self.expression(node.condition, out))
+                node = replace(node, then=self.block(node.then), otherwise=self.block(node.otherwise))
+            case ir.For():
+                start, stop, step = (self.expression(one, out) for one in (node.start, node.stop, node.step))
+                body = (*self.trip(node), *self.block(node.body))
+                node = replace(node, start=start, stop=stop, step=step, body=body)
+            case ir.While():
+                node = self.repeated(node)
+            case ir.Assert():
+                node = replace(node, condition=self.expression(node.condition, out))
+            case ir.Local() if node.fill is not None:
+                node = replace(node, fill=self.expression(node.fill, out))
+            case _:
+                pass
+        return [*out, node]
+
+    def repeated(self, node: ir.While) -> ir.While:
+        """Return a ``while`` whose condition, if it is watched, is tested in the body."""
+        before: list[Statement] = []
+        condition = self.expression(node.condition, before)
+        trip = self.trip(node)
+        body = self.block(node.body)
+        if not before:
+            return replace(node, body=(*trip, *body))
+        make = Maker(node.place)
+        leave = make.when(make.without(condition), ir.Break(place=node.place))
+        always = ir.Constant(place=node.place, value=True, type=TRUTH)
+        return replace(node, condition=always, body=(*trip, *before, leave, *body))
+
+    def atomic(self, node: ir.Atomic, out: list[Statement]) -> ir.Atomic:
+        node = self.written(node, out, notes=False)
+        expected = None if node.expected is None else self.expression(node.expected, out)
+        node = replace(node, value=self.expression(node.value, out), expected=expected)
+        if node.at in self.watched:
+            self.noted(node, out, self.store)
+        return node
+
+    def written(self, node: Any, out: list[Statement], *, notes: bool = True) -> Any:
+        """Return a store or an atomic step whose indices have been evaluated."""
+        indices = tuple([self.kept(self.expression(index, out), out) for index in node.indices])
+        node = replace(node, indices=indices)
+        if notes and node.at in self.watched:
+            self.noted(node, out, self.store)
+        return node
+
+    # -- expressions -------------------------------------------------------------------------------------
+
+    def expression(self, node: Expression, out: list[Statement], *, is_certain: bool = True) -> Expression:
+        """Return an expression, and put the notes of its loads in their order."""
+        match node:
+            case ir.Load():
+                indices = [self.expression(index, out, is_certain=is_certain) for index in node.indices]
+                if node.at not in self.watched:
+                    return replace(node, indices=tuple(indices))
+                if is_certain:
+                    indices = [self.kept(index, out) for index in indices]
+                load = replace(node, indices=tuple(indices))
+                self.noted(load, out, self.load)
+                return load
+            case ir.Select():
+                condition = self.expression(node.condition, out, is_certain=is_certain)
+                then, otherwise = self.perhaps(node.then), self.perhaps(node.otherwise)
+                if then or otherwise:
+                    out.append(self.make.when(condition, *then, otherwise=tuple(otherwise)))
+                return replace(node, condition=condition)
+            case ir.Logical():
+                left = self.expression(node.left, out, is_certain=is_certain)
+                right = self.perhaps(node.right)
+                if right:
+                    condition = left if node.operator == "and" else self.make.without(left)
+                    out.append(self.make.when(condition, *right))
+                return replace(node, left=left)
+            case _:
+                changes: dict[str, Any] = {}
+                for one in fields(node):
+                    value = getattr(node, one.name)
+                    if isinstance(value, ir.Expression):
+                        changes[one.name] = self.expression(value, out, is_certain=is_certain)
+                    elif isinstance(value, tuple) and value and isinstance(value[0], ir.Expression):
+                        parts = [self.expression(part, out, is_certain=is_certain) for part in value]
+                        changes[one.name] = tuple(parts)
+                return replace(node, **changes) if changes else node
+
+    def perhaps(self, node: Expression) -> list[Statement]:
+        """Return the notes of an expression that is not always evaluated; it stays as it is."""
+        out: list[Statement] = []
+        self.expression(node, out, is_certain=False)
+        return out
+
+    def kept(self, index: Expression, out: list[Statement]) -> Expression:
+        """Return an index that is evaluated once: where it reads an element, a scalar."""
+        if not has_load(index):
+            return index
+        assert index.type is not None
+        name = self.fresh("w_k", index.type)
+        out.append(self.make.let(name, index))
+        return self.make.name(name, index.type)
+
+    # -- cells -------------------------------------------------------------------------------------------
+
+    def noted(self, node: Any, out: list[Statement], note: Callable[[Place], list[Statement]]) -> None:
+        """Put what takes note of an access, which is carried out if it is inside of its array."""
+        make, mode = self.make, self.modes.get(node.at, "check")
+        cells = self.cells[node.array]
+        if self.takes_indices and mode != "off" and cells.are_elements:
+            (index,) = node.indices
+            if notes := note(Place(node, index, 1, (index,), mode)):
+                out += self._perhaps_once(node.at, notes)
+                return
+        tests: list[Expression] = []
+        wrapped: list[Expression] = []
+        before: list[Statement] = []
+        for dimension, index in enumerate(map(as_index, node.indices)):
+            if mode == "off":
+                wrapped.append(index)
+                continue
+            raw, inside = self.fresh("w_i"), self.fresh("w_j")
+            extent, value = make.extent(node.array, dimension), make.name(raw)
+            before.append(make.let(raw, index))
+            below = make.compare(value, "<", make.number(0))
+            before.append(make.let(inside, make.select(below, make.binary("+", value, extent), value)))
+            wrapped.append(make.name(inside))
+            if mode == "check":
+                tests += [make.compare(make.number(0), "<=", make.name(inside))]
+                tests += [make.compare(make.name(inside), "<", extent)]
+        place = Place(node, self.cell(node.array, cells, wrapped), cells.width, tuple(wrapped))
+        notes = self._perhaps_once(node.at, note(place))
+        outside = self.outside(place) if tests else []
+        if outside:
+            out += [*before, make.when(make.both(*tests), *notes, otherwise=tuple(outside))]
+        elif notes:
+            out += [*before, *([make.when(make.both(*tests), *notes)] if tests else notes)]
+
+    def _perhaps_once(self, at: int, notes: list[Statement]) -> list[Statement]:
+        if not notes or not self._n_loops or at not in self._once_at:
+            return notes
+        make, name = self.make, self.fresh("w_d", TRUTH)
+        self._once.append(name)
+        is_new = make.without(make.name(name, TRUTH))
+        return [make.when(is_new, make.let(name, make.number(1, TRUTH)), *notes)]
+
+    def cell(self, array: str, cells: Cells, indices: list[Expression]) -> Expression:
+        """Return the first cell of an element. Numbers of the launch that are not 0 or 1 are scalars."""
+        make = self.make
+        total: Expression = make.number(0)
+        if cells.offset:
+            total = self.number_given(f"w_o_{array}", cells.offset)
+        for dimension, (index, step) in enumerate(zip(indices, cells.steps, strict=True)):
+            if not step:
+                continue
+            if step != 1:
+                step_of = self.number_given(f"w_s{dimension}_{array}", step)
+                total = make.plus(total, make.binary("*", index, step_of))
+            else:
+                total = make.plus(total, index)
+        return total
+
+    def number_given(self, name: str, value: int) -> ir.Name:
+        """Return a scalar that has this value at the launch."""
+        name = self.scalar(name)
+        self.given[name] = value
+        return self.make.name(name)
+
+    def iteration(self, trips: Sequence[int]) -> Expression:
+        """Return which iteration of a serial loop it is, from 0, by the trips of each axis."""
+        make = self.make
+        total: Expression = ir.Trip(place=make.place, axis=0, type=INT)
+        for axis, extent in enumerate(trips[1:], 1):
+            total = make.binary("*", total, self.number_given(f"w_t{axis}", extent))
+            total = make.binary("+", total, ir.Trip(place=make.place, axis=axis, type=INT))
+        return total
+
+    def each_cell(self, place: Place, note: Callable[[Expression], list[Statement]]) -> list[Statement]:
+        """Return what is done with each cell of an access."""
+        if place.width == 1:
+            return note(place.cell)
+        make = self.make
+        variable = self.fresh("w_c")
+        first = self.fresh("w_f")
+        body = note(make.plus(make.name(first), make.name(variable)))
+        loop = ir.For(
+            place=make.place,
+            variable=variable,
+            start=make.number(0),
+            stop=make.number(place.width),
+            step=make.number(1),
+            body=tuple(body),
+        )
+        return [make.let(first, place.cell), loop]
+
+
+_NUMBERED = (ir.Load, ir.Store, ir.Atomic)
