@@ -29,6 +29,7 @@ from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import divided_clauses, receiving_work
 from offload.constructs.target_work import Known, TargetWork
 from offload.data.entries import Counter
+from offload.data.known import Layouts
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
 from offload.interrupts.finalizers import collector
@@ -97,7 +98,7 @@ class TargetFunction(DirectiveFunction):
         super()._apply(clauses)
         names = self._names
         self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
-        self._ready: list[MapItem] | None = None
+        self._ready: tuple[list[MapItem], Layouts] | None = None
         self._kept: tuple[tuple[Any, ...], Binding] | None = None  # of a call whose arrays clauses name
         self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
         self._said = object() if "map" in clauses else None  # what bindings are remembered by
@@ -342,9 +343,8 @@ class TargetFunction(DirectiveFunction):
         if known is not None and known.layouts.are_current():
             self._recall(known.binding, body)
             return known.binding, known
-        if self._kept is not None and self._kept[0] == key:
+        if self._kept is not None and self._kept[0] == key and self._ready_items() is not None:
             binding = self._kept[1]
-            check_writeable(binding.items)
             binding.key = key
             return binding, None
         items = self._known_items(args)
@@ -372,24 +372,29 @@ class TargetFunction(DirectiveFunction):
             return self._whole.items(args)
         if self._said is None:
             return []
-        prepared = self._ready
-        if prepared is None:
-            return None
-        check_writeable(prepared)
-        return prepared.copy()
+        items = self._ready_items()
+        return None if items is None else items.copy()
+
+    def _ready_items(self) -> list[MapItem] | None:
+        """Return the list items of clauses that name arrays; None before there are any, or if a layout has changed."""
+        if self._ready is not None:
+            items, layouts = self._ready
+            if layouts.are_current():
+                return items
+            check_writeable(items)
+            self._ready = self._kept = None
+        return None
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
         """Return the evaluated list items of the ``map`` clause, which are the same at every call if all are arrays."""
         if not given:
             return []
-        prepared = self._ready
-        if prepared is None:
-            prepared = map_items(Construct.TARGET, given, names, objects)
+        items = self._ready_items()
+        if items is None:
+            items = map_items(Construct.TARGET, given, names, objects)
             if self._names is None and not objects:
-                self._ready = prepared
-        else:
-            check_writeable(prepared)
-        return list(prepared)
+                self._ready = items, Layouts(items)
+        return list(items)
 
 
 def target(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

@@ -64,6 +64,19 @@ def test_other_layout(sim, clauses):
     assert shapes == [((12,), 11.0)] * 2 + [((3, 4), 38.0)] * 2
 
 
+@pytest.mark.parametrize("construct", ["target", "parallel"])
+def test_longer_since(sim, construct):
+    """An array that a clause names is mapped as it is at each call, also where it has another size than before."""
+    x = np.zeros(4)
+    region = omp.target(add, map=[tofrom(x)]) if construct == "target" else acc.parallel(add, copy=[x])
+    for _ in range(2):
+        region(x, 1)
+    x.resize(8, refcheck=False)
+    for _ in range(3):
+        region(x, 1)
+    assert x.tolist() == [5, 5, 5, 5, 3, 3, 3, 3]
+
+
 def test_read_only_since(sim):
     """An array that cannot be written any more is refused as at a first call, and without a clause it is `to`."""
     x = np.zeros(4)
