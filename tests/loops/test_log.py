@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 import offload as omp
 from offload import acc, tofrom
@@ -120,3 +121,26 @@ def test_atomic_array_beside_what_is_logged(device, request):
     assert found == [None]
     assert (h == expected[0]).all()
     assert (y == expected[1]).all()
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize("speculate", ["always", True])
+def test_rows_of_an_array_that_overlaps_itself(sim, speculate, strides):
+    """Rows that are written as a whole have elements in common where the array overlaps itself."""
+
+    def filled(w):
+        for i in range(w.shape[0]):
+            for j in range(w.shape[1]):
+                w[i, j] = i + 10 * j
+
+    def windows(memory):
+        return as_strided(memory, (11, 4), tuple(8 * stride for stride in strides))
+
+    memory, expected = np.zeros(40, int), np.zeros(40, int)
+    filled(windows(expected))
+    loop = omp.target_loop(filled, speculate=speculate)
+    for _ in range(2):
+        memory[:] = 0
+        loop(windows(memory))
+        assert (memory == expected).all()
+    assert loop.explain(windows(memory)).to_dict()["speculation"]["last"] == "host"

@@ -8,8 +8,8 @@ that follows without:
 * An access whose element a log of the same kind has had before in the iteration, on every path to here.
 * A load whose iteration stores to the element as well, before it or behind it, on every path that passes it: whoever
   else writes there meets the store.
-* Trailing dimensions, of an array whose rows are touched as a whole: all accesses have one row, no parallel iterator
-  enters what is behind it, and each iteration has the same elements of it.
+* Trailing dimensions, of an array whose rows share nothing and are touched as a whole: all accesses have one row, no
+  parallel iterator enters what is behind it, and each iteration has the same elements of it.
 
 *The same element* is a matter of value numbers (`meetings`), of one trip of each loop that they vary in. So what was
 logged before a loop holds in it, and what was logged in a trip for the rest of that trip alone. What does not vary in
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from offload.loops.proofs.independence import is_injective
 from offload.loops.proofs.meetings import element_of, number_of
 from offload.loops.proofs.reach import accesses
 from offload.loops.proofs.storages import storages
@@ -119,7 +120,8 @@ def _left_out(found: Accesses, listed: Mapping[int, Access]) -> dict[str, int]:
     of: dict[str, list[Access]] = {}
     for access in listed.values():
         of.setdefault(access.array, []).append(access)
-    alone = {names[0] for names in groups_of(found.launch.views) if len(names) == 1}
+    views = found.launch.views
+    alone = {names[0] for names in groups_of(views) if len(names) == 1 and is_injective(views[names[0]])}
     left_out = {}
     for array, all_ in of.items():
         numbers = range(_most_left_out(found, all_), 0, -1) if array in alone else ()
