@@ -65,6 +65,7 @@ def test_array_operations_and_kernels_of_a_body(gpu, latch):
     spare = cupy.zeros(4)
     raw((1,), (4,), (spare,))
     elementwise(spare)
+    cupy.cuda.Stream.null.synchronize()
 
     @omp.target(nowait=True, depend=[inout("x")])
     def body(x):
