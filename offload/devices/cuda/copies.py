@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import cupy
 import numpy as np
+from cupy.cuda import PinnedMemoryPointer
 from cupy.cuda import runtime as cuda
 
 from offload.arrays.boxes import Box, collapse
@@ -112,7 +113,7 @@ class Copies:
                 return None
             near, far = host_address(host), device.data.ptr
             to, at = (near, far) if to_host else (far, near)
-            if is_within_region(near, near + nbytes, _driver().region_of):
+            if is_in_pinned(host, near, nbytes) or is_within_region(near, near + nbytes, _driver().region_of):
                 cuda.memcpyAsync(to, at, nbytes, _DEVICE_TO_HOST if to_host else _HOST_TO_DEVICE, stream.ptr)
                 return None
             box = Box(0, 0, nbytes, ())
@@ -123,7 +124,7 @@ class Copies:
             to, at = address_of(dst), address_of(src)
             low, nbytes = hull(box, 1 if to_host else 2)
             first = low + (to if to_host else at)
-            if is_within_region(first, first + nbytes, _driver().region_of):
+            if is_in_pinned(host, first, nbytes) or is_within_region(first, first + nbytes, _driver().region_of):
                 self.enqueue_pinned(to, at, box, stream, to_host=to_host)
                 return None
         if not to_host and self._copied_at_call(to, at, box, stream):
@@ -244,6 +245,21 @@ def is_pinned(host: np.ndarray[Any, Any]) -> bool:
     """
     first, end = np.lib.array_utils.byte_bounds(host)
     return is_within_region(first, end, _driver().region_of)
+
+
+def is_in_pinned(host: np.ndarray[Any, Any], first: int, nbytes: int) -> bool:
+    """Tell whether bytes of a host array lie in pinned memory of CuPy's that it keeps; the driver is not asked.
+
+    Such memory is pinned for as long as there is a pointer to it, which the array has, or the one that it is a view of.
+    """
+    owner: Any = host.base
+    if owner.__class__ is np.ndarray:
+        owner = owner.base
+    if owner.__class__ is not PinnedMemoryPointer:
+        return False
+    memory = owner.mem
+    begin = memory.ptr
+    return bool(begin <= first and first + nbytes <= begin + memory.size)
 
 
 @cache

@@ -82,6 +82,7 @@ class CudaDevice:
         self._device = cupy.cuda.Device(index)
         self.capturing = threading.RLock()  # a device cannot be synchronised meanwhile
         self._events = EventPool(index)
+        self._passed_events = self._events.passed
         self.name = f"cuda:{index} ({cuda.getDeviceProperties(index)['name'].decode()})"
         self.kernels: Kernels | None = CudaKernels(index, self.name)
         self._memory = DeviceMemory(index)
@@ -138,12 +139,17 @@ class CudaDevice:
         """Record and return an event at the tail of ``stream``."""
         ptr = stream.ptr
         try:
-            if ptr > _LAST_DEFAULT_STREAM:
-                return self._events.record(ptr)
-            with self._on():
-                return self._events.record(ptr)
+            if ptr <= _LAST_DEFAULT_STREAM:
+                with self._on():
+                    return self._events.record(ptr)
+            try:  # as `EventPool.record` does, whose call each launch would pay for
+                event = self._passed_events.pop()
+            except IndexError:
+                event = self._events.new()
+            cuda.eventRecord(event.ptr, ptr)
         except cuda.CUDARuntimeError as error:
             raise self._lost(error) from error
+        return event
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Hold what is enqueued on ``stream`` from now on until ``event``, of any CUDA device, has passed."""

@@ -15,31 +15,38 @@ _DISABLE_TIMING = 2  # cudaEventDisableTiming
 
 
 class EventPool:
-    """The events of one device."""
+    """The events of one device.
 
-    __slots__ = ("_free", "_index", "_is_closed", "_passed")
+    Attributes
+    ----------
+    passed : list of PooledEvent
+        Those that may be recorded anew; whoever takes one out has it.
+    """
+
+    __slots__ = ("_free", "_index", "_is_closed", "passed")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._free: list[int] = []
-        self._passed: list[PooledEvent] = []
+        self.passed: list[PooledEvent] = []
         self._is_closed = False
 
     def record(self, stream: int) -> PooledEvent:
         """Record and return an event at the tail of a stream of the device, given by its address."""
         try:
-            event = self._passed.pop()
+            event = self.passed.pop()
         except IndexError:
-            event = self._new()
+            event = self.new()
         cuda.eventRecord(event.ptr, stream)
         return event
 
     def reuse(self, events: list[PooledEvent]) -> None:
         """Record these, which have passed, anew."""
         if not self._is_closed:
-            self._passed += events
+            self.passed += events
 
-    def _new(self) -> PooledEvent:
+    def new(self) -> PooledEvent:
+        """Return another event, which has not been recorded."""
         try:
             return PooledEvent(self, self._free.pop())
         except IndexError:
@@ -64,7 +71,7 @@ class EventPool:
     def close(self) -> None:
         """Destroy the events; one that somebody refers to goes when nobody does."""
         self._is_closed = True
-        self._passed.clear()
+        self.passed.clear()
         while self._free:
             try:
                 ptr = self._free.pop()
