@@ -36,7 +36,7 @@ from offload.loops.speculative.unmapped import on_own_arrays
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from offload.devices.base import Device, Kernels
     from offload.loops.ready import Ready
@@ -81,9 +81,22 @@ class Launcher:
         What calls like this one are to fill in, where it was known at the call.
     is_first : bool
         It speculates, and was profiled when its task began.
+    starts : callable or None
+        Called before the first kernel is enqueued, when all is prepared; not where everything is ready from a call
+        before.
     """
 
-    __slots__ = ("__wrapped__", "_is_alone", "_program", "is_first", "is_mapped", "ready", "specialisation", "values")
+    __slots__ = (
+        "__wrapped__",
+        "_is_alone",
+        "_program",
+        "is_first",
+        "is_mapped",
+        "ready",
+        "specialisation",
+        "starts",
+        "values",
+    )
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
@@ -93,6 +106,7 @@ class Launcher:
         self.values: dict[str, Any] | None = None
         self.is_first = self.is_mapped = False
         self.ready: Ready | None = None
+        self.starts: Callable[[], None] | None = None
 
     @property
     def program(self) -> LoopProgram:
@@ -146,7 +160,7 @@ class Launcher:
                 if spec.typed.function.returns:
                     task.leave(lambda _: outcome(spec, found))
                 return None
-        runs = _enqueue(spec, values, task, args, verdict=verdict)
+        runs = _enqueue(spec, values, task, args, verdict=verdict, starts=self.starts)
         if runs or spec.typed.function.returns:
             task.leave(lambda _: _outcome(spec, runs))
         return None
@@ -259,24 +273,29 @@ def _enqueue(
     args: tuple[Any, ...],
     outputs: Mapping[str, Any] = _NO_OUTPUTS,
     verdict: Remembered | None = None,
+    starts: Callable[[], None] | None = None,
 ) -> Sequence[Run]:
     """Enqueue the nests on the lane of a device task, and return those of their runs that are to be looked at.
 
     ``args`` are the values that were passed by position. ``outputs`` are device arrays without dimensions for scalars
     that come out, which are written in the order of the stream. ``verdict`` is why a speculative loop is here, if that
-    holds for other calls.
+    holds for other calls. ``starts`` is called when all is prepared.
     """
     device: Device = task.place.device
     kernels = kernels_of(device, spec.program)
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
     values = with_first_values(spec, values, task)
     if kernels.dialect == "cuda":
-        return _enqueue_cuda(spec, values, task, args, kernels, outputs, verdict)
+        return _enqueue_cuda(spec, values, task, args, kernels, outputs, verdict, starts)
     runtime: Any = task.construct.runtime
     runs = _runs(spec, values, device, n_threads_of(spec.program), runtime.rng, task)
+    loaded = []
     for run in runs:
         run.form.compile()
-        kernel = kernels.load(run.form)[run.form.names[0]]
+        loaded.append(kernels.load(run.form)[run.form.names[0]])
+    if starts is not None:
+        starts()
+    for run, kernel in zip(runs, loaded, strict=True):
         kernel.launch(stream, (run.n_chunks,), (1,), 0, run)
     if outputs:
         stream.launch(_write, runs, outputs)
@@ -291,6 +310,7 @@ def _enqueue_cuda(
     kernels: Kernels,
     outputs: Mapping[str, Any],
     verdict: Remembered | None,
+    starts: Callable[[], None] | None,
 ) -> Sequence[Run]:
     """Enqueue the nests on a CUDA stream; return those runs that are to be kept and looked at."""
     device: Device = task.place.device
@@ -301,11 +321,16 @@ def _enqueue_cuda(
             steady = _with_verdict(steady, verdict)
         if not spec.tells_floats and steady is not None and len(args) == len(spec.program.parameters):
             keep_ready(spec, args, blanks[0], steady, addresses, verdict)
+        if starts is not None:
+            blanks[0].loaded(kernels)
+            starts()
         blanks[0].launch(blanks[0].filled(addresses, values), kernels, stream)
         return ()
     runs = [CudaRun(blank, values, outputs) for blank in blanks]
     for run in runs:
         run.prepare(addresses, kernels, device, stream)
+    if starts is not None:
+        starts()
     for run in runs:  # from here on nothing raises but a lost device: what is in use is kept
         run.enqueue(kernels, device, stream)
     return [run for run in runs if run.is_kept]

@@ -109,7 +109,13 @@ class SetLauncher(Launcher):
         call = _Call(spec, first, arrays, self._places, task, self._words)
         before = call.states
         one = tuple([value.arrays[0] if isinstance(value, Replicated) else value for value in args])
-        chooser = call.run(lambda: super(SetLauncher, self).__call__(*one, **{name: first[name] for name in kwargs}))
+        others = {name: first[name] for name in kwargs}
+
+        def alone(starts: Callable[[], None] | None) -> None:
+            self.starts = starts
+            super(SetLauncher, self).__call__(*one, **others)
+
+        chooser = call.run(alone)
         is_settled = chooser.resting == "single" and call.may_settle and before == call.states
         self._settled = (self._places, self._words, chooser) if is_settled else None
         return None
@@ -170,10 +176,11 @@ class _Call:
         is_plain = not (self.words.is_eager or self.spec.program.words.checks)
         return is_plain and plan.only_counts and None not in plan.sets
 
-    def run(self, alone: Callable[[], object]) -> Chooser:
+    def run(self, alone: Callable[[Callable[[], None] | None], None]) -> Chooser:
         """Enqueue all of it; return who has chosen the way.
 
-        Where one device does all, ``alone`` enqueues the loop on it as where there is no other.
+        Where one device does all, ``alone`` enqueues the loop on it as where there is no other, and calls what it is
+        given when all is prepared.
         """
         spec, task, device = self.spec, self.task, self.device
         kind = kind_of(device, spec)
@@ -246,23 +253,30 @@ class _Call:
     # -- enqueueing ----------------------------------------------------------------------------------
 
     def _enqueue_alone(
-        self, alone: Callable[[], object], asked: Iterable[tuple[Asked, ...]], *, is_timed: bool
-    ) -> tuple[Any, Any] | None:
-        """Enqueue what one device does; otherwise as `_enqueue`."""
+        self, alone: Callable[[Callable[[], None] | None], None], asked: Iterable[tuple[Asked, ...]], *, is_timed: bool
+    ) -> Sequence[tuple[Any, Any]] | None:
+        """Enqueue what one device does; otherwise as `_enqueue`.
+
+        What the host does before the kernels, in a first call with such index arrays even compiling, is no time of the
+        device, which may have nothing else to do meanwhile.
+        """
         kernels, stream = self.device.kernels, self.lane.stream
         begin = kernels.time(stream) if is_timed else None
         sent_nbytes = self._sent_nbytes()
         for asks in asked:
             self._exchange(asks, [self.lane])
-        if is_timed and self._sent_nbytes() == sent_nbytes:
-            begin = kernels.time(stream)  # what the host has done so far is no time of the device
-        alone()
-        return (begin, kernels.time(stream)) if is_timed else None
+        if not is_timed:
+            alone(None)
+            return None
+        spans = [] if self._sent_nbytes() == sent_nbytes else [(begin, kernels.time(stream))]
+        began = [kernels.time(stream)]
+        alone(lambda: began.append(kernels.time(stream)))
+        return [*spans, (began[-1], kernels.time(stream))]
 
     def _enqueue(
         self, runs: Sequence[JointRun], asked: Sequence[tuple[Asked, ...]], *, is_timed: bool
-    ) -> tuple[Any, Any] | None:
-        """Enqueue nests and what they need; return when that began and ended, where it is timed."""
+    ) -> Sequence[tuple[Any, Any]] | None:
+        """Enqueue nests and what they need; return when parts of that began and ended, where it is timed."""
         places, kernels = self.places, self.device.kernels
         stream = self.lane.stream
         begin = kernels.time(stream) if is_timed else None
@@ -290,7 +304,7 @@ class _Call:
         except BaseException:
             fork.give_back()
             raise
-        return (begin, kernels.time(stream)) if is_timed else None
+        return [(begin, kernels.time(stream))] if is_timed else None
 
     def _launch(self, run: JointRun, lanes: Sequence[Lane]) -> None:
         """Enqueue a nest on all devices that have a part in it."""
@@ -368,9 +382,9 @@ class _Call:
         return outcome(self.spec, found)
 
     def _note_time(
-        self, chooser: Chooser, mode: FilterMode, times: tuple[Any, Any], sent_nbytes: int, value: Any
+        self, chooser: Chooser, mode: FilterMode, times: Sequence[tuple[Any, Any]], sent_nbytes: int, value: Any
     ) -> Any:
-        seconds = self.device.kernels.seconds(*times)
+        seconds = sum([self.device.kernels.seconds(*span) for span in times])
         with self.spec.lock:
             chooser.note(mode, seconds, sent_nbytes)
         return value

@@ -71,6 +71,7 @@ class SetWork(TargetWork):
             places, words, chooser, states = settled
             if (chooser.chosen or chooser.resting) == "single" and places == self.places and words == self.words:
                 launch.device_nums = (place.device.number,)
+                chooser.latest, chooser.sent_nbytes = "single", 0
                 changed = binding.may_change() if binding.changed is None else binding.changed
                 if known is not None and (before := known.plan) is not None:
                     args = known.arguments(self.args)

@@ -14,7 +14,8 @@ from offload import acc
 from offload.data.environment import DataEnvironment
 from offload.data.ledger import PutOffError
 from offload.devices.sim.device import SimDevice
-from offload.devices.sim.kernels import SimKernels
+from offload.devices.sim.kernels import SimKernel, SimKernels
+from offload.loops import launch
 from offload.loops import replicas as launching
 from offload.loops.running.runs import NestForm
 from offload.loops.sets.modes import Chooser
@@ -229,6 +230,39 @@ def test_ways_are_measured(monkeypatch, is_long):
         assert f"single took {1000 if is_long else 1} µs" in why
         assert ("split took 1000 µs" if is_long else "split would take 100 µs at least") in why
     assert (y[1:-1] == x[:-2] + x[2:]).all()
+
+
+def test_what_the_host_prepares_is_no_time_of_one_device(monkeypatch):
+    """Where looking at index arrays and compiling for them take long, one device is still the quicker one."""
+    clock = [0.0]
+
+    def after(seconds, function):
+        def wrapped(*args):
+            clock[0] += seconds
+            return function(*args)
+
+        return wrapped
+
+    monkeypatch.setattr(launch, "prepared", after(1.0, launch.prepared))
+    monkeypatch.setattr(NestForm, "compile", after(1.0, NestForm.compile))
+    monkeypatch.setattr(SimKernel, "launch", after(1e-3, SimKernel.launch))
+    monkeypatch.setattr(SimKernels, "time", lambda *_: clock[0])
+    monkeypatch.setattr(SimKernels, "seconds", lambda _, first, last: last - first)
+
+    @omp.target_loop(devices="all")
+    def scatter(p, x, y):
+        for i in range(x.size):
+            y[p[i]] = x[i]
+
+    p, x, y = np.random.default_rng(5).permutation(64), floats(64), np.zeros(64)
+    with checked("sim:2"), present({"p": p, "x": x, "y": y}):
+        for _ in range(6):
+            scatter(p, x, y)
+        facts = scatter.explain(p, x, y).to_dict()["filter"]
+    assert facts["mode"] == "single"
+    assert "each device tests what it owns" in facts["why"]
+    assert "single took 1000 µs" in facts["why"]
+    assert (y[p] == x).all()
 
 
 def test_nests_one_after_another():
