@@ -160,6 +160,9 @@ def pytest_runtest_setup(item):
     """Skip a GPU test where there is no GPU."""
     if item.get_closest_marker("gpu") and no_gpu():
         pytest.skip(no_gpu())
+    limit = item.get_closest_marker("timeout")
+    if limit is not None and limit.args and limit.args[0] > float(item.config.getini("faulthandler_timeout")):
+        faulthandler.cancel_dump_traceback_later()  # it reads frames of threads that run, and may crash: for hangs alone
 
 
 class CheckedState:

@@ -161,12 +161,13 @@ class DeviceLooks(Looks):
         view, arrays = self._arrays[part.array][part.where], device.namespace()
         outer = device.use(stream)
         try:
-            found = arrays.min(view), arrays.max(view)
+            packed = arrays.ascontiguousarray(view)  # one block of threads alone reduces what is strided
+            found = arrays.min(packed), arrays.max(packed)
         finally:
             device.restore(outer)
         given = device.host_memory(2 * view.dtype.itemsize)
         memory = np.empty(2, view.dtype) if given is None else np.frombuffer(given, view.dtype, 2)
-        task.leave(partial(after, (found, memory)))
+        task.leave(partial(after, (packed, found, memory)))
         for number, one in enumerate(found):
             device.copy(memory[number : number + 1].reshape(()), one, stream)
         return _Due(device, device.record(stream), memory)
