@@ -162,7 +162,7 @@ def pytest_runtest_setup(item):
         pytest.skip(no_gpu())
     limit = item.get_closest_marker("timeout")
     if limit is not None and limit.args and limit.args[0] > float(item.config.getini("faulthandler_timeout")):
-        faulthandler.cancel_dump_traceback_later()  # it reads frames of threads that run, and may crash: for hangs alone
+        faulthandler.cancel_dump_traceback_later()  # it reads frames of threads that run, and may crash
 
 
 class CheckedState:
