@@ -95,7 +95,7 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
         and host.shape == array.shape
         and host.strides == array.strides
         and host.size
-        and (flags.writeable or not to_host)
+        and getattr(dst.flags, "writeable", True)  # CuPy's arrays always are
     ):
         return None
     if place.device.retired(array) is not None:

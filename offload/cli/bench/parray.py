@@ -94,9 +94,10 @@ def _each_us(n_calls: int, call: Callable[[], Any]) -> float:
 
 def _host(repeat: int) -> Section:
     n = _SIDE
-    A, part = ArrayType((n, n)), n - 256  # noqa: N806
+    A, shift = ArrayType((n, n)), n // 16  # noqa: N806
+    part = n - shift
     turned = ArrayType((A[1], A[0]))
-    window = ArrayType((dim(part, disp(256), A[0]), dim(part, disp(256), A[1])))
+    window = ArrayType((dim(part, disp(shift), A[0]), dim(part, disp(shift), A[1])))
     B = ArrayType((n // 64, 64, n // 64, 64))  # noqa: N806
     blocked = ArrayType((B[0], B[2], B[1], B[3]))
     mixed = ArrayType((n // 64, n // 64, 64, 64))
@@ -105,7 +106,7 @@ def _host(repeat: int) -> Section:
         return x.reshape(n, n)
 
     def inner(x: Any) -> Any:
-        return plain(x)[256:, 256:]
+        return plain(x)[shift:, shift:]
 
     cases: list[tuple[str, str, ArrayType, ArrayType, Any, Any]] = [
         (f"transposition {n}² {dtype}", dtype, A, turned, plain, lambda x: x.reshape(n, n).T)
