@@ -363,6 +363,7 @@ def _tiles(section: Section, peer: ModuleType, tiles: ModuleType, repeat: int) -
     field, result = peer.empty_pinned((2 * n, n), "f4"), peer.empty_pinned((2 * n, n), "f4")
     field[...] = 1
     whole, back = (omp.target_alloc(field.size, "f4") for _ in range(2))
+    omp.target_memset(whole, 0)  # whatever was there may overflow when it is worked on
 
     def work(buffer: Any) -> None:
         for _ in range(_PASSES):
