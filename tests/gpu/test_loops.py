@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
 
@@ -497,6 +498,7 @@ def test_nothing_is_left_of_loops():
     assert ledger.left_since(mark) == []
 
 
+@pytest.mark.skipif("OFFLOAD_TESTS_UNPOOLED" in os.environ, reason="a tool looks on, which takes its time")
 def test_what_a_call_takes(gpu, record_property):
     """A call with device arrays that has been made before is measured; the test allows a millisecond."""
     x, y = cupy.arange(1000.0), cupy.zeros(1000)
@@ -510,7 +512,7 @@ def test_what_a_call_takes(gpu, record_property):
         median_us = statistics.median(took_s) * 1e6
         record_property(f"{name}_us", round(median_us))
         print(f"{name}: median {median_us:.0f} us, least {min(took_s) * 1e6:.0f} us")
-        assert min(took_s) < 1e-3
+        assert median_us < 1000
 
 
 def test_the_text_is_cuda(gpu):
