@@ -80,8 +80,8 @@ def parallel_loop(function: Any = None, /, **clauses: Any) -> Any:
     num_gangs, num_workers, vector_length : int
         The same, of all loops.
     seq, independent, auto : bool
-        Iterations run in order; beside each other, which is the default; beside each other where that is proved, else
-        in order, with a `PerformanceWarning`.
+        Iterations run in order, none behind one that fails; beside each other, which is the default; beside each other
+        where that is proved, else in order, with a `PerformanceWarning`.
     collapse : int
         So many of the outermost loops, perfectly nested, are one iteration space.
     tile : tuple of int

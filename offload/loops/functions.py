@@ -307,8 +307,8 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
     num_threads, num_teams, thread_limit, num_gangs, num_workers, vector_length : int
         How many threads run the loop on the host, and its shape on a device.
     gang, worker, vector, seq, independent, auto, tile
-        Of the associated loops, as OpenACC has them. ``seq``: iterations in order. ``auto``: beside each other where
-        that is proved, else in order, with a `PerformanceWarning`.
+        Of the associated loops, as OpenACC has them. ``seq``: iterations in order, none behind one that fails.
+        ``auto``: beside each other where that is proved, else in order, with a `PerformanceWarning`.
     cache : list of str
         A hint.
     check : bool

@@ -1,4 +1,7 @@
-"""What a loop leaves behind when iterations of it fail: what each of them had written before, as in Python."""
+"""What a loop leaves behind when iterations of it fail: what each of them had written before, as in Python.
+
+Where iterations run beside each other the others do as well; where they run in order none follows the failed one.
+"""
 
 from __future__ import annotations
 
@@ -135,11 +138,8 @@ def construct(request, monkeypatch):
         yield omp.parallel_loop if request.param == "host" else omp.target_loop
 
 
-@pytest.mark.parametrize("name", LOOPS)
-@pytest.mark.parametrize("wrong", [[], [0], [17], [3, 20, N - 1]])
-def test_iterations_end_where_they_fail(construct, name, wrong):
-    """Each element is what the iterations make of it one by one, where those that fail end as Python's do."""
-    function, clauses = LOOPS[name]
+def arguments_of(name, wrong):
+    """Return the arguments of a loop by name, in which these iterations fail."""
     rng = np.random.default_rng(1)
     p = rng.permutation(N) + 1
     p[p % 5 == 0] -= 1
@@ -152,9 +152,25 @@ def test_iterations_end_where_they_fail(construct, name, wrong):
     p[wrong] = 0 if name in {"divided", "stepped"} else 1000
     arguments = {"p": p, "x": np.arange(N) + 0.5, "y": np.zeros((N, 4)), "h": np.zeros(7 + N, int)}
     arguments |= {"s": np.zeros((), int), "t": np.zeros(2)}
-    names = function.__code__.co_varnames[2 : function.__code__.co_argcount]
-    expected = {one: arguments[one].copy() for one in names}
-    given = {one: arguments[one].copy() for one in names}
+    function = LOOPS[name][0]
+    return {one: arguments[one] for one in function.__code__.co_varnames[2 : function.__code__.co_argcount]}
+
+
+def run(loop, given, *, fails):
+    """Run a loop, which fails or does not."""
+    if fails:
+        with pytest.raises((IndexError, ArithmeticError, ValueError)):
+            loop(0, N, **given)
+    else:
+        loop(0, N, **given)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("wrong", [[], [0], [17], [3, 20, N - 1]])
+def test_iterations_end_where_they_fail(construct, name, wrong):
+    """Each element is what the iterations make of it one by one, where those that fail end as Python's do."""
+    function, clauses = LOOPS[name]
+    expected, given = arguments_of(name, wrong), arguments_of(name, wrong)
     for i in range(N):
         before = {one: array.copy() for one, array in expected.items()} if name == "left over" else None
         try:
@@ -162,13 +178,23 @@ def test_iterations_end_where_they_fail(construct, name, wrong):
                 function(i, i + 1, **expected)
         except (IndexError, FloatingPointError, ValueError):
             expected = before or expected  # an array of the iteration's own comes out of the last one, if that ends
-    loop = construct(**clauses)(function)
-    if wrong:
-        with pytest.raises((IndexError, ZeroDivisionError, ValueError)):
-            loop(0, N, **given)
-    else:
-        loop(0, N, **given)
-    for one in names:
+    run(construct(**clauses)(function), given, fails=bool(wrong))
+    for one, array in given.items():
         if name == "left over" and N - 1 in wrong:
-            expected["t"] = arguments["t"]
-        assert (given[one] == expected[one]).all(), one
+            expected["t"] = np.zeros(2)
+        assert (array == expected[one]).all(), one
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("wrong", [[], [0], [17], [3, 20, N - 1]])
+def test_nothing_follows_an_iteration_in_order_that_fails(construct, name, wrong):
+    """With ``seq`` a loop leaves what the undecorated function leaves, which stops where an iteration fails."""
+    function, clauses = LOOPS[name]
+    expected, given = arguments_of(name, wrong), arguments_of(name, wrong)
+    with np.errstate(divide="raise"):
+        run(function, expected, fails=bool(wrong))
+    if name == "left over" and wrong:
+        expected["t"] = np.zeros(2)  # an array of the iteration's own comes out of the last one
+    run(construct(seq=True, **clauses)(function), given, fails=bool(wrong))
+    for one, array in given.items():
+        assert (array == expected[one]).all(), one

@@ -21,12 +21,12 @@ Which of two faults of one statement is reported is the compiler's choice: C doe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_statements import ATOMICS, Statements, combined, may_note
-from offload.loops.emit.emit_c import Kernel, scope_of
+from offload.loops.emit.emit_c import STOP, Kernel, scope_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import constant_step, walk
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from offload.loops.emit.emit_c import CKernel, CVariant
     from offload.loops.tree.ir import Expression, Nest, Statement, Typed
-
-_STOP: Final = "goto stop;"
 
 
 def emit_exact(typed: Typed, nest: Nest, variant: CVariant) -> CKernel:
@@ -68,17 +66,12 @@ class _ExactKernel(Kernel):
     def _bodies(self) -> list[list[str]]:
         if self._nest.reductions or self._nest.last:
             self._scope.use("partials")
-        loops = self._loops()
-        left = ["stop: ;"] if any(_STOP in line for line in loops) else []
-        return [[*loops, *left, *self._tail()]]
+        return super()._bodies()
 
     def _variable(self, k: int) -> str:
         line = super()._variable(k)
         is_innermost = k == len(self._axes) - 1
         return line if is_innermost else f"{_cancelled(self._scope.use('cancel'))} {line}"
-
-    def _after_fault(self) -> list[str]:
-        return [_STOP]
 
 
 class _ExactStatements(Statements):
@@ -192,4 +185,4 @@ class _ExactStatements(Statements):
 
 
 def _cancelled(word: str) -> str:
-    return f"if (__atomic_load_n({word}, __ATOMIC_RELAXED)) {_STOP}"
+    return f"if (__atomic_load_n({word}, __ATOMIC_RELAXED)) {STOP}"

@@ -105,6 +105,10 @@ def copied(nest: Nest) -> dict[str, str]:
     return {array: min(ops) for array, ops in atomics.items() if len(ops) == 1 and array not in others}
 
 
+STOP: Final = "goto stop;"
+"""What leaves all loops of iterations."""
+
+
 class Kernel:
     """Writes a nest.
 
@@ -147,7 +151,11 @@ class Kernel:
 
     def _bodies(self) -> list[list[str]]:
         """Return what each function of the text does with its arguments."""
-        return [[*self._loops(), *self._tail()]]
+        return [[*self._stopped(self._loops()), *self._tail()]]
+
+    def _stopped(self, loops: list[str]) -> list[str]:
+        """Return loops with the label behind them that iterations in order go to, if one does."""
+        return [*loops, "stop: ;"] if any(STOP in line for line in loops) else loops
 
     def _text(self, head: list[str], bodies: list[list[str]]) -> str:
         """Return the whole text, of what reads the structure of arguments, and what functions do."""
@@ -272,13 +280,14 @@ class Kernel:
         if self._can_fail:
             trips = ", ".join(f"t{k}" for k in range(len(self._axes)))
             call = f"report({self._scope.use('report')}, fault, trips, {len(self._axes)});"
-            lines += ["if (fault.what) {", f"    const int64_t trips[] = {{{trips}}};", f"    {call}"]
-            lines += [*indented(self._after_fault()), "}"]
+            lines += ["if (fault.what) {", f"    const int64_t trips[] = {{{trips}}};", f"    {call}", "}"]
+            if self._variant.is_ordered:  # nothing follows it, as in Python
+                lines.append(f"if ({self._has_failed()}) {STOP}")
         return lines
 
-    def _after_fault(self) -> list[str]:
-        """Return the lines that follow the report of an iteration."""
-        return []
+    def _has_failed(self) -> str:
+        """Return the condition, at the end of an iteration, that it has failed."""
+        return "fault.what"
 
     def _last_values(self) -> list[str]:
         """Return the lines by which an iteration leaves the scalars of which the last one's values are asked for."""

@@ -133,7 +133,7 @@ class _CudaKernel(Kernel):
     # -- what a thread is given --------------------------------------------------------------------------
 
     def _bodies(self) -> list[list[str]]:
-        loop = [*self._fill_copies(), *self._loops(), *self._merge_copies(), *self._leave_partials()]
+        loop = [*self._fill_copies(), *self._stopped(self._loops()), *self._merge_copies(), *self._leave_partials()]
         return [loop, self._finish()] if self._nest.reductions else [loop]
 
     def _text(self, head: list[str], bodies: list[list[str]]) -> str:
@@ -242,6 +242,10 @@ class _CudaKernel(Kernel):
         sizes = dict(self._variant.privates)
         own = [f"{self._memory(array)} q_{array}[{max(1, sizes[array])}];" for array in self._nest.privates]
         return [*own, *super()._iteration()]
+
+    def _has_failed(self) -> str:
+        condition = super()._has_failed()
+        return condition if self._team is None else f"any_of_{self._team.group}({condition} != 0)"
 
     def _is_last(self) -> str:
         return super()._is_last() if self._team is None else f"{super()._is_last()} && {self._team.first}"
