@@ -20,6 +20,7 @@ Errors that a kernel finds are the task's, and name the device. What a failed la
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offload.arrays.items import SCALARS
@@ -182,6 +183,7 @@ class _Call:
         Where one device does all, ``alone`` enqueues the loop on it as where there is no other, and calls what it is
         given when all is prepared.
         """
+        began_s = time.perf_counter()
         spec, task, device = self.spec, self.task, self.device
         kind = kind_of(device, spec)
         divided = on_devices(spec, self.values, device, len(self.places))
@@ -212,8 +214,9 @@ class _Call:
         chooser.sent_nbytes = sent_nbytes = self._sent_nbytes() - before_nbytes
         returns = spec.typed.function.returns
         if times is not None:
+            host_s = time.perf_counter() - began_s
             task.watch()  # what comes of it is for the next calls
-            task.leave(lambda value: self._note_time(chooser, mode, times, sent_nbytes, value))
+            task.leave(lambda value: self._note_time(chooser, mode, host_s, times, sent_nbytes, value))
         if not is_alone:  # which has left what looks at its own
             task.leave(lambda value: self._outcome(runs) if returns else self._look(runs, value))
         return chooser
@@ -382,11 +385,17 @@ class _Call:
         return outcome(self.spec, found)
 
     def _note_time(
-        self, chooser: Chooser, mode: FilterMode, times: Sequence[tuple[Any, Any]], sent_nbytes: int, value: Any
+        self,
+        chooser: Chooser,
+        mode: FilterMode,
+        host_s: float,
+        times: Sequence[tuple[Any, Any]],
+        sent_nbytes: int,
+        value: Any,
     ) -> Any:
-        seconds = sum([self.device.kernels.seconds(*span) for span in times])
+        devices_s = sum([self.device.kernels.seconds(*span) for span in times])
         with self.spec.lock:
-            chooser.note(mode, seconds, sent_nbytes)
+            chooser.note(mode, devices_s, host_s, sent_nbytes)
         return value
 
     def _look(self, runs: Sequence[JointRun], value: Any) -> Any:

@@ -3,19 +3,25 @@
 Theory of operation
 -------------------
 Ways that the model expects to take more than three times as long as the best are never tried. A way that is tried is
-taken in two calls in a row, of which the second counts: the first one finds data where the way before has left them.
-First comes the one that the model takes for the best, then that of one device alone. What this takes is known then, and
+taken in calls in a row, of which the first does not count: it finds data where the way before has left them. First
+comes the one that the model takes for the best, then that of one device alone. What this takes is known then, and
 bounds the others: a call on several devices takes so much of the host that calls which follow each other are no quicker
 than that, and where each device does everything it takes as long as one of them, unless that had to be sent something.
 What is no gain by these is not tried either, so that the first calls of a short loop are like any other.
 
+What is compared is the longer of what a call takes of the host and of the devices: calls that follow each other come at
+that pace. What bounds the others is the device's alone, since once one device has been chosen the host has less to do.
+Whatever else the host does makes it longer, never shorter. So one device alone is timed in three calls, of
+which the quickest counts: against one that was held up a way would win that takes several times as long, and stay.
+
 Times come in when the devices have passed the calls, which may be many calls later; until then the way that is best as
-far as is known is taken. It stays until another one is 5 % faster. Whoever asks has a `Chooser` for each loop, its
-types, the numbers of a call, and the set.
+far as is known is taken. Several devices have to be 5 % quicker than one. Whoever asks has a `Chooser` for each loop,
+its types, the numbers of a call, and the set.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,8 +32,8 @@ if TYPE_CHECKING:
 MOST_TIMES: Final = 3.0
 """A way that the model expects to take so many times as long as the best is not tried."""
 
-KEPT: Final = 0.95
-"""Another way has to take less than this part of the time of the one that is taken."""
+GAIN: Final = 0.95
+"""Another way has to take less than this part of the time of one device alone."""
 
 CALL_S: Final = 10e-6
 """What a loop takes that does nothing, of which a fork and a join are 15 µs more."""
@@ -36,6 +42,9 @@ FORK_S: Final = 15e-6
 
 SPREAD_S: Final = 100e-6
 """What a call on several devices takes of the host, at least: several times what it takes on one."""
+
+N_TIMED: Final = 3
+"""Calls in which one device alone is timed; of other ways one is."""
 
 _BYTES_PER_S: Final = 3e12
 _SENT_BYTES_PER_S: Final = 3e11
@@ -87,11 +96,11 @@ class Chooser:
     candidates : tuple of str
         The ways that may be taken.
     times : dict of str to float
-        In seconds, of those that have been timed.
+        In seconds, of those that have been timed; the least of each.
     least : dict of str to float
         What the time of one device says of ways that are not tried for that: the seconds that each would take at least.
     chosen : str or None
-        The one that is taken now that all have been timed, or there is one.
+        The one that is taken, as all have been timed or there is one.
     latest : str or None
         The mode of the latest call: that of the nest that was divided most. The caller notes it.
     sent_nbytes : int or None
@@ -99,7 +108,8 @@ class Chooser:
     """
 
     __slots__ = (
-        "_is_second",
+        "_alone_s",
+        "_awaited",
         "_rest",
         "_trials",
         "candidates",
@@ -122,44 +132,61 @@ class Chooser:
         self.chosen: FilterMode | None = self.candidates[0] if len(self.candidates) == 1 else None
         self.latest: FilterMode | None = None
         self.sent_nbytes: int | None = None
-        self._is_second = False
-        self._trials: list[FilterMode] = sorted(self.candidates, key=self.expected.__getitem__)
-        self._rest: list[FilterMode] = []
+        self._alone_s = inf
+        self._awaited: dict[FilterMode, int] = {}
+        self._rest: list[FilterMode] = sorted(self.candidates, key=self.expected.__getitem__)
+        self._trials: list[tuple[FilterMode, bool]] = []
         if "single" in self.candidates:
-            first = list(dict.fromkeys([self._trials[0], "single"]))
-            self._rest = [mode for mode in self._trials if mode not in first]
-            self._trials = first
+            for mode in dict.fromkeys([self._rest[0], "single"]):
+                self._rest.remove(mode)
+                self._try(mode)
+        else:
+            for mode in self._rest:
+                self._try(mode)
 
     def next(self) -> tuple[FilterMode, bool]:
         """Return the way that a call is to take, and whether it is to be timed."""
         if self.chosen is not None or not self._trials:
             return self.now, False
-        is_second = self._is_second
-        self._is_second = not is_second
-        return self._trials.pop(0) if is_second else self._trials[0], is_second
+        return self._trials.pop(0)
 
-    def note(self, mode: FilterMode, seconds: float, sent_nbytes: int = 0) -> None:
-        """Take note of the time of a call, which had so much sent from device to device."""
-        self.times[mode] = seconds
-        if mode == "single":
-            self._bound(seconds, sent_nbytes)
-        if len(self.times) < len(self.candidates):
+    def note(self, mode: FilterMode, devices_s: float, host_s: float = 0.0, sent_nbytes: int = 0) -> None:
+        """Take note of what a call took of the devices and of the host; so much was sent from device to device."""
+        seconds = max(devices_s, host_s)
+        self.times[mode] = min(seconds, self.times.get(mode, seconds))
+        if self._awaited:
+            self._awaited[mode] -= 1
+            if mode == "single":
+                self._bound(devices_s, sent_nbytes)
+        if any(self._awaited.values()):
             return
         best = min(self.candidates, key=self.times.__getitem__)
-        if self.chosen is None or self.times[best] < KEPT * self.times[self.chosen]:
-            self.chosen = best
+        is_gain = "single" not in self.candidates or self.times[best] < GAIN * self.times["single"]
+        self.chosen = best if is_gain else "single"
+
+    def _try(self, mode: FilterMode) -> None:
+        """Have a way tried in the calls that come."""
+        n_timed = N_TIMED if mode == "single" else 1
+        self._trials += [(mode, False), *[(mode, True)] * n_timed]
+        self._awaited[mode] = n_timed
 
     def _bound(self, seconds: float, sent_nbytes: int) -> None:
-        """Strike out ways that cannot be quicker than one device is; try the others."""
-        rest, self._rest = self._rest, []
-        for mode in rest:
-            does_as_much = mode == "duplicate" and not sent_nbytes
-            least = max(SPREAD_S, FORK_S + seconds) if does_as_much else SPREAD_S
-            if least < KEPT * seconds:
-                self._trials.append(mode)
-            else:
-                self.least[mode] = least
+        """Strike out ways that cannot be quicker than one device is; try the others once its times are known."""
+        self._alone_s = seconds = min(seconds, self._alone_s)
+        least = {
+            mode: max(SPREAD_S, FORK_S + seconds) if mode == "duplicate" and not sent_nbytes else SPREAD_S
+            for mode in self._rest
+        }
+        may_win = [mode for mode in self._rest if least[mode] < GAIN * seconds]
+        if may_win and self._awaited["single"]:
+            return
+        self.least |= {mode: least[mode] for mode in self._rest if mode not in may_win}
         self.candidates = tuple([mode for mode in self.candidates if mode not in self.least])
+        self._rest = []
+        for mode in may_win:
+            self._try(mode)
+        if self.candidates == ("single",):  # calls that are still to be timed decide nothing
+            self._trials, self._awaited = [], {}
 
     @property
     def now(self) -> FilterMode:
@@ -167,7 +194,7 @@ class Chooser:
         if self.chosen is not None:
             return self.chosen
         if self._trials:
-            return self._trials[0]
+            return self._trials[0][0]
         known = self.times or self.expected
         return min((mode for mode in self.candidates if mode in known), key=known.__getitem__)
 
