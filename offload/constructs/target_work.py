@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from offload.constructs.clauses.binding import Binding, Slot
     from offload.data.plans import Entered
-    from offload.devices.streams import Lane
+    from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
 
@@ -108,7 +108,7 @@ class TargetWork(Work):
         self._counter = counter
         self._known = known
 
-    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
         binding = self._binding
         if binding.takes_device_arrays and place.sets:
             given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
@@ -119,9 +119,9 @@ class TargetWork(Work):
             changed = binding.may_change() if binding.changed is None else binding.changed
             if args is not None and place.enter_again(plan_before, changed, lane):  # else it may have forgotten all
                 launch.plan, launch.args = plan_before, args
-                return
+                return None
         if not binding.items and not binding.privates:
-            return
+            return None
         own = []
         try:
             for slot, private in binding.privates.items():  # before the maps: a failure here has changed nothing
@@ -159,6 +159,7 @@ class TargetWork(Work):
             place.ledger.keep(lane, [array for *_, array in own])
             raise
         launch.plan, launch.args, launch.kwargs = plan, args, kwargs
+        return None if own else plan.point  # private copies have been put behind that
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         place.settle(lane)

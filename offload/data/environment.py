@@ -99,7 +99,7 @@ class DataEnvironment(Own):
     ) -> Entered:
         """Do what `enter` does, for a region that this launch will end: where nothing is present by a shorter way.
 
-        It writes to the items of the numbers ``changed``. The plan's ``point`` means nothing.
+        It writes to the items of the numbers ``changed``. The plan's ``point`` is None where none has been marked.
         """
         if self.table.has(items[0].section):
             with self.lock:

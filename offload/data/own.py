@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from offload.data.entries import Counter, Entry
     from offload.data.items import MapItem
     from offload.data.plans import OwnEnter
-    from offload.devices.streams import Lane, Point
+    from offload.devices.streams import Lane
 
 
 class Own(Again):
@@ -47,17 +47,16 @@ class Own(Again):
                 ledger.open_own(lane, copied)
         if not copied:
             return own
-        end: Point | Due | None = None
         try:
             for number, item in enumerate(items):
                 if item.map_type.copies_in:
                     own.views[number] = view = self.view(entries[number], item.host, item.address)
                     self.copy(view, item.host, lane, staged, item.label)
-            if not staged:  # a body that blocks would have its lane between the copies and a late mark
-                end = lane.mark() if self.device.bodies_block else Due(lane)
+            if self.device.bodies_block and not staged:
+                own.point = lane.mark()  # a body that blocks would have its lane between the copies and a late mark
         except BaseException:
             with self.lock:
                 ledger.keep(lane, [entry.buffer for entry in self.table.undo(own)])
             raise
-        ledger.end_own(lane, copied, end)
+        ledger.end_own(lane, copied, None if staged else own.point or Due(lane))
         return own

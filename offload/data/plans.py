@@ -122,7 +122,7 @@ class OwnEnter:
     """The entry of a construct that has found nothing present, and has made an entry for each item: a `Plan` too.
 
     Most constructs that map storage at each call are such; that is why it has no more than they need. Of its entries
-    those are ``copied`` that begin with what the host has.
+    those are ``copied`` that begin with what the host has. These copies end at its ``point``, where that is marked.
     """
 
     __slots__ = (

@@ -196,6 +196,7 @@ class DeviceTask(Task):
         place = self.place
         device = place.device
         points: tuple[Point, ...] = ()
+        reached: Point | None = None
         for other in self.predecessors:
             if not other.finished and (point := other.point) is not None:
                 points += (point,)
@@ -215,7 +216,7 @@ class DeviceTask(Task):
             if self.after is not None:
                 device.wait_event(lane.stream, self.after)
             if work is not None:
-                work.begin(self, place, lane, staged)
+                reached = work.begin(self, place, lane, staged)
         except BaseException as error:
             kept = place.ledger.take_kept(lane)
             if kept:
@@ -237,9 +238,8 @@ class DeviceTask(Task):
         if staged:
             self._stage(staged, has_run=False)
             return False
-        if self.body is not None and device.bodies_block and not (self._waits_alone(points, lane) or lane.is_idle):
-            self.construct.runtime.gate.add(lane.mark(), Reached(self), watched=True)
-            return False
+        if self.body is not None and device.bodies_block and not self._waits_alone(points, lane):
+            return not Reached.holds(self, lane, reached)
         return True
 
     def _waits_alone(self, points: Sequence[Point], lane: Lane) -> bool:

@@ -8,6 +8,7 @@ from offload.errors import DeviceLostError
 from offload.tasks.failures import note_task
 
 if TYPE_CHECKING:
+    from offload.devices.streams import Lane, Point
     from offload.tasks.task import Task
 
 
@@ -69,6 +70,17 @@ class Reached:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+
+    @classmethod
+    def holds(cls, task: Task, lane: Lane, end: Point | None) -> bool:
+        """Have the body of a task run once its lane has got to where it is now, unless it is idle; return whether.
+
+        ``end`` is that place where it is marked: something has just been put there.
+        """
+        if end is None and lane.is_idle:
+            return False
+        task.construct.runtime.gate.add(end or lane.mark(), cls(task), watched=True)
+        return True
 
     def passed(self, error: BaseException | None) -> None:
         task = self._task

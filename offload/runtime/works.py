@@ -112,8 +112,8 @@ class Work:
     blocks: bool = False
     places: tuple[DevicePlace, ...] = ()
 
-    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
-        """Enqueue what comes before the body.
+    def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
+        """Enqueue what comes before the body; return where that ends, if it is marked, for a body that waits for it.
 
         Raises
         ------
@@ -122,6 +122,7 @@ class Work:
         MapError, DeviceMemoryError
             Nothing has changed, but for what ``place.ledger.take_kept`` gives, which is in use on the lane.
         """
+        return None
 
     def check(self, launch: Launch, value: Any) -> None:
         """Raise where the body of a launch that has a plan must not return such a value."""
