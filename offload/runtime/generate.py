@@ -139,10 +139,11 @@ def submit(
     runtime = scope.runtime
     engine = runtime.engine
     if engine.submit(task, dependences, orderings, follows):
-        if runtime.rng is None and task.launches_inline:  # as `begin` says, whose call every launch would pay for
+        rng = runtime.rng  # as `begin` does, whose call every task would pay for
+        if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
             engine.launch(task, scope)
         else:
-            begin(scope, task)
+            engine.make_ready(task)
     if task.launched:  # else it may be many others that it waits for, and not its stream
         gate = runtime.gate
         if gate.watched or gate.has_told:

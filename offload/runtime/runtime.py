@@ -30,7 +30,6 @@ from offload.runtime.queues import Queues
 from offload.runtime.settings import DisplayEnv, TargetOffload, format_env, read_settings
 from offload.runtime.threads import Everything, RuntimeScope, Threads
 from offload.tasks.engine import Engine
-from offload.tasks.failures import raise_failures
 from offload.tasks.scope import Scope, current_scope
 from offload.views.lines import Notifier
 
@@ -279,7 +278,7 @@ class Runtime(Threads):
         try:
             goal = Everything(self, _END)
             goal.is_left()
-            raise_failures(goal.failures(self.engine.take_failures), goal)
+            goal.raise_failures(self.engine.take_failures)
         except BaseExceptionGroup as group:
             return BaseExceptionGroup("the runtime was given up, and tasks failed", [error, *group.exceptions])
         return error

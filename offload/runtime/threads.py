@@ -9,12 +9,12 @@ from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.shields import Shield
 from offload.runtime.places import Places
-from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Goal, TaskEnd
 from offload.tasks.parker import Parker
 from offload.tasks.region import Inherited, Region
 from offload.tasks.scope import Scope, current_scope
 from offload.tasks.states import TaskState
+from offload.tasks.waiting import wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -139,12 +139,12 @@ class Threads(Places):
         with Shield(scope) as shield:  # also for failures that nobody else will raise
             try:
                 while goal.is_left() or (put_off.calls and put_off.is_due):
-                    self.engine.wait_within(shield, scope, goal)
+                    wait_within(shield, self.engine, scope, goal)
                     if put_off.calls:
                         put_off.carry_out()  # what the last task held, and what that asked for
                 if shield.signs.is_struck:
                     shield.check()  # before the failures count as seen
-                raise_failures(goal.failures(self.engine.take_failures), goal)
+                goal.raise_failures(self.engine.take_failures)
             finally:
                 goal.let_go()
 

@@ -37,7 +37,7 @@ from offload.tasks.entered import Entered, is_entered
 from offload.tasks.scope import current_scope
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
-from offload.tasks.waiting import Wait, attend
+from offload.tasks.waiting import wait_within
 
 if TYPE_CHECKING:
     import random
@@ -367,15 +367,7 @@ class Engine(Completion):
     def wait(self, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
         """Block until a goal is reached, running ready tasks meanwhile; `Wait` says how."""
         with Shield(scope) as shield:
-            self.wait_within(shield, scope, goal, helps=helps)
-
-    def wait_within(self, shield: Shield, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
-        """Do what `wait` does, within a shield that is up."""
-        if self.arrives is not None and (launched := goal.launched()):
-            attend(self, scope, launched, helps=helps)
-            if goal.done():
-                return
-        Wait(self, scope, goal, shield, helps=helps).run()
+            wait_within(shield, self, scope, goal, helps=helps)
 
     def attend_to(self, look: Callable[[], object]) -> None:
         """Have threads that wait call ``look`` as well, until `forgo`."""

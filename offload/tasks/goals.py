@@ -8,7 +8,11 @@ what else there is to wait for is a subclass, beside the code that waits for it.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
+from operator import not_
 from typing import TYPE_CHECKING
+
+from offload.tasks.failures import raise_failures
 
 if TYPE_CHECKING:
     import threading
@@ -61,8 +65,18 @@ class Goal:
         """Take in what belongs to the goal by now; return whether there is something to wait for. Not during a wait."""
         return not self.done()
 
+    def raise_failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> None:
+        """Raise as a group what has failed among all that was waited for; ``take`` empties the failures of a task set.
+
+        Raises
+        ------
+        BaseExceptionGroup
+            As `offload.tasks.failures.raise_failures`.
+        """
+        raise_failures(self.failures(take), self)
+
     def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
-        """Return what has failed among all that was waited for; ``take`` empties the failures of a task set."""
+        """Return what has failed among all that was waited for, for `raise_failures`."""
         return [task for task in self.tasks if task.failure is not None]
 
     def launched(self) -> Sequence[AnyTask]:
@@ -121,19 +135,21 @@ class TaskEnd(Goal):
 class Emptied(Goal):
     """The ends of all the tasks in a task set."""
 
-    __slots__ = ("_members",)
+    __slots__ = ("_members", "done")
 
     def __init__(self, what: object, members: TaskSet) -> None:
         self.what = what
         self.tasks = ()
         self.sets = (members,)
         self._members = members
+        self.done = partial(not_, members.live)  # type: ignore[method-assign]  # who waits asks half a dozen times
 
-    def done(self) -> bool:
-        return not self._members.live
+    def raise_failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> None:
+        if self._members.failures:
+            super().raise_failures(take)
 
     def failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> Iterable[AnyTask]:
-        return take(self._members) if self._members.failures else ()
+        return take(self._members)
 
     def launched(self) -> Sequence[AnyTask]:
         live = self._members.live

@@ -258,6 +258,15 @@ class Wait:
         tell(self._goal, what_happened)
 
 
+def wait_within(shield: Shield, engine: Pool[Any], scope: Scope, goal: Goal, *, helps: bool = True) -> None:
+    """Block until a goal is reached, running ready tasks meanwhile, within a shield that is up; `Wait` says how."""
+    if engine.arrives is not None and (launched := goal.launched()):
+        attend(engine, scope, launched, helps=helps)
+        if goal.done():
+            return
+    Wait(engine, scope, goal, shield, helps=helps).run()
+
+
 def attend(engine: Pool[Any], scope: Scope, tasks: Sequence[AnyTask], *, helps: bool) -> None:
     """Look for the ends of launched tasks, for a moment, if this thread has nothing else to do meanwhile.
 

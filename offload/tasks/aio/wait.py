@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from offload.interrupts.finalizers import put_off
-from offload.tasks.failures import raise_failures
 from offload.tasks.goals import TaskEnd
 from offload.tasks.stories import tell
 
@@ -128,7 +127,7 @@ async def wait_for(scope: Scope, goal: Goal) -> None:
     try:
         while goal.is_left():
             await AsyncWait(engine, scope, goal).run()
-        raise_failures(goal.failures(engine.take_failures), goal)
+        goal.raise_failures(engine.take_failures)
     finally:
         goal.let_go()
 
