@@ -104,7 +104,8 @@ class Completion(Links):
             task.state_ = _COMPLETE
         else:
             task.failure = failure
-            task.state_ = failed
+            if task.state_ is not failed:  # else these steps were cut short before
+                task.state_ = failed
             if failed is not TaskState.CANCELLED:
                 self._note_trouble(task)
         task.finished = True

@@ -325,6 +325,7 @@ class Engine(Completion):
         if task.state_ is not TaskState.WAITING or task.waits_in_stream_order:
             task.cut_short = error
             task.special = True
+            task.seen = task.owner is not None and not task.finished  # whoever encountered it has the error raised
         self.ready.append(task)
         if self.parked:
             self.wake_one()

@@ -14,6 +14,7 @@ import pytest
 import offload as omp
 from offload import in_, inout, mutexinoutset, out
 from offload.tasks.depend import Tracker
+from tests.conftest import checked
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,51 @@ def test_deep_nesting_is_an_error_of_the_body(host, wait, n_helpers, step):
     with pytest.raises(ExceptionGroup):  # the innermost tasks, which nobody has waited for
         omp.barrier()
     assert omp.task(lambda: 3)().result() == 3
+
+
+@omp.task(if_=False)
+def undeferred(n):
+    undeferred(n + 1)
+
+
+@omp.task(final=True)
+def included(n):
+    included(n + 1)
+
+
+@omp.target
+def region(n):
+    return n
+
+
+def regions(n):
+    region(n)
+    regions(n + 1)
+
+
+@pytest.mark.parametrize("is_in_task", [False, True])
+@pytest.mark.parametrize("recursion", [undeferred, included, regions], ids=["undeferred", "final", "target"])
+@pytest.mark.parametrize("n_frames", range(0, 10, 3))
+def test_the_limit_of_recursion_is_reported_once(recursion, is_in_task, n_frames):
+    """Constructs that end by it, wherever on the stack, raise it to whoever encounters them, and no wait does again."""
+
+    def pad(n_left):
+        if n_left:
+            pad(n_left - 1)
+        elif is_in_task:
+            omp.task(lambda: recursion(0))()
+        else:
+            recursion(0)
+
+    gc.collect()  # not there
+    with checked("sim:1", num_threads=0):
+        with pytest.raises((RecursionError, ExceptionGroup)) as caught:
+            pad(n_frames)
+            omp.taskwait()
+        errors = caught.value.exceptions if isinstance(caught.value, ExceptionGroup) else [caught.value]
+        assert [type(error) for error in errors] == [RecursionError]
+        omp.barrier()
+        assert omp.task(lambda: 3)().result() == 3
 
 
 def test_a_runtime_is_not_closed_by_its_task(host):
