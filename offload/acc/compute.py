@@ -174,16 +174,15 @@ class ComputeFunction(TargetFunction):
         if place is None or arrays is None:
             return super()._encounter(scope, args, kwargs)
         body = self._short_body(args, is_given=not arrays)
-        found = self._bound(place, args, arrays, body)
-        if found is None:
+        work = self._short_work(place, args, arrays, body, places)
+        if work is None:
             return super()._encounter(scope, args, kwargs)
-        work = self._short_work(body, args, *found, places)
         orderings = presence(runtime.queues, work.items, place, changes=False)
         after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
         if queue is None and after:
             wait_for(scope, frame, after, "the wait clause")
         task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
-        del found, work  # what they hold goes before the task is complete
+        del work  # what it holds goes before the task is complete
         if queue is not None:
             return put(scope, frame, queue, task, self._depend, after, orderings)
         task.orderings = orderings

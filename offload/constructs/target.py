@@ -168,23 +168,20 @@ class TargetFunction(DirectiveFunction):
                 if not device.is_array(value) or device.retired(value) is not None:
                     return self._encounter(scope, args, kwargs)
                 takes_arrays = True
-        body: Any = self._function
-        if not self._runs_function:
-            body = self._short_body(args, is_given=not arrays)
+        body: Any = self._function if self._runs_function else self._short_body(args, is_given=not arrays)
         depend: Any = self._depend
         if self._is_late and self._names is not None:
             depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
         if arrays or not self._is_plain:
-            found = self._bound(place, args, arrays, body)
-            if found is None:
+            work = self._short_work(place, args, arrays, body)
+            if work is None:
                 return self._encounter(scope, args, kwargs)
-            work: Any = self._short_work(body, args, *found, None)
             work.takes_device_arrays = takes_arrays
             priority = self._clauses.get("priority", 0)
             if priority:
                 priority = min(priority, runtime.engine.max_priority)
             task = DeviceTask.of(site, frame, place, work, self._label, priority)
-            found = work = None  # what they hold goes before the task is complete
+            del work  # what it holds goes before the task is complete
         else:
             task = DeviceTask.plain(site, frame, place, body, args)
             if takes_arrays:
@@ -324,9 +321,12 @@ class TargetFunction(DirectiveFunction):
         """
         return divided_clauses(self._clauses, self._rules_of.words, values, self._names, names, kwargs)
 
-    def _short_work(self, body: Any, args: Any, binding: Binding, known: Known | None, places: Any) -> TargetWork:
-        """Return the work of a call by position of host arrays and scalars, with what `_bound` has returned."""
-        return TargetWork(body, args, {}, binding, self._counter, known)
+    def _short_work(
+        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Any, places: Any = None
+    ) -> TargetWork | None:
+        """Return the work of a call by position of host arrays and scalars; None where names are needed."""
+        found = self._bound(place, args, arrays, body)
+        return None if found is None else TargetWork(body, args, {}, found[0], self._counter, found[1])
 
     def _bound(
         self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Callable[..., Any]

@@ -150,10 +150,9 @@ class DeviceLoop(LoopFunction, TargetFunction):
         if places is None:
             return None
         body = launching().Launcher(self._program)
-        found = self._bound(places[0], args, arrays, body)
-        if found is None:
+        work = self._short_work(places[0], args, arrays, body, places)
+        if work is None:
             return None
-        work = self._short_work(body, args, *found, places)
         priority = self._clauses.get("priority", 0)
         if priority:
             priority = min(priority, runtime.engine.max_priority)
@@ -191,13 +190,20 @@ class DeviceLoop(LoopFunction, TargetFunction):
         work: TargetWork = on_sets().set_work(self._sets, body, binding, places, self._counter)
         return work
 
-    def _short_work(self, body: Any, args: Any, binding: Binding, known: Any, places: Any) -> TargetWork:
-        if self._program.words.speculate is not None:
+    def _short_work(
+        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Any, places: Any = None
+    ) -> TargetWork | None:
+        is_speculative = self._program.words.speculate is not None
+        if not is_speculative and (places is None or len(places) == 1):
+            return super()._short_work(place, args, arrays, body)
+        found = self._bound(place, args, arrays, body)
+        if found is None:
+            return None
+        binding, known = found
+        if is_speculative:
             from offload.loops.speculative.unmapped import SpeculativeWork  # few loops speculate
 
             return SpeculativeWork(body, args, {}, binding, self._counter, known)
-        if places is None or len(places) == 1:
-            return super()._short_work(body, args, binding, known, places)
         work: Any = on_sets().SetWork(body, args, {}, binding, self._counter, known)
         work.words, work.places = self._sets, places
         return work  # type: ignore[no-any-return]  # a SetWork

@@ -238,14 +238,13 @@ class DeviceTask(Task):
         if staged:
             self._stage(staged, has_run=False)
             return False
-        if self.body is not None and device.bodies_block and not self._waits_alone(points, lane):
-            return not Reached.holds(self, lane, reached)
-        return True
+        if self.body is None or not device.bodies_block or (self.owner is not None and self._waits_alone(points, lane)):
+            return True
+        return not Reached.holds(self, lane, reached)
 
     def _waits_alone(self, points: Sequence[Point], lane: Lane) -> bool:
-        """Tell whether the body may wait: for its own copies only, on a thread that waits for nothing else."""
-        is_free = not points and (lane.end is None or lane.end.event is None)
-        return is_free and self.owner is not None and self.frame.task is None
+        """Tell whether the body of a call that waits may do so: for its own copies only, with nothing else to do."""
+        return not points and self.frame.task is None and (lane.end is None or lane.end.event is None)
 
     def _may_find_memory(self, ended: int) -> bool:
         """Tell whether another try is worth it: something has ended since, or garbage has just been collected."""

@@ -237,11 +237,12 @@ class SimDevice:
         """
         if self.fate.error is not None:
             self.fate.check()
-        if dst.shape != src.shape or dst.dtype != src.dtype:
+        to, at = _storage(dst), _storage(src)
+        if to.shape != at.shape or to.dtype != at.dtype:
             raise InternalError(
                 f"copy of {src.dtype}{list(src.shape)} to {dst.dtype}{list(dst.shape)}; they must be the same"
             )
-        if not dst.flags.writeable:
+        if not to.flags.writeable:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
         stream.launch(_copy, dst, src)
 
