@@ -232,6 +232,10 @@ class TargetWork(Work):
         ended = place.exit_region(plan, lane, staged)
         if ended is None:
             ended = place.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
+        else:
+            launch.plan = None
+            if not binding.privates:  # else what it was given lies in what is held
+                launch.args, launch.kwargs = self.args, self.kwargs
         launch.held, launch.point = ended
 
     def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:

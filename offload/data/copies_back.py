@@ -14,13 +14,18 @@ from offload.arrays.sections import Section, overlaps
 
 
 class CopyBack:
-    """The bytes of one copy back; ``point`` says where on which lane it ends."""
+    """The bytes of one copy back.
 
-    __slots__ = ("point", "section")
+    ``point`` says where on which lane it ends. Where it ``is_followed``, another one of the same bytes has taken its
+    place.
+    """
+
+    __slots__ = ("is_followed", "point", "section")
 
     def __init__(self, section: Section, point: Any) -> None:
         self.section = section
         self.point = point
+        self.is_followed = False
 
 
 class CopiesBack:
@@ -37,7 +42,8 @@ class CopiesBack:
         """Enter a copy, and where it ends."""
         copy = CopyBack(section, point)
         at = bisect_right(self._starts, section.address)
-        if at and self.copies[at - 1].section == section:
+        if at and (known := self.copies[at - 1]).section == section:
+            known.is_followed = True
             self.copies[at - 1] = copy  # it follows that one, and so does what follows it
             return copy
         self._starts.insert(at, section.address)
@@ -48,11 +54,10 @@ class CopiesBack:
 
     def remove(self, copy: CopyBack) -> None:
         """Forget a copy that has arrived, or never will, unless one that follows it has taken its place."""
-        starts, address = self._starts, copy.section.address
-        try:
-            at = self.copies.index(copy, bisect_left(starts, address), bisect_right(starts, address))
-        except ValueError:
+        if copy.is_followed:
             return
+        starts, address = self._starts, copy.section.address
+        at = self.copies.index(copy, bisect_left(starts, address), bisect_right(starts, address))
         del starts[at], self.copies[at]
         if not self.copies:
             self._reach = 0

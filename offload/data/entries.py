@@ -335,18 +335,21 @@ class Index:
     def add(self, entry: Entry) -> None:
         section = entry.section
         self.exact[section] = entry
-        entries, starts = self._lists(section)
-        k = bisect_left(starts, section.address)
-        starts.insert(k, section.address)
+        address = section[1]
+        if section[2]:
+            entries, starts = self.packed, self.packed_starts
+            self.reach = max(self.reach, entry.end - address)
+        else:
+            entries, starts = self.dense, self.dense_starts
+        k = bisect_left(starts, address)
+        starts.insert(k, address)
         entries.insert(k, entry)
-        if section.dims:
-            self.reach = max(self.reach, entry.end - section.address)
 
     def remove(self, entry: Entry) -> None:
         section = entry.section
         del self.exact[section]
-        entries, starts = self._lists(section)
-        k = bisect_left(starts, section.address)
+        entries, starts = (self.packed, self.packed_starts) if section[2] else (self.dense, self.dense_starts)
+        k = bisect_left(starts, section[1])
         del starts[k], entries[k]
         if not self.packed:
             self.reach = 0
@@ -391,9 +394,6 @@ class Index:
                 if overlaps(entry.section, section):
                     return None, entry
         return None, None
-
-    def _lists(self, section: Section) -> tuple[list[Entry], list[int]]:
-        return (self.packed, self.packed_starts) if section.dims else (self.dense, self.dense_starts)
 
 
 def _has_place(entry: Entry, item: MapItem) -> bool:

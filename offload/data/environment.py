@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from offload.data.entries import Counter
 from offload.data.known import KnownUpdate
 from offload.data.own import Own
-from offload.data.plans import OwnEnter
 from offload.data.released import Released
 from offload.data.replicas import replicas_of
 from offload.data.shared import check_writeable
@@ -117,33 +116,6 @@ class DataEnvironment(Own):
         if changed:
             self.change([plan.entries[number] for number in changed], lane)
         return plan
-
-    def exit_region(self, plan: Entered, lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None] | None:
-        """Do what `exit` does where a region has made all of its entries and nobody else uses them; else return None.
-
-        Nothing has changed then.
-        """
-        if plan.__class__ is not OwnEnter:
-            return None
-        own: Any = plan
-        items, entries = own.items, own.entries
-        steps = Steps()
-        steps.plan = own
-        steps.failures = []
-        with self.lock:
-            if not self.table.holds_alone(own):
-                return None
-            waits = self.ledger.before_end(entries)
-            if waits:
-                lane.wait_for(waits)
-            self.table.remove_own(own)
-            steps.copies_out = copies = [
-                copy for copy in zip(items, entries, strict=True) if copy[0].map_type.copies_out
-            ]
-            if copies:
-                self.ledger.open_back(lane, copies)
-        point = self._carry_out(steps, lane, staged) if copies else None
-        return [Released(entries, self.device), *[item.host for item in items]], point
 
     def exit(
         self,

@@ -177,6 +177,18 @@ def test_copies_back(ledger):
     assert ledger.before([], fresh=[WHOLE, part(10, 20)]) == []
 
 
+def test_copies_back_of_one_array_follow_each_other(ledger):
+    """Of several copies back of the same bytes the last stands for all, until it has arrived itself."""
+    lane = Lane()
+    points = [accessed(ledger, lane, back=[WHOLE]) for _ in range(3)]
+    for point in points[:2]:
+        ledger.arrived(point)
+        assert ledger.before([], fresh=[LEFT]) == points[2:]
+    ledger.arrived(points[2])
+    assert ledger.before([], fresh=[LEFT]) == []
+    assert not ledger.back_on
+
+
 def test_a_lost_lane_leaves_nothing_open(ledger, entry):
     """Where the end of the accesses cannot be marked, nobody is put off for ever."""
     lane = Lane()
