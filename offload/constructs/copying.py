@@ -287,20 +287,17 @@ def byte_ranges(
     dst_device: Any = None,
     src_device: Any = None,
     what: str = "target_memcpy",
-    *,
-    cuts: bool = False,
 ) -> tuple[Any, Any, Places]:
     """Return the bytes that ``target_memcpy``, or another routine, copies, as two arrays of ``u1``, and their places.
 
-    Without ``nbytes`` that is all that is left, as much in both; with ``cuts`` the smaller of what is left. Arrays that
-    are copied wholly, and whose elements are the same ones, are returned as they are. So is a device array that is
-    copied wholly, with the host's bytes seen as such elements.
+    Without ``nbytes`` that is as much as is left in the array that has less left. Arrays that are copied wholly, and
+    whose elements are the same ones, are returned as they are. So is a device array that is copied wholly, with the
+    host's bytes seen as such elements.
 
     Raises
     ------
     ClauseError
-        An argument that means nothing, is out of range or contradicts another; without ``nbytes`` also where one array
-        has more bytes left than the other, unless that has none.
+        An argument that means nothing, is out of range or contradicts another.
     """
     count = None if nbytes is None else number_of_bytes(nbytes, f"{what}: nbytes")
     if count == 0 and (dst is None or src is None):  # as in C: where there is nothing to copy, no array is needed
@@ -315,11 +312,6 @@ def byte_ranges(
     low_at, left_at = byte_range(src, src_offset, "src", what)
     most = min(left_to, left_at)
     if count is None:
-        if left_to != left_at and most and not cuts:
-            raise ClauseError(
-                f"{what}: {left_to} bytes are left in dst, {label(dst)}, and {left_at} in src, {label(src)}; without "
-                f"nbytes= it has to be as much in both; give nbytes={most} for the smaller, or other offsets"
-            )
         count = most
     elif count > most:
         raise ClauseError(f"{what}: {count} bytes do not fit; {left_to} are left in dst and {left_at} in src")

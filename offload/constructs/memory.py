@@ -140,8 +140,8 @@ def target_memcpy(
         Contiguous host or device arrays of any dtypes, in the order of their memory: bytes are copied, and nothing is
         converted. None where ``nbytes`` is 0.
     nbytes : int, optional
-        Bytes; by default all that is left from the offsets on, which has to be as much in both; nothing where one
-        of them has none left.
+        Bytes; by default all that is left from the offsets on in the array that has less left. `copy` is the copy that
+        refuses arrays of unequal length.
     dst_offset, src_offset : int
         Bytes from the first element.
     dst_device, src_device : int, optional
@@ -150,8 +150,7 @@ def target_memcpy(
     Raises
     ------
     ClauseError
-        Not contiguous, outside of an array, of unequal length without ``nbytes``, overlapping, read-only, or a device
-        that contradicts the array.
+        Not contiguous, outside of an array, overlapping, read-only, or a device that contradicts the array.
     UnsupportedError
         The arrays are on devices of two kinds.
 

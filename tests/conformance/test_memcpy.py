@@ -105,7 +105,7 @@ def test_target_12(runtime):
 
 
 def test_offsets_are_bytes(runtime):
-    """target_memcpy counts bytes: nbytes and offsets; without nbytes all that is left in both is copied."""
+    """target_memcpy counts bytes: nbytes and offsets; without nbytes the smaller remainder is copied."""
     host, d = np.arange(16, dtype=np.int32), omp.target_alloc(16, np.int32)
     omp.target_memcpy(d, np.zeros(16, np.int32))
     omp.target_memcpy(d, host, nbytes=8, dst_offset=4, src_offset=12)
@@ -114,28 +114,33 @@ def test_offsets_are_bytes(runtime):
     assert found.tolist() == [0, 3, 4, *[0] * 13]
     omp.target_memcpy(found[:12], d, dst_offset=40, src_offset=56)
     assert found[10:12].tolist() == [0, 0]
-    omp.target_memcpy(found, d, nbytes=8, dst_offset=56, src_offset=4)
+    omp.target_memcpy(found, d, dst_offset=56, src_offset=4)
     assert found[14:].tolist() == [3, 4]
     omp.target_memcpy(found, d, nbytes=0)
     omp.target_free(d)
 
 
+@pytest.mark.parametrize("copy", [omp.target_memcpy, omp.target_memcpy_async])
 @pytest.mark.parametrize("dtype", [np.int32, np.float64])
-def test_unequal_lengths_need_nbytes(runtime, dtype):
-    """Without nbytes two arrays of unequal length in bytes are a ClauseError that names nbytes=, and nothing moves."""
-    host, d = np.arange(N, dtype=np.int64), omp.target_alloc(N + (dtype is np.float64), dtype)
-    found = np.zeros(d.nbytes, np.uint8)
-    omp.target_memset(d, 7)
-    for copy in (omp.target_memcpy, omp.target_memcpy_async):
-        for to_, at in ((d, host), (host, d)):
-            with pytest.raises(omp.ClauseError, match="nbytes="):
-                copy(to_, at)
-    with pytest.raises(omp.ClauseError, match="nbytes="):
-        omp.target_memcpy(d, host, dst_offset=8, src_offset=16 + (dtype is np.int32) * 8)
-    omp.target_memcpy(found, d)
-    assert (found == 7).all()
-    assert (host == np.arange(N)).all()
-    omp.target_memcpy(d, host, nbytes=min(d.nbytes, host.nbytes))
+def test_the_smaller_remainder(runtime, copy, dtype):
+    """Without nbytes as many bytes are copied as are left in the array that has less left, and no others change."""
+    host, d = np.arange(1, N + 1, dtype=np.int64), omp.target_alloc(N + (dtype is np.float64), dtype)
+    rng = np.random.default_rng(9)
+    for dst_offset, src_offset in ((0, 0), (8, 0), (0, 8), (8, 24), (d.nbytes, 0), (0, host.nbytes), (d.nbytes - 1, 3)):
+        n = min(d.nbytes - dst_offset, host.nbytes - src_offset)
+        before = rng.integers(0, 256, d.nbytes, np.uint8)
+        omp.target_memcpy(d, before)
+        copy(d, host, dst_offset=dst_offset, src_offset=src_offset)
+        omp.taskwait()
+        found, expected = np.zeros(d.nbytes, np.uint8), before.copy()
+        omp.target_memcpy(found, d)
+        expected[dst_offset : dst_offset + n] = host.view(np.uint8)[src_offset : src_offset + n]
+        assert (found == expected).all()
+        back, expected = host.copy(), host.copy()
+        copy(back, d, dst_offset=src_offset, src_offset=dst_offset)  # the other way round
+        omp.taskwait()
+        expected.view(np.uint8)[src_offset : src_offset + n] = found[dst_offset : dst_offset + n]
+        assert (back == expected).all()
     omp.target_free(d)
 
 
