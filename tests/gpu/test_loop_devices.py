@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offload as omp
+from offload import acc
 from offload.cli.bench.loops.devices import run_once
 from tests.conftest import checked
 from tests.gpu.conftest import cupy
@@ -104,6 +105,33 @@ def test_ways_are_timed(twins):
             loop(p, x, y)
         assert "took" in loop.explain(p, x, y).to_dict()["filter"]["why"]
     assert y.all()
+
+
+@acc.parallel_loop(collapse=2, async_=1)
+def smooth(a, b):
+    for i in range(1, a.shape[0] - 1):
+        for j in range(1, a.shape[1] - 1):
+            b[i, j] = 0.25 * (a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1])
+
+
+@pytest.mark.parametrize("devices", ["twin:2", "cuda:0,cuda:1"])
+def test_openacc_alone(devices):
+    """A program in OpenACC's words uses all devices by a variable, and leaves what it leaves on one."""
+    if devices.startswith("cuda") and cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("needs two GPUs")
+    results, took_part = [], []
+    for env in ({}, {"OFFLOAD_LOOP_DEVICES": "all"}):
+        a, b = np.random.default_rng(1).random((2, 5000, 5000))  # long enough for a trial of two devices
+        with checked(devices, env=env), acc.data(copy=[a, b]):
+            tasks = [smooth(*pair) for _ in range(10) for pair in ((a, b), (b, a))]
+            acc.update(self_=[a], async_=1)
+            acc.wait(1)
+            took_part.append({number for task in tasks for number in task.device_nums})
+            halfway = a.copy()
+        results.append((halfway, a, b))
+    assert took_part == [set(), {0, 1}]
+    for one, several in zip(*results, strict=True):
+        assert (one == several).all()
 
 
 @omp.target_loop
