@@ -85,7 +85,8 @@ class Links(ReadyTasks):
                     return False
                 if other.special and other.poison is not None:
                     return False
-                predecessors += (other,)
+                if other not in predecessors:  # what is read from one and written to another may be of the same task
+                    predecessors += (other,)
         if task.frame.children.troubles:
             return False  # perhaps of one of them
         task.predecessors = predecessors
