@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
-def taskwait(depend: Any = (), nowait: bool = False) -> Any:
+_ALL = ()
+"""The ``depend`` of a `taskwait` that waits for all."""
+
+
+def taskwait(depend: Any = _ALL, nowait: bool = False) -> Any:
     """Wait for the tasks that the current task, or host thread, has generated.
 
     Parameters
@@ -57,7 +61,7 @@ def taskwait(depend: Any = (), nowait: bool = False) -> Any:
     *Blocks*; the waiting thread may run other tasks, so hold no lock. Does not wait for descendants.
     OpenMP 5.2, 15.5 "taskwait Construct".
     """
-    dependences = check_depend_now("taskwait", depend)
+    dependences = check_depend_now("taskwait", depend) if depend is not _ALL else ()
     if dependences and any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
         raise DependError("taskwait: mutexinoutset excludes tasks, and a taskwait runs nothing; use inout")
     refuse_inside("taskwait")

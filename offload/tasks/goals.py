@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from operator import not_
+from operator import not_, truth
 from typing import TYPE_CHECKING
 
 from offload.tasks.failures import raise_failures
@@ -135,14 +135,15 @@ class TaskEnd(Goal):
 class Emptied(Goal):
     """The ends of all the tasks in a task set."""
 
-    __slots__ = ("_members", "done")
+    __slots__ = ("_members", "done", "is_left")
 
     def __init__(self, what: object, members: TaskSet) -> None:
         self.what = what
         self.tasks = ()
         self.sets = (members,)
         self._members = members
-        self.done = partial(not_, members.live)  # type: ignore[method-assign]  # who waits asks half a dozen times
+        live = members.live  # of which who waits asks half a dozen times
+        self.done, self.is_left = partial(not_, live), partial(truth, live)  # type: ignore[method-assign]  # of this one
 
     def raise_failures(self, take: Callable[[TaskSet], Iterable[AnyTask]]) -> None:
         if self._members.failures:
