@@ -7,6 +7,7 @@ resolved when the construct is encountered, or, in ``depend`` only, any other ha
 from __future__ import annotations
 
 from ctypes import c_size_t
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -224,7 +225,7 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     Raises
     ------
     ClauseError
-        More dimensions than the array has, a stride below 1, or elements outside of the array.
+        More dimensions than the array has, a stride below 1, elements outside of the array, or what is no int.
 
     Notes
     -----
@@ -240,11 +241,16 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
 def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "section") -> slice:
     if type(dim) is not tuple or len(dim) not in (2, 3):
         raise ClauseError(f"{what}: dimension {axis} is {dim!r}; write (lower, length) or (lower, length, stride)")
-    lower = 0 if dim[0] is None else int(dim[0])
-    stride = 1 if len(dim) == 2 or dim[2] is None else int(dim[2])
+    try:
+        lower = 0 if dim[0] is None else index(dim[0])
+        length = None if dim[1] is None else index(dim[1])
+        stride = 1 if len(dim) == 2 or dim[2] is None else index(dim[2])
+    except TypeError:
+        raise ClauseError(f"{what}: dimension {axis} is {dim!r}; its numbers are ints, or None for a default") from None
     if stride < 1:
         raise ClauseError(f"{what}: stride {stride} in dimension {axis}; a stride is at least 1")
-    length = max(0, -(-(size - lower) // stride)) if dim[1] is None else int(dim[1])
+    if length is None:
+        length = max(0, -(-(size - lower) // stride))
     last = lower + (length - 1) * stride
     if lower < 0 or length < 0 or lower > size or (length and last >= size):
         raise ClauseError(

@@ -77,10 +77,13 @@ def test_section_counts_elements():
         [(1,)],
         [slice(0, 2)],
         [(1, 2, 3, 4)],
+        [(1.5, 2)],
+        [(0, 2.0)],
+        [(0, 2, "1")],
     ],
 )
 def test_sections_that_are_none(dims):
-    """What reaches outside, has no positive stride or too many dimensions is an error."""
+    """What reaches outside, has no positive stride, too many dimensions or numbers that are no ints is an error."""
     with pytest.raises(ClauseError):
         section(A, *dims)
 
