@@ -36,6 +36,8 @@ class MapItem:
         Where it is not wholly present the item is ignored.
     zeroes : bool
         Storage that it makes begins with zeros.
+    is_room : bool
+        It is there for other items of its construct, which overlap: where a part of it is present it is ignored.
     """
 
     section: Section
@@ -52,6 +54,7 @@ class MapItem:
     clause: str = ""
     if_present: bool = False
     zeroes: bool = False
+    is_room: bool = False
 
     def text(self, directive: str = "map") -> str:
         """Return the item as messages show it: in its clause, or in the directive that names its map type."""

@@ -119,13 +119,14 @@ class PresentTable(ShortWays):
         for k, item in enumerate(plan.items):
             entry, other = search(item.section, item)
             if entry is None:
-                if not item.if_present:
+                is_ignored = item.if_present or (item.is_room and other is not None)
+                if not is_ignored:
                     _check_place(item, other)
                 if item.present:
                     raise NotPresentError(self._absent(item, other))
-                if other is not None and not item.if_present:
+                if other is not None and not is_ignored:
                     extending = extending or (item, other)
-                elif item.section.run_nbytes and not item.if_present:
+                elif item.section.run_nbytes and not is_ignored:
                     absent.append(k)
             elif not item.section.run_nbytes:
                 entry = None

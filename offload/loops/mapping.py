@@ -1,8 +1,10 @@
 """What a loop's target task maps for arrays in no clause: what the loop does with them says it.
 
 An array that the loop only reads is ``to``, one of which it provably writes every element and reads none is ``from``,
-others are ``tofrom``. Views of one storage are mapped alike; where they overlap in part, which no construct may map,
-and are runs of bytes, as ``x[1:]`` and ``x[:-1]`` are, what is mapped is the run that holds them.
+others are ``tofrom``. Views of one storage are mapped alike. Where they overlap in part, which no construct may map,
+there is room on the device for the rows, or the run of bytes, that hold them. If they are runs themselves, as ``x[1:]``
+and ``x[:-1]`` are, that run is what is mapped; of others, as ``x[::2]`` and ``x[::3]`` are, each is copied by itself:
+what lies between their elements is no business of the call's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from offload.arrays.items import address_of, array_section, is_device_array
-from offload.arrays.sections import overlaps
+from offload.arrays.sections import Section, locate_nbytes, overlaps
 from offload.constructs.clauses.mapping import implicit_item
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
@@ -22,9 +24,8 @@ from offload.loops.running.plan import check, numbers_of, plans_of
 from offload.loops.running.prepared import Apart, keep, mapped_view, told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from offload.arrays.sections import Section
     from offload.constructs.clauses.binding import Binding
     from offload.loops.running.plan import Numbers
     from offload.loops.running.specialise import LoopProgram, Specialisation
@@ -63,7 +64,8 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
     else:
         _map_together(binding, spec, arrays, map_types(spec, values, keeps=key))
     if not are_said:  # then the types say it
-        binding.changed = [n for n, item in enumerate(binding.items) if item.map_type is not MapType.TO]
+        items = enumerate(binding.items)
+        binding.changed = [n for n, item in items if item.map_type is not MapType.TO and not item.is_room]
     else:
         changed = [array_section(values[name]) for name in spec.changed if isinstance(values[name], np.ndarray)]
         binding.changed = [
@@ -79,41 +81,80 @@ def _map_together(
 ) -> None:
     """Map arrays in no clause, those together that are parts of one run of bytes."""
     unmapped = {name: array for name, array in arrays.items() if binding.find(array_section(array)) is None}
-    for names in _together({name: array_section(array) for name, array in unmapped.items()}):
-        kinds = {types[name] for name in names}
+    for group in _groups(unmapped):
+        names = group.names
         text = f"argument{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
-        kind = MapType.TOFROM if len(kinds) > 1 else kinds.pop()
         is_written = any(spec.uses[name].is_changed for name in names)
-        hull = _hull([unmapped[name] for name in names], is_written=is_written)
-        binding.items.append(implicit_item(hull, text, kind, is_written=is_written))
+        if all(not array_section(unmapped[name]).dims for name in names):
+            kinds = {types[name] for name in names}
+            kind = MapType.TOFROM if len(kinds) > 1 else kinds.pop()
+            run = _run([unmapped[name] for name in names], group.held, is_written=is_written)
+            binding.items.append(implicit_item(run, text, kind, is_written=is_written))
+            continue
+        if all(array_section(unmapped[name]) != group.held for name in names):
+            room = implicit_item(_memory(group.held), text, MapType.ALLOC)
+            room.is_room = True
+            binding.items.append(room)
+        for name in names:
+            is_changed = spec.uses[name].is_changed
+            one = implicit_item(unmapped[name], f"argument {name!r}", types[name], is_written=is_changed)
+            binding.items.append(one)
 
 
-def _together(sections: Mapping[str, Section]) -> list[list[str]]:
-    """Return the names of sections, those together that are runs of bytes and overlap, be it by way of others."""
-    groups: list[list[str]] = []
-    for name, section in sections.items():
-        together = [
-            group
-            for group in groups
-            if not section.dims and any(not sections[one].dims and overlaps(section, sections[one]) for one in group)
-        ]
-        groups = [group for group in groups if group not in together]
-        groups.append([*[one for group in together for one in group], name])
+class _Group(NamedTuple):
+    """Arrays that overlap, be it by way of others, and the section in which each of them has a place."""
+
+    names: list[str]
+    held: Section
+
+
+def _groups(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[_Group]:
+    """Return arrays in groups of which no two overlap."""
+    groups: list[_Group] = []
+    for name, array in arrays.items():
+        group = _Group([name], array_section(array))
+        while met := [other for other in groups if overlaps(other.held, group.held)]:
+            names = [*[one for other in met for one in other.names], *group.names]
+            groups = [other for other in groups if other not in met]
+            group = _Group(names, _held([arrays[one] for one in names]))
+        groups.append(group)
     return groups
 
 
-def _hull(arrays: list[np.ndarray[Any, Any]], *, is_written: bool) -> np.ndarray[Any, Any]:
-    """Return the array of which all are parts: one of them, or the run of bytes from the first to the last.
+def _held(arrays: Sequence[np.ndarray[Any, Any]]) -> Section:
+    """Return the section of that array which holds all others, of rows that do, or of the run of bytes that does."""
+    sections = [array_section(array) for array in arrays]
+    space, low, end = sections[0].space, min(one.address for one in sections), max(one.end for one in sections)
+    candidates = dict.fromkeys(sections)
+    if len({section.dims for section in sections}) == 1 and (dims := sections[0].dims):
+        run_nbytes = max(section.address + section.run_nbytes for section in sections) - low
+        if run_nbytes < dims[-1][1]:  # else rows meet
+            candidates[Section(space, low, dims, run_nbytes)] = None
+    for section in candidates:
+        if all(locate_nbytes(section, address_of(one), one.shape, one.strides, one.itemsize) for one in arrays):
+            return section
+    return Section(space, low, (), end - low)
+
+
+def _run(arrays: Sequence[np.ndarray[Any, Any]], held: Section, *, is_written: bool) -> np.ndarray[Any, Any]:
+    """Return the array of which all are parts: one of them, or that of the bytes.
 
     One of them is written to, if anything is, so that the memory can be.
     """
-    sections = [array_section(array) for array in arrays]
-    low, end = min(section.address for section in sections), max(section.end for section in sections)
-    for array, section in zip(arrays, sections, strict=True):
-        if (section.address, section.end) == (low, end) and (array.flags.writeable or not is_written):
+    for array in arrays:
+        if array_section(array) == held and (array.flags.writeable or not is_written):
             return array
-    memory = (ctypes.c_uint8 * (end - low)).from_address(low)  # which the call's arguments keep
-    return np.frombuffer(memoryview(memory), np.uint8)
+    return _memory(held)
+
+
+def _memory(section: Section) -> np.ndarray[Any, Any]:
+    """Return bytes, which the call's arguments keep, as an array."""
+    memory = (ctypes.c_uint8 * (section.end - section.address)).from_address(section.address)
+    span = np.frombuffer(memoryview(memory), np.uint8)
+    if not section.dims:
+        return span
+    counts, strides = zip(*section.dims, strict=True)
+    return np.lib.stride_tricks.as_strided(span, (*counts, section.run_nbytes), (*strides, 1))
 
 
 def map_types(spec: Specialisation, values: Mapping[str, Any], *, keeps: Any = None) -> dict[str, MapType]:

@@ -138,11 +138,13 @@ class Work:
 
 
 def present_items(plan: Any) -> list[MapItem]:
-    """Return the items of an entry without those that were absent and need not have been present."""
+    """Return the items of an entry without those that it has ignored."""
     if None not in plan.entries:
         return [*plan.items]
     return [
-        item for item, entry in zip(plan.items, plan.entries, strict=True) if entry is not None or not item.if_present
+        item
+        for item, entry in zip(plan.items, plan.entries, strict=True)
+        if entry is not None or not (item.if_present or item.is_room)
     ]
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import offload as omp
+from offload.arrays.items import array_section
+from offload.arrays.sections import covers
 from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
@@ -156,15 +158,81 @@ def test_what_is_mapped_of_views_that_overlap_is_theirs_alone():
         assert (o == -1).all()
 
 
-def test_columns_that_overlap_in_part_are_maps_of_one_construct():
-    """Of arrays with gaps no item holds both and nothing else: map's own rule, and its remedy, say so."""
-    with checked("sim:1"):
-        x = np.zeros((4, 8))
-        with pytest.raises(omp.MapError, match="overlaps"):
-            omp.target_loop(corner)(x[:, :5], x[:, 3:])
-        with omp.target_data(map=[omp.tofrom(x)]):
-            omp.target_loop(corner)(x[:, :5], x[:, 3:])
-        assert (x[:, 3] == 1).all()
+def mix(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            a[i, j] = 3 * a[i, j] + b[i % b.shape[0], j % b.shape[1]] + c[i % c.shape[0], j % c.shape[1]]
+
+
+def diagonal(x, k):
+    return np.lib.stride_tricks.as_strided(x[0, k:], (4, 1), (x.strides[0] + 8, 8))
+
+
+OVERLAPPING = {
+    "columns": lambda x: (x[:, :5], x[:, 3:]),
+    "columns in the middle": lambda x: (x[:, 3:6], x[:, 5:7]),
+    "steps": lambda x: (x.reshape(-1, 1)[::3], x.reshape(-1, 1)[::2]),
+    "rows and a column": lambda x: (x[1:3], x[:, 2:3]),
+    "a diagonal and a row": lambda x: (diagonal(x, 1), x[2:3]),
+    "transposed": lambda x: (x[:, 2:6].T, x[:, ::3]),
+    "backwards": lambda x: (x[::-1, 4::-1], x[:, 3:]),
+    "halves of elements": lambda x: (x[:, 1:5], x.view("i4")[:, 4::4]),
+    "one holds the others": lambda x: (x[:, 1:7], x[1:3, 2:4], x[:, 6:7]),
+    "by way of another": lambda x: (x[:, :3], x[:, 5:], x[::2, 2:6]),
+    "a third beside them": lambda x: (x[::2, :4], x[::2, 2:], x[1::2, 1:3]),
+    "a third across them": lambda x: (x[::2, :4], x[::2, 2:6], x[1::2, 1:]),
+}
+
+
+def mixed(views, first):
+    """Return an array and arguments of `mix`, which writes to that view of it."""
+    x = np.arange(1, 33).reshape(4, 8)
+    made = views(x)
+    return x, tuple(made[(first + k) % len(made)] for k in range(3))
+
+
+@pytest.mark.parametrize("views", OVERLAPPING.values(), ids=OVERLAPPING)
+@pytest.mark.parametrize("first", range(3))
+def test_views_with_gaps_may_overlap_in_part(loop, views, first):
+    """Whichever of them is written, their elements are CPython's, and so is what lies between."""
+    assert agrees(loop, mix, lambda: mixed(views, first), seq=True)
+
+
+@pytest.mark.parametrize("devices", [{}, {"devices": "all"}], ids=["one device", "two devices"])
+@pytest.mark.parametrize("views", OVERLAPPING.values(), ids=OVERLAPPING)
+@pytest.mark.parametrize("held", [lambda x: x, lambda x: x[:, 1:], lambda x: x[::2]], ids=["all", "columns", "rows"])
+def test_views_that_overlap_may_be_present(views, held, devices):
+    """Where what is present holds each of them the loop works on that, and nothing else is mapped; as without."""
+    with checked("sim:2"):
+        for first in range(3):
+            (mine, given), (others, expected) = mixed(views, first), mixed(views, first)
+            whole = array_section(held(mine))
+            if not all(covers(whole, array_section(one)) for one in given):
+                continue
+            mix(*expected)
+            with omp.target_data(map=[omp.tofrom(held(mine))], **devices):
+                omp.target_loop(mix, seq=True, **devices)(*given)
+                assert given[0].tolist() == mixed(views, first)[1][0].tolist()
+            assert mine.tolist() == others.tolist()
+
+
+def test_what_lies_between_views_that_overlap_is_not_copied(capfd):
+    """A call copies the elements that it reads to the device, and back those of what it writes, and no others."""
+    x = np.zeros((6, 8))
+    with omp.Runtime("sim:1", check=True, env={"OFFLOAD_NOTIFY": "2"}):
+        omp.target_loop(corner)(x[:, :5], x[:, 3:7])
+        omp.target_loop(corner)(x.reshape(-1, 1)[::4], x.reshape(-1, 1)[::3])
+    lines = capfd.readouterr().err.splitlines()
+    assert sorted(line for line in lines if not line.startswith("launch")) == [
+        f"{way} argument {text} device=0"
+        for way in ("download", "upload")
+        for text in (
+            "'a': float64[12, 1] bytes=96",
+            "'a': float64[6, 5] bytes=240",
+            "'b': float64[16, 1] bytes=128",
+            "'b': float64[6, 4] bytes=192",
+        )
+    ]
 
 
 def corner(a, b):
