@@ -19,11 +19,15 @@ from offload.tasks.depend import DependType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import FrameType
+    from typing import TypeAlias
 
     from offload.arrays.sections import Section
     from offload.data.items import MapItem
     from offload.runtime.place import DevicePlace
     from offload.runtime.queues import Queue, Queues
+
+    Needs: TypeAlias = tuple[Sequence[MapItem], Sequence[DevicePlace | None], bool]
+    """What an operation needs to be present, on which devices (None is the host), and whether it changes that."""
 
 # -- data clauses ------------------------------------------------------------------------------------
 
@@ -189,31 +193,27 @@ class Names:
         Of the code that has called the package; it is kept until `settle`.
     """
 
-    __slots__ = ("_labels", "frame")
+    __slots__ = ("frame",)
 
     def __init__(self, frame: FrameType | None) -> None:
         self.frame = frame
-        self._labels: list[_NamedLater] = []
 
     def label(self, array: Any) -> Label:
         """Return a label whose name is looked up when somebody reads it, or by `settle`."""
-        label = _NamedLater(array, self)
-        self._labels.append(label)
-        return label
+        return _NamedLater(array, self)
 
     def name(self, items: Iterable[MapItem]) -> None:
         """Have the labels of items, which an earlier call has made, look their names up here where they have not."""
         for item in items:
             label = item.label
-            if isinstance(label, _NamedLater) and label.names is not None:
+            if label.__class__ is _NamedLater and label.names is not None:
                 label.names = self
-                self._labels.append(label)
 
-    def settle(self, *, are_read: bool) -> None:
-        """Let the frame go, as the construct's call ends; ``are_read``: labels may be read from now on."""
-        labels, self._labels = self._labels, []
-        if are_read:
-            for label in labels:
+    def settle(self, items: Iterable[MapItem] = ()) -> None:
+        """Let the frame go, as the construct's call ends; the labels of these items may be read from now on."""
+        for item in items:
+            label = item.label
+            if isinstance(label, _NamedLater):
                 label.look_up()
         self.frame = None
 
@@ -307,10 +307,11 @@ def presence(
     return tuple(found)
 
 
-def presences(
-    queues: Queues, items: Sequence[MapItem], places: Iterable[DevicePlace], *, changes: bool
-) -> tuple[Dependence, ...]:
-    """Return the dependences of an operation on several devices on whether its items are present on each."""
+def orderings_of(queues: Queues, needs: Needs) -> tuple[Dependence, ...]:
+    """Return the dependences of an operation on whether its items are present on each device."""
+    items, places, changes = needs
+    if len(places) == 1:
+        return presence(queues, items, places[0], changes=changes)
     return tuple([each for place in places for each in presence(queues, items, place, changes=changes)])
 
 

@@ -7,6 +7,7 @@ only; how many gangs there are to be is passed on to bodies that launch kernels.
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +22,11 @@ from offload.acc.clauses import (
     data_clause,
     data_clauses,
     excuse_empty,
-    presence,
+    orderings_of,
     queue_of,
     queues_of,
 )
-from offload.acc.operations import generate, put
+from offload.acc.operations import NOTHING, generate, put
 from offload.arrays.items import array_section, is_device_array
 from offload.constructs.clauses.binding import plain_arrays
 from offload.constructs.clauses.dependences import check_depend
@@ -43,6 +44,7 @@ from offload.data.entries import Counter
 from offload.errors import ClauseError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
+from offload.runtime.current import current_scope, here
 from offload.runtime.generate import run
 from offload.runtime.launch import DeviceTask
 from offload.tasks.stack import owned
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
+    from offload.acc.clauses import Needs
     from offload.arrays.sections import Section
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.operators import Operator
@@ -159,33 +162,52 @@ class ComputeFunction(TargetFunction):
         copy._wait = copy._acc.get("wait", ())
         return copy
 
-    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter the region: with whole parameters or arrays in its clauses, or as any target region."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Encounter the construct: return what the body returns, or with ``async_`` the `Task`."""
+        scope = current_scope.get()
+        if scope is None or scope.thread != get_ident():
+            scope = here()
         frame = scope.region
-        if not self._is_bare or kwargs or frame is None or not frame.is_plain or collector.thread or is_at_work():
-            return super()._encounter(scope, args, kwargs)
+        if (
+            not self._is_bare
+            or kwargs
+            or frame is None
+            or frame.recorder is not None
+            or not frame.inherited.is_plain
+            or collector.thread
+            or owned
+            or is_at_work()
+        ):
+            return self._encounter(scope, args, kwargs)
+        # Whole parameters or arrays in clauses, and nothing to be asked but queues and dependences.
         runtime = scope.runtime
         device = self._clauses.get("device")
-        alone = runtime.default_place(frame) if device is None else runtime.place(frame, device)
-        places = self._places(runtime, device) or (alone,)
-        place = places[0]
-        queue = None if place is None else queue_of(runtime.queues, place, self._async)
-        arrays = None if place is None or (queue is None and owned) else plain_arrays(args)
+        place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
+        places = self._places(runtime, device)
+        if places is not None:
+            place = places[0]
+        arrays = None if place is None else plain_arrays(args)
         if place is None or arrays is None:
-            return super()._encounter(scope, args, kwargs)
+            return self._encounter(scope, args, kwargs)
         body = self._short_body(args, is_given=not arrays)
-        work = self._short_work(place, args, arrays, body, places)
+        work = self._short_work(place, args, arrays, body, places or (place,))
         if work is None:
-            return super()._encounter(scope, args, kwargs)
-        orderings = presence(runtime.queues, work.items, place, changes=False)
-        after = queues_of(runtime.queues, place, self._wait) if self._wait != () else []
+            return self._encounter(scope, args, kwargs)
+        queues = runtime.queues
+        queue = queue_of(queues, place, self._async)
+        after = queues_of(queues, place, self._wait) if self._wait != () else ()
+        needs: Needs = work.items, (place,), False
         if queue is None and after:
             wait_for(scope, frame, after, "the wait clause")
-        task = DeviceTask.of(self._site_in(runtime), frame, place, work, self._label)
+        site = self._site
+        if site is None or site.runtime is not runtime:
+            site = self._site_in(runtime)
+        task = DeviceTask.of(site, frame, place, work, self._label)
         del work  # what it holds goes before the task is complete
         if queue is not None:
-            return put(scope, frame, queue, task, self._depend, after, orderings)
-        task.orderings = orderings
+            return put(scope, frame, queue, task, self._depend, after, needs)
+        task.orderings = orderings_of(queues, needs)
+        del needs  # the same
         try:
             return run(scope, frame, task, self._depend)
         finally:
@@ -273,8 +295,8 @@ class ComputeFunction(TargetFunction):
         at = runtime.place(frame, device)
         queue = queue_of(runtime.queues, at, self._async)
         after = queues_of(runtime.queues, at, self._wait)
-        orderings = presence(runtime.queues, work.items, at, changes=False) if work is not None else ()
-        task = generate(scope, frame, recipe, depend, queue, after, orderings)
+        needs: Needs = (work.items, (at,), False) if work is not None else NOTHING
+        task = generate(scope, frame, recipe, depend, queue, after, needs)
         return task if queue is not None else task.value
 
 

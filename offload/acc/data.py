@@ -36,11 +36,13 @@ from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork,
 from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from offload.data.items import MapItem
     from offload.data.known import KnownUpdate
     from offload.tasks.task import Task
+
+_NONE: tuple[Any, ...] = ()
 
 
 @contextmanager
@@ -233,8 +235,8 @@ def exit_data(
 @for_finalizers
 def update(
     *,
-    self_: Any = (),
-    host: Any = (),
+    self_: Any = _NONE,
+    host: Any = _NONE,
     device: Any = (),
     if_present: bool = False,
     if_: bool = True,
@@ -282,11 +284,13 @@ def update(
     """
     if isinstance(device, (int, np.integer)):
         raise ClauseError(f"acc update device: {device!r} is not an array; the number of a device is device_num=")
-    to_host, to_device = (*as_tuple(self_), *as_tuple(host)), as_tuple(device)
+    to_host, to_device = as_tuple(self_), as_tuple(device)
+    if host is not _NONE:
+        to_host += as_tuple(host)
     if not to_host and not to_device:
         raise ClauseError("acc update names no list item; give self_=[…], device=[…] or both")
     names = Names(caller(2))  # whoever calls this is the library: `for_finalizers`
-    are_read = False
+    named: Sequence[MapItem] = ()
     try:
         operation = Operation(
             "acc update",
@@ -298,8 +302,7 @@ def update(
             depend=depend,
             code=names.frame,
         )
-        given = [*map(id, to_device), *map(id, to_host)]
-        key: Any = "acc update", bool(if_present), len(to_device), *given
+        key: Any = "acc update", bool(if_present), len(to_device), *map(id, to_device), *map(id, to_host)
         place = operation.place
         known: KnownUpdate | None = place.table.remembered.get(key) if place is not None else None
         if known is not None and known.layouts.are_current():
@@ -308,14 +311,15 @@ def update(
             known = None  # it refers to memory of the device, and an error's traceback to this frame
         else:
             items = _moved_both(to_device, to_host, names, if_present=bool(if_present))
-            if [id(item.host) for item in items] != given:
+            if [id(item.host) for item in items] != [*map(id, to_device), *map(id, to_host)]:
                 key = None  # mappers: an object of which nobody keeps hold
         task = operation.run(UpdateWork(items, key), items, changes=False)
         frame = operation.frame
         is_plain = frame.recorder is None and frame.inherited.is_plain  # as `Region` says it
-        are_read = not (is_plain and (task.launched or task.finished))
+        if not (is_plain and (task.launched or task.finished)):
+            named = items
     finally:
-        names.settle(are_read=are_read)
+        names.settle(named)
     return task if operation.queue is not None else None
 
 

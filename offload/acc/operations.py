@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from offload.acc.clauses import check_async, check_wait, presence, presences, queue_of, queues_of
+from offload.acc.clauses import check_async, check_wait, orderings_of, queue_of, queues_of
 from offload.constructs.clauses.dependences import check_depend_now
 from offload.constructs.clauses.maps import check_device
-from offload.constructs.queueing import enqueue, wait_for
+from offload.constructs.queueing import enqueue, enter, wait_for
 from offload.constructs.replicas import check_devices, places_of, refuse_both, spread
 from offload.interrupts.frames import caller
+from offload.interrupts.shields import lower_shield, raise_shield
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
@@ -19,9 +20,10 @@ from offload.tasks.received import Values
 from offload.tasks.site import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
+    from offload.acc.clauses import Needs
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 
 _NONE: tuple[Any, ...] = ()
+
+NOTHING: Final[Needs] = (), (), False
+"""What an operation needs that neither maps nor uses anything that is mapped."""
 
 
 class Operation:
@@ -81,34 +86,34 @@ class Operation:
         values = check_wait(wait) if wait is not None else ()
         self._depend: Sequence[Any] = () if depend is _NONE else check_depend_now(name, depend)
         self.name = name
-        self.scope: Scope = here()
-        runtime = self.scope.runtime
-        self.runtime = runtime
-        self.frame: Region = self.scope.frame(name)
+        scope = self.scope = here()
+        runtime = self.runtime = scope.runtime
+        frame = self.frame = scope.frame(name)
         places = None
         self._is_default = devices is None
         if devices is not _NONE and (devices is not None or runtime.settings.loop_devices is not None):
             device, devices = check_device(device), check_devices(devices)
             refuse_both(name, devices, device)
             places = places_of(runtime, devices, device)
-        at: DevicePlace | None = runtime.default_place(self.frame) if device is None else None
+        at: DevicePlace | None = runtime.default_place(frame) if device is None else None
         if places is not None:
             at = places[0]
         elif at is None:
-            at = runtime.place(self.frame, check_device(device))
+            at = runtime.place(frame, check_device(device))
         queues = runtime.queues
         self.place = at if if_ else None
         self.places = places if if_ else None
-        code = code or caller()
+        if code is None:
+            code = caller()
         self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
-        self.queue: Queue | None = queue_of(queues, at, number)
-        self._after: list[Queue] = queues_of(queues, at, values) if values != () else []
+        self.queue: Queue | None = None if number is None else queue_of(queues, at, number)
+        self._after: Sequence[Queue] = queues_of(queues, at, values) if values != () else ()
         self.task: Task | None = None  # what `run` had generated when it was interrupted
 
     def run(
         self,
         work: EnterDataWork | ExitDataWork | UpdateWork,
-        items: Iterable[MapItem],
+        items: Sequence[MapItem],
         *,
         changes: bool,
         ends: Task | None = None,
@@ -118,29 +123,27 @@ class Operation:
         Without a queue it is complete on return, and what it waits for before it is generated. One that ``ends`` a
         region, which that task has begun, knows that, and runs though an operation before it has failed.
         """
-        site, place, places = self.site, self.place, self.places
+        place, places, queue, frame = self.place, self.places, self.queue, self.frame
+        done: Work = work
         if places is not None and len(places) > 1:
-            done: Work = spread(work, places, self.runtime.gate, is_default=self._is_default)
-            orderings = presences(self.runtime.queues, [*items], places, changes=changes)
+            done = spread(work, places, self.runtime.gate, is_default=self._is_default)
+            needs: Needs = items, places, changes
         else:
-            done = work
-            orderings = presence(self.runtime.queues, items, place, changes=changes)
-        frame = self.frame
-        is_plain = frame.recorder is None and frame.inherited.is_plain  # as `Region` says it
-        if self.queue is not None and place is not None and is_plain:
-            task = self.task = DeviceTask.of(site, self.frame, place, done)
-            if ends is not None:
-                task.survives, task.received = True, Values((), (ends,))
-            try:
-                put(self.scope, self.frame, self.queue, task, self._depend, self._after, orderings)
-            except Exception:
-                self.task = None  # as below
-                raise
-            self.task = None
-            return task
-        return self._run(done, orderings, ends=ends)
+            needs = items, (place,), changes
+        if queue is None or place is None or frame.recorder is not None or not frame.inherited.is_plain:
+            return self._run(done, needs, ends=ends)
+        task = self.task = DeviceTask.of(self.site, frame, place, done)
+        if ends is not None:
+            task.survives, task.received = True, Values((), (ends,))
+        try:
+            put(self.scope, frame, queue, task, self._depend, self._after, needs)
+        except Exception:
+            self.task = None  # as below
+            raise
+        self.task = None
+        return task
 
-    def _run(self, work: Work, orderings: Sequence[Any], *, ends: Task | None) -> Task:
+    def _run(self, work: Work, needs: Needs, *, ends: Task | None) -> Task:
         """Generate the task of a work where more than the queue matters."""
         recipe = recipe_at(self.site, self.place, work)
         if ends is not None:
@@ -149,7 +152,7 @@ class Operation:
                 recipe.values = Values((), (ends,))
         try:
             task = generate(
-                self.scope, self.frame, recipe, self._depend, self.queue, self._after, orderings, self._generated
+                self.scope, self.frame, recipe, self._depend, self.queue, self._after, needs, self._generated
             )
         except Exception:
             self.task = None  # it has mapped nothing
@@ -162,11 +165,11 @@ class Operation:
 
     def run_recipe(self, recipe: Recipe) -> Task:
         """Generate a task of a recipe."""
-        return generate(self.scope, self.frame, recipe, self._depend, self.queue, self._after)
+        return generate(self.scope, self.frame, recipe, self._depend, self.queue, self._after, NOTHING)
 
-    def end_run(self, work: ExitDataWork, items: Iterable[MapItem], entry: Task) -> Task:
+    def end_run(self, work: ExitDataWork, items: Sequence[MapItem], entry: Task) -> Task:
         """Generate the task that ends the region which ``entry`` has begun: the wait clause was that one's."""
-        self._after = []
+        self._after = ()
         code = caller()
         self.site = Site(self.name, self.name, (code.f_code, code.f_lasti), self.runtime)
         if self.scope.thread != get_ident():  # a generator is ended elsewhere than it was begun
@@ -181,16 +184,17 @@ def generate(
     recipe: Recipe,
     depend: Sequence[Any],
     queue: Queue | None,
-    after: list[Queue],
-    orderings: Sequence[Any] = (),
+    after: Sequence[Queue],
+    needs: Needs,
     told: Callable[[Task], object] | None = None,
 ) -> Task:
     """Generate a task in a queue, after others; without a queue wait for those, then for the task.
 
-    Along ``orderings``, dependences too, no failure goes. ``told`` as for `encounter`.
+    ``told`` as for `encounter`.
     """
     if queue is not None and frame.is_plain:
-        return put(scope, frame, queue, recipe.make(frame), depend, after, orderings)
+        return put(scope, frame, queue, recipe.make(frame), depend, after, needs)
+    orderings = orderings_of(scope.runtime.queues, needs)
     if queue is not None:
         return enqueue(scope, frame, queue, recipe, depend, after, orderings, told)
     if after:
@@ -204,9 +208,26 @@ def put(
     queue: Queue,
     task: Task,
     depend: Sequence[Any],
-    after: list[Queue],
-    orderings: Sequence[Any],
+    after: Sequence[Queue],
+    needs: Needs,
 ) -> Task:
-    """Generate a task in a queue, as `generate` does, in a region where nothing but its own clauses matters."""
-    task.orderings = orderings
-    return enqueue(scope, frame, queue, task, depend, after)
+    """Generate a task in a queue, as `generate` does, in a region where nothing but its own clauses matters.
+
+    Most operations have been launched when this returns, and so have all before them. Then none is entered with its
+    needs, since whoever comes later finds what it has mapped.
+    """
+    runtime = scope.runtime
+    engine, tracker = runtime.engine, frame.tracker
+    saved = raise_shield(scope)  # as `Shield` does, at half the price
+    try:
+        if tracker.ordered and engine.holds_up(tracker):
+            enter(scope, frame, queue, task, depend, after, orderings_of(runtime.queues, needs))
+        else:
+            enter(scope, frame, queue, task, depend, after)
+            if not (task.launched or task.finished):
+                engine.order(task, orderings_of(runtime.queues, needs))
+    except BaseException as error:
+        lower_shield(scope, saved, error)
+        raise
+    lower_shield(scope, saved)
+    return task

@@ -51,12 +51,11 @@ def enqueue(
     """
     saved = raise_shield(scope)  # as `Shield` does, at half the price
     try:
-        marks = [mark for other in after if other is not queue and (mark := last_mark(scope, frame, other)) is not None]
         if isinstance(made, Task):
             task = made
-            _put(scope, frame, queue, task, depend, marks)
+            enter(scope, frame, queue, task, depend, after, orderings)
         else:
-            task = _encounter(scope, frame, queue, made, depend, marks, orderings, told)
+            task = _encounter(scope, frame, queue, made, depend, _marks(scope, frame, queue, after), orderings, told)
     except BaseException as error:
         lower_shield(scope, saved, error)
         raise
@@ -64,17 +63,30 @@ def enqueue(
     return task
 
 
-def _put(scope: Scope, frame: Region, queue: Queue, task: Task, depend: Sequence[Any], marks: list[Mark]) -> None:
-    """Enter a deferred task as the next operation of a queue, behind these marks, where nothing else matters."""
+def _marks(scope: Scope, frame: Region, queue: Queue, after: Iterable[Queue]) -> list[Mark]:
+    """Return the last marks of other queues."""
+    return [mark for other in after if other is not queue and (mark := last_mark(scope, frame, other)) is not None]
+
+
+def enter(
+    scope: Scope,
+    frame: Region,
+    queue: Queue,
+    task: Task,
+    depend: Sequence[Any] = (),
+    after: Iterable[Queue] = (),
+    orderings: Sequence[Any] = (),
+) -> None:
+    """Enter a deferred task as the next operation of a queue, in a plain frame and within a shield that is up."""
+    marks = _marks(scope, frame, queue, after) if after else []
     own = Mark(queue, frame.tracker, task)
     before = queue.append(own, frame)
     try:
         if before is not None:
             marks.append(before)
-        if marks:
-            task.follows = _followed(scope, frame, marks)
+        task.dependences = depend  # also where there are none: what comes later follows it
         queue.note(task)
-        submit(scope, frame, task, depend, task.orderings, task.follows)
+        submit(scope, frame, task, depend, orderings, _followed(scope, frame, marks) if marks else ())
     except BaseException:
         scope.runtime.engine.mend(task)
         if not _is_entered(task):
@@ -300,7 +312,7 @@ def _followed(scope: Scope, frame: Region, marks: Sequence[Mark]) -> list[ref[Ta
     recorder, tracker = frame.recorder, frame.tracker
     found: list[ref[Task]] = []
     for mark in marks:
-        real = mark.real()
+        real = mark.real() if mark.is_void else mark
         if real is None:
             continue
         if real.tracker is tracker:

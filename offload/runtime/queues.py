@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 An operation of a queue is an ordinary deferred task. What makes it one of the queue's is a *mark*, the queue's tail: a
-new operation follows the task of the mark before its own (`Task.follows`), an edge between two tasks as a dependence
+new operation follows the task of the mark before its own (`Engine.submit`), an edge between two tasks as a dependence
 makes one, and without a location for it in any table. So a queue is FIFO by the rules that hold for all tasks: failures
 go along it, other dependences mix with it. A `wait` that holds one queue for others has an edge from the task of the
 last mark of each. Marks are fresh, since with one for a queue whoever follows it would hold up what comes later.
@@ -130,10 +130,11 @@ class Queue:
         """Put a mark behind that of the last operation, and return that."""
         recorder = frame.recorder
         with self._lock:
-            before = mark.before = self.tail_for(frame)
             if recorder is None or recorder.executes:
+                before = mark.before = self.tail
                 self.tail = mark
             else:
+                before = mark.before = self._recorded.get(recorder)
                 self._recorded[recorder] = mark
         return before
 
@@ -185,16 +186,18 @@ class Mark:
     queue : Queue
     task : weakref of Task or None
         The operation; None until it has been made. Weak, since recorders remember marks for long.
+    is_void : bool
+        Whether it stands for the one before.
     """
 
-    __slots__ = ("_is_void", "_waiting", "before", "queue", "task", "tracker")
+    __slots__ = ("_waiting", "before", "is_void", "queue", "task", "tracker")
 
     def __init__(self, queue: Queue, tracker: Tracker, task: Task | None = None) -> None:
         self.tracker = tracker
         self.before: Mark | None = None
         self.queue = queue
         self.task: ref[Task] | None = None if task is None else ref(task)
-        self._is_void = False
+        self.is_void = False
         self._waiting: Sequence[Callable[[object], Any]] = ()
 
     def __repr__(self) -> str:
@@ -203,7 +206,7 @@ class Mark:
     def real(self) -> Mark | None:
         """Return the nearest mark from here back whose operation there is, or will be."""
         mark: Mark | None = self
-        while mark is not None and mark._is_void:  # noqa: SLF001  # its own kind
+        while mark is not None and mark.is_void:
             mark = mark.before
         return mark
 
@@ -233,7 +236,7 @@ class Mark:
         """Stand for the mark before from now on: the construct has raised, and there is no task that will run."""
         with self.queue._lock:  # noqa: SLF001  # the same
             task = self.task() if self.task is not None else None
-            self._is_void = True
+            self.is_void = True
             waiting, self._waiting = self._waiting, ()
         if task is not None and task.callbacks:
             waiting = (lambda _: run_callbacks(task),)  # of those who have asked meanwhile, on other threads
@@ -244,7 +247,7 @@ class Mark:
         """Call back when the operation is complete, at once if it is, from whichever thread completes it."""
         with self.queue._lock:  # noqa: SLF001  # the same
             before, task = None, None
-            if self._is_void:
+            if self.is_void:
                 before = self.before
             elif self.task is None:
                 self._waiting = (*self._waiting, callback)

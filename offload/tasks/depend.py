@@ -167,9 +167,21 @@ class Tracker:
     ----------
     exclusive : list of Mutex
         What the task entered last needs before it may run; the caller takes the list away.
+    ordered : deque of handle
+        The tasks entered with orderings, the oldest first; the caller takes away those that nobody has to follow.
     """
 
-    __slots__ = ("_cells", "_fence", "_handles_of", "_is_past", "_limit", "_locations", "exclusive", "keeper")
+    __slots__ = (
+        "_cells",
+        "_fence",
+        "_handles_of",
+        "_is_past",
+        "_limit",
+        "_locations",
+        "exclusive",
+        "keeper",
+        "ordered",
+    )
 
     def __init__(
         self,
@@ -180,6 +192,7 @@ class Tracker:
         self._is_past = is_past or _never
         self._handles_of = handles_of
         self.exclusive: list[Mutex] = []
+        self.ordered: deque[Any] = deque()
         self.keeper = keeper
         self.clear()
 

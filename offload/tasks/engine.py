@@ -167,7 +167,7 @@ class Engine(Completion):
             if follows:
                 found += follows
             if orderings:
-                others = tracker.add(ref(task), orderings)
+                others = self.order(task, orderings)
                 task.ordered_after = [other for other in others if other not in found]
                 found += task.ordered_after
             if tracker.exclusive:

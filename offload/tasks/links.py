@@ -10,6 +10,9 @@ half the size of an `itertools.count` with its bound ``__next__``, and the cycli
 *Releasing.* The producer appends a task to its predecessor's list and then looks whether the predecessor
 has finished; a predecessor first says that it has finished and then empties its list. Both take from the
 list by ``pop``, which is one step, so each edge is released exactly once, whichever order these happen in.
+
+*Orderings* hold until a task has been launched, or has ended: who comes later finds what it has changed. So a task has
+to be entered with them only where an earlier one has not been launched (`Links.holds_up`), or where it is not itself.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from offload.tasks.troubles import Trouble, poison
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offload.tasks.depend import Tracker
     from offload.tasks.task import Task
 
 _FEW = 32
@@ -33,6 +37,25 @@ _COUNTERS = [bytearray(b"\1" + bytes(n)) for n in range(_FEW)]
 
 class Links(ReadyTasks):
     """Successors and their counters; whatever a count makes ready stands among the ready tasks then."""
+
+    # -- orderings -----------------------------------------------------------------------------------
+    def holds_up(self, tracker: Tracker) -> bool:
+        """Tell whether a task that was entered with orderings has not been launched; forget the first that have."""
+        ordered = tracker.ordered
+        while ordered:
+            task = ordered[0]()
+            if task is not None and not (task.launched or task.finished):
+                return True
+            ordered.popleft()
+        return False
+
+    def order(self, task: Task, orderings: Sequence[Any]) -> list[Any]:
+        """Enter a task with orderings; return the weak references that it has to follow along them."""
+        tracker = task.frame.tracker
+        reference = ref(task)
+        found = tracker.add(reference, orderings)
+        tracker.ordered.append(reference)
+        return found
 
     # -- counting ------------------------------------------------------------------------------------
     def follow(self, task: Task, predecessors: Sequence[Task]) -> bool:

@@ -13,7 +13,7 @@ from offload.devices.streams import POOL_SIZE
 from offload.runtime.queues import Queue, Queues
 from tests.runtime.test_queues_rules import explore
 
-ENQUEUE, ENQUEUE_MARKER = operations.enqueue, queues.enqueue_marker
+ENTER, ENQUEUE_MARKER = operations.enter, queues.enqueue_marker
 OF, APPEND, ARE_COMPLETE = Queues.of, Queue.append, queues.are_complete
 WAIT_FOR = queues.wait_for
 
@@ -58,14 +58,13 @@ def follows_later_ones(patch):
             followers.setdefault(other, []).append((scope, frame, queue))
         return ENQUEUE_MARKER(scope, frame, queue, after)
 
-    def enqueue(scope, frame, queue, *more):
-        task = ENQUEUE(scope, frame, queue, *more)
+    def enter(scope, frame, queue, *more):
+        ENTER(scope, frame, queue, *more)
         for scope_, frame_, follower in followers.get(queue, ()):
             ENQUEUE_MARKER(scope_, frame_, follower, [queue])
-        return task
 
     patch(queues, "enqueue_marker", enqueue_marker)
-    patch(operations, "enqueue", enqueue)
+    patch(operations, "enter", enter)
 
 
 def holds_up_later_ones(patch):
@@ -89,7 +88,7 @@ def first_of_several(patch):
 
 
 def no_wait_clause(patch):
-    patch(operations, "enqueue", lambda *given: ENQUEUE(*given[:5]))
+    patch(operations, "enter", lambda *given: ENTER(*given[:5], (), *given[6:]))
 
 
 def no_wait(patch):
