@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from offload.devices import kinds
 from offload.devices.kind import Kind, Opening
-from offload.errors import ClauseError, DeviceUnavailableError
+from offload.errors import ClauseError, DeviceUnavailableError, UnsupportedError
 from offload.runtime.settings import TargetOffload
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offload.devices.base import Device
+    from offload.errors import OffloadError
     from offload.runtime.settings import Settings
 
 
@@ -135,3 +136,13 @@ def parse_devices(spec: str, count_of: Callable[[Kind], int]) -> list[Wanted]:
     if len(set(devices)) < len(devices):
         raise ClauseError(f"devices={spec!r} names a device twice")
     return devices
+
+
+def not_a_specification(devices: object) -> OffloadError:
+    """Return the error for what `Runtime` is given as ``devices`` and is no string."""
+    if type(devices).__module__.partition(".")[0] == "distributed":
+        return UnsupportedError(
+            f"devices={devices!r:.80}: the devices of a Dask cluster are not those of a runtime; "
+            "make a Runtime in each worker, of 'cuda' for example, or run recorded graphs by graph.compute"
+        )
+    return ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")

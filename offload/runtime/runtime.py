@@ -24,7 +24,7 @@ from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.frames import warn
 from offload.interrupts.shields import Shield
 from offload.runtime import opened
-from offload.runtime.opening import open_devices
+from offload.runtime.opening import not_a_specification, open_devices
 from offload.runtime.places import initial_device, invalid_device
 from offload.runtime.queues import Queues
 from offload.runtime.settings import DisplayEnv, TargetOffload, format_env, read_settings
@@ -83,6 +83,8 @@ class Runtime(Threads):
         A parameter or variable that means nothing.
     DeviceUnavailableError
         A device that does not exist here.
+    UnsupportedError
+        ``devices`` is a ``distributed.Client``: the devices of a Dask cluster are none of a runtime so far.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Runtime(Threads):
         if seed is not None and type(seed) is not int:
             raise ClauseError(f"seed={seed!r:.60} is not a seed; use an int")
         if devices is not None and not isinstance(devices, str):
-            raise ClauseError(f"devices={devices!r} is not a string; write for example 'cuda', 'sim:2' or 'none'")
+            raise not_a_specification(devices)
         self._check = check
         self.rng = _generator(settings.seed if seed is None else seed)
         poisons = check or self.rng is not None

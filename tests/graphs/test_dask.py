@@ -461,6 +461,14 @@ def test_other_schedulers_are_refused(sim, scheduler):
     assert log.entries == ["a"]
 
 
+def test_a_cluster_is_no_device(client):
+    """A runtime of a client's devices is an UnsupportedError; what else is no string is a ClauseError."""
+    with pytest.raises(omp.UnsupportedError, match="Dask cluster"):
+        omp.Runtime(client)
+    with pytest.raises(omp.ClauseError, match="is not a string"):
+        omp.Runtime(["sim"])
+
+
 def test_a_client_of_other_processes_is_refused(sim):
     """A client whose worker is a process of its own is an UnsupportedError, explicitly and through Dask."""
     log = Log()
