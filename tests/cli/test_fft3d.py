@@ -263,8 +263,8 @@ def test_nothing_runs_on_what_memory_happens_to_hold(tmp_path, monkeypatch, opti
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def refused(capsys, *options, says):
-    """Expect one message on stderr, exit code 2, and nothing on stdout."""
+def assert_refused(capsys, *options, says):
+    """Run the demo: one message on stderr that says so, exit code 2, and nothing on stdout."""
     assert demo(*options) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -311,15 +311,15 @@ def test_bad_file(tmp_path, capsys, content, says):
     path, output = tmp_path / "field.npy", tmp_path / "out.npy"
     path.write_bytes(content)
     output.write_bytes(b"precious")
-    refused(capsys, "--input", path, "--output", output, says=[str(path), *says])
+    assert_refused(capsys, "--input", path, "--output", output, says=[str(path), *says])
     assert output.read_bytes() == b"precious"
     assert names(tmp_path) == ["field.npy", "out.npy"]
 
 
 def test_missing_file(tmp_path, capsys):
     """A path that leads to no file is refused, and so is a directory."""
-    refused(capsys, "--input", tmp_path / "nothing.npy", says=["nothing.npy", "no such file"])
-    refused(capsys, "--input", tmp_path, says=["not a regular file"])
+    assert_refused(capsys, "--input", tmp_path / "nothing.npy", says=["nothing.npy", "no such file"])
+    assert_refused(capsys, "--input", tmp_path, says=["not a regular file"])
 
 
 @pytest.mark.parametrize(
@@ -349,12 +349,12 @@ def test_missing_file(tmp_path, capsys):
 )
 def test_bad_option(capsys, options, says):
     """Each option that cannot mean anything is named, with what is allowed."""
-    refused(capsys, *options, says=says)
+    assert_refused(capsys, *options, says=says)
 
 
 def test_cuda_index_out_of_range(capsys):
     """A CUDA device that does not exist is an error, whether there is any or not."""
-    refused(capsys, "--devices", "cuda:99", says=["--devices cuda:99: ", "CUDA"])
+    assert_refused(capsys, "--devices", "cuda:99", says=["--devices cuda:99: ", "CUDA"])
 
 
 def test_error_from_the_environment_names_the_variable(capsys, monkeypatch):
@@ -375,7 +375,7 @@ def test_error_from_the_environment_names_the_variable(capsys, monkeypatch):
 )
 def test_memory_advice(capsys, options, says):
     """What does not fit comes with options that do, which are true, or with what it takes."""
-    refused(capsys, "--shape", "8,32,32", *options, says=[says])
+    assert_refused(capsys, "--shape", "8,32,32", *options, says=[says])
     if "would" in says:
         memory = options[options.index("--device-memory") + 1]
         assert demo("--shape", "8,32,32", "--device-memory", memory, *says.split(" would")[0].split()) == 0
@@ -385,7 +385,7 @@ def test_buffers_too_large(tmp_path, capsys):
     """Buffers that cannot fit say how many bytes they need and how many there are."""
     output = tmp_path / "out.npy"
     options = ("--shape", "8,32,32", "--planes", 4, "--device-memory", "64K", "--output", output)
-    refused(capsys, *options, says=[f"{3 * 4 * 32 * 32 * 8:,} bytes", f"{64 << 10:,}"])
+    assert_refused(capsys, *options, says=[f"{3 * 4 * 32 * 32 * 8:,} bytes", f"{64 << 10:,}"])
     assert names(tmp_path) == []
 
 
@@ -394,14 +394,14 @@ def test_shape_other_than_the_file(tmp_path, capsys):
     np.save(tmp_path / "in.npy", random_field((4, 5, 6), "f4"))
     assert demo("--input", tmp_path / "in.npy", "--shape", "4,5,6") == 0
     capsys.readouterr()
-    refused(capsys, "--input", tmp_path / "in.npy", "--shape", "6,5,4", says=["(4, 5, 6)"])
+    assert_refused(capsys, "--input", tmp_path / "in.npy", "--shape", "6,5,4", says=["(4, 5, 6)"])
 
 
 def test_output_that_cannot_be_written(tmp_path, capsys):
     """Checked before the work starts: no directory, a directory, a file as directory."""
     (tmp_path / "file").write_bytes(b"")
     for output in (tmp_path / "nowhere" / "out.npy", tmp_path, tmp_path / "file" / "out.npy"):
-        refused(capsys, "--shape", "4,4,4", "--output", output, says=[str(output)])
+        assert_refused(capsys, "--shape", "4,4,4", "--output", output, says=[str(output)])
     assert names(tmp_path) == ["file"]
 
 
@@ -410,9 +410,9 @@ def test_output_without_permission(tmp_path, capsys):
     """A read-only file and a read-only directory are refused."""
     (tmp_path / "out.npy").write_bytes(b"precious")
     (tmp_path / "out.npy").chmod(0o444)
-    refused(capsys, "--shape", "4,4,4", "--output", tmp_path / "out.npy", says=["read-only"])
+    assert_refused(capsys, "--shape", "4,4,4", "--output", tmp_path / "out.npy", says=["read-only"])
     (tmp_path / "shut").mkdir(mode=0o555)
-    refused(capsys, "--shape", "4,4,4", "--output", tmp_path / "shut" / "out.npy", says=["cannot be written"])
+    assert_refused(capsys, "--shape", "4,4,4", "--output", tmp_path / "shut" / "out.npy", says=["cannot be written"])
 
 
 def test_read_only_files_are_not_replaced(tmp_path, capsys, monkeypatch):
@@ -422,9 +422,9 @@ def test_read_only_files_are_not_replaced(tmp_path, capsys, monkeypatch):
     may = os.access
     monkeypatch.setattr(os, "access", lambda name, mode: not str(name).endswith("g.svg") and may(name, mode))
     for option in ("--graph", "--output"):
-        refused(capsys, "--shape", "4,4,4", option, path, says=[f"{option} {path} is read-only"])
+        assert_refused(capsys, "--shape", "4,4,4", option, path, says=[f"{option} {path} is read-only"])
     assert path.read_text() == "precious"
-    refused(capsys, "--shape", "4,4,4", "--graph", tmp_path / "no" / "g.svg", says=["is no directory"])
+    assert_refused(capsys, "--shape", "4,4,4", "--graph", tmp_path / "no" / "g.svg", says=["is no directory"])
 
 
 def test_full_disk_names_the_file(tmp_path, capsys, monkeypatch):
@@ -434,7 +434,7 @@ def test_full_disk_names_the_file(tmp_path, capsys, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("offload.cli.demo.npy.npy.write_array", fail)
-    refused(
+    assert_refused(
         capsys, "--shape", "4,4,4", "--output", tmp_path / "o.npy", says=[f"--output {tmp_path / 'o.npy'}", "No space"]
     )
     assert names(tmp_path) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,8 @@ def test_an_update_that_writes_what_it_says_it_reads(runtime, nowait):
 def test_updates_that_say_what_they_do(runtime):
     """No warning where another clause writes the storage, and where it is read, another one, or in no clause."""
     a, b = np.zeros(N), np.zeros(N)
-    with omp.target_data(map=[to(a, b)]):
+    with warnings.catch_warnings(record=True) as said, omp.target_data(map=[to(a, b)]):
+        warnings.simplefilter("always")
         omp.target_update(to=[a], depend=[in_(a)])
         omp.target_update(from_=[a])
         for depend in (
@@ -57,6 +60,7 @@ def test_updates_that_say_what_they_do(runtime):
         ):
             omp.target_update(from_=[a], depend=depend)
         omp.target_update(from_=[a[::2]], depend=[in_(a[1::2])])
+    assert not said
 
 
 def test_an_update_of_an_object(runtime):
