@@ -208,11 +208,13 @@ class DeviceTask(Task):
             self._is_watched = True  # the times of a recorded graph are looked at
         work = self.work
         staged: list[Any] = []
-        ended = place.ended
+        ended, follows_others = place.ended, False
         try:
-            follows_others = points and (len(points) > 1 or points[0].lane is not lane)
-            if follows_others:
-                lane.wait_for(points)
+            for point in points:
+                if point.lane is not lane:  # else what it follows is before it there
+                    follows_others = True
+                    lane.wait_for(points)
+                    break
             if self.after is not None:
                 device.wait_event(lane.stream, self.after)
             if work is not None:
@@ -226,11 +228,8 @@ class DeviceTask(Task):
             lane.release()
             if isinstance(error, PutOffError):
                 return self._put_off(error.place)
-            if isinstance(error, DeviceMemoryError) and place.in_flight:
+            if isinstance(error, DeviceMemoryError) and (place.in_flight or self._may_find_memory(ended)):
                 return self._put_off()
-            if isinstance(error, DeviceMemoryError) and self._may_find_memory(ended):
-                self.construct.runtime.engine.make_ready(self)
-                return False
             raise
         self.lane = lane
         if not follows_others:
