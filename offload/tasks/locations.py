@@ -40,15 +40,19 @@ _MOST = 128
 _BEYOND, _NOWHERE = sys.maxsize, -1
 """No section ends behind the one, or before the other."""
 
+_SEVERAL = -1
+"""No number of bytes: the sections of a run differ in theirs."""
+
 
 class Locations:
     """The sections that have been named, of all address spaces."""
 
-    __slots__ = ("_free_from", "_free_in", "_free_to", "_run", "_spaces")
+    __slots__ = ("_free_from", "_free_in", "_free_to", "_nbytes", "_run", "_spaces")
 
     def __init__(self) -> None:
         self._spaces: dict[Hashable, _Space] = {}
         self._run: list[Section] = []  # dense ones one behind the other, which are not among the others yet
+        self._nbytes = _SEVERAL  # what each of them has, and the one before them
         self._free_in: Hashable = None  # the address space of the room behind the run
         self._free_from, self._free_to = 0, _NOWHERE
 
@@ -59,6 +63,8 @@ class Locations:
         if self._free_from <= low and high <= self._free_to and not dims and space == self._free_in:
             self._free_from = high
             self._run.append(section)
+            if nbytes != self._nbytes:
+                self._nbytes = _SEVERAL
             return ()
         if self._run:
             self._end_run()
@@ -69,13 +75,13 @@ class Locations:
             self._free_to = _NOWHERE
             return known.add_strided(section)
         found, end = known.add_dense(section, low, high)
-        self._free_in, self._free_from = space, high
+        self._free_in, self._free_from, self._nbytes = space, high, nbytes
         self._free_to = end if nbytes and not found else _NOWHERE
         return found
 
     def _end_run(self) -> None:
         """Put the sections of the run among the others."""
-        self._spaces[self._free_in].add_run(self._run)
+        self._spaces[self._free_in].add_run(self._run, self._nbytes)
         self._run = []
 
     def keep(self, is_kept: Callable[[Section], bool]) -> None:
@@ -100,12 +106,17 @@ class _Space:
     def __bool__(self) -> bool:
         return bool(self._dense or self._lattices)
 
-    def add_dense(self, section: Section, low: int, high: int) -> tuple[list[Section], int]:
-        """Add a dense section; return those before it that share a byte with it, and where the next one begins."""
-        size = section[3].bit_length()
+    def _home(self, nbytes: int) -> _Ordered:
+        """Return where dense sections of this order of magnitude are."""
+        size = nbytes.bit_length()
         home = self._dense.get(size)
         if home is None:
             home = self._dense[size] = _Ordered()
+        return home
+
+    def add_dense(self, section: Section, low: int, high: int) -> tuple[list[Section], int]:
+        """Add a dense section; return those before it that share a byte with it, and where the next one begins."""
+        home = self._home(high - low)
         found: list[Section] = []
         end = home.add(section, low, high, found)
         if len(self._dense) > 1:
@@ -119,14 +130,15 @@ class _Space:
                 found += lattice.candidates(low, high, high - low, 0)
         return [other for other in found if overlaps(other, section)] if found else found, end
 
-    def add_run(self, run: list[Section]) -> None:
-        """Add dense sections in ascending order, all in one room where there is nothing."""
-        sizes = {section[3].bit_length() for section in run}
-        for size in sizes:
-            home = self._dense.get(size)
-            if home is None:
-                home = self._dense[size] = _Ordered()
-            home.add_run(run if len(sizes) == 1 else [section for section in run if section[3].bit_length() == size])
+    def add_run(self, run: list[Section], nbytes: int) -> None:
+        """Add dense sections in ascending order, all in one room where there is nothing; ``nbytes`` is that of each."""
+        if nbytes != _SEVERAL:
+            self._home(nbytes).add_run(run, nbytes)
+            return
+        for size in {section[3].bit_length() for section in run}:
+            part = [section for section in run if section[3].bit_length() == size]
+            widest = max([section[3] for section in part])
+            self._home(widest).add_run(part, widest)
 
     def add_strided(self, section: Section) -> list[Section]:
         """Add a section that is not dense and return those before it that share a byte with it."""
@@ -237,7 +249,7 @@ class _Ordered:
             self._split(here)
         return behind
 
-    def add_run(self, run: list[Section]) -> None:
+    def add_run(self, run: list[Section], widest: int) -> None:
         """Add sections in ascending order between which there are no others."""
         low = run[0][1]
         here = bisect_right(self._firsts, low)
@@ -245,7 +257,8 @@ class _Ordered:
         at = bisect_right(starts, low)
         starts[at:at] = [section[1] for section in run]
         self._sections[here][at:at] = run
-        self._longest = max(self._longest, *[section[3] for section in run])
+        if widest > self._longest:  # noqa: PLR1730  # same
+            self._longest = widest
         if len(starts) >= _MOST:
             self._split(here)
 

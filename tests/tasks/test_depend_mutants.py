@@ -181,7 +181,7 @@ MUTANTS = {
         "                end = min(end, lattice.low)",
         "                pass",
     ),
-    "a run is lost": (locations, "        self._spaces[self._free_in].add_run(self._run)\n", ""),
+    "a run is lost": (locations, "        self._spaces[self._free_in].add_run(self._run, self._nbytes)\n", ""),
 }
 
 

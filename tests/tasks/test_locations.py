@@ -109,6 +109,14 @@ def test_runs(seed, most, monkeypatch):
     add_all(found, known, sections[200:])
 
 
+@pytest.mark.parametrize("n_bytes", [4, 8])
+def test_what_is_wider_than_those_before_it_in_a_run_is_met_at_its_end(n_bytes):
+    """A run takes sections of several sizes, and each is found by whatever meets its last bytes."""
+    found, known = Locations(), []
+    add_all(found, known, [section_of(HOST, at, (size,), None, 1) for at, size in [(1000, 8), (1010, 12), (1030, 9)]])
+    add_all(found, known, [section_of(HOST, 1020, (n_bytes,), None, 1)])
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_kinds_of_sections_mix(seed):
     """Sections of every make and of several address spaces are told apart in one index."""
