@@ -252,17 +252,11 @@ class Engine(Completion):
 
     def _help(self, scope: Scope, frame: Region, n_tasks: int) -> bool:
         """Run a few ready tasks as `help_once` does; return whether there was one."""
-        n_run = 0
         with Shield(scope) as shield, Entered(scope):
-            signs = shield.signs
-            while n_run < n_tasks and not signs.is_struck:
-                task = self.take() if scope.task is None else self.take_descendant(frame)
-                if task is None:
-                    break
-                n_run += 1
-                self._run(task, scope, signs)
-                del task  # a failure refers to the frames that its body was called from
-        return n_run > 0
+            if shield.signs.is_struck:
+                return False
+            within = frame if scope.task is not None else None
+            return self._run(None, scope, shield.signs, n_tasks, within) < n_tasks
 
     # -- running -------------------------------------------------------------------------------------
     def _work(self) -> None:
@@ -301,19 +295,31 @@ class Engine(Completion):
         with Shield(scope) as shield, Entered(scope):
             self._run(task, scope, shield.signs)
 
-    def _run(self, task: Task | None, scope: Scope, signs: Any) -> None:
+    def _run(self, task: Task | None, scope: Scope, signs: Any, n_more: int = 0, within: Region | None = None) -> int:
+        """Run a task, if one is given, and ``n_more`` that are ready; each time also whatever becomes ready first.
+
+        Those that are taken are descendants of a region, where one is given. Return how many were not there.
+        """
         outer = scope.task, scope.region
-        while task is not None:
+        while True:
+            if task is None:
+                if not n_more:
+                    return 0
+                task = self.take() if within is None else self.take_descendant(within)
+                if task is None:
+                    return n_more
+                n_more -= 1
             self.activity += 1
             try:
                 task = task.advance(self, scope)
             except BaseException as error:
                 scope.task, scope.region = outer
-                self.keep(task, error)  # type: ignore[arg-type]  # the same
+                self.keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
                 raise
-            if task is not None and signs.is_struck:
-                self.make_ready(task)
-                return
+            if signs.is_struck:
+                if task is not None:
+                    self.make_ready(task)
+                return n_more
 
     def keep(self, task: Task, error: BaseException) -> None:
         """See that a task ends although the engine's own steps for it were cut short.
