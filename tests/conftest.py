@@ -203,8 +203,33 @@ def states_follow_the_table():
     assert not wrong, wrong
 
 
+@contextlib.contextmanager
+def share_of_gpus(*, alone):
+    """Use the GPUs beside the other processes of a run of pytest-xdist, or alone; without it all is as it is."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        yield
+        return
+    import fcntl
+
+    path = Path(tempfile.gettempdir(), f"offload-tests-{run}")
+    with path.with_suffix(".turn").open("w") as turn, path.with_suffix(".gpus").open("w") as gpus:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # nobody overtakes a test that waits for being alone
+        fcntl.flock(gpus, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        yield
+
+
+@pytest.fixture
+def gpus(request):
+    """Have a GPU test wait for one that measures, which waits for all others."""
+    uses, measures = (request.node.get_closest_marker(name) is not None for name in ("gpu", "measures"))
+    with share_of_gpus(alone=measures) if uses else contextlib.nullcontext():
+        yield
+
+
 @pytest.fixture(autouse=True)
-def nothing_leaks(request):
+def nothing_leaks(request, gpus):
     """Fail a test that leaves a thread behind; a GPU test also for a stream, an event, a graph or memory."""
     ledger = mark = None
     if request.node.get_closest_marker("gpu"):

@@ -62,9 +62,10 @@ def test_array_operations_and_kernels_of_a_body(gpu, latch):
     elementwise = cupy.ElementwiseKernel("", "float64 x", "x += 3", "three")
     d = device_array([1, 2, 3, 4])
     host = landing(d)
-    spare = cupy.zeros(4)
+    spare, aside = cupy.zeros(4), cupy.cuda.Stream(non_blocking=True)
     raw((1,), (4,), (spare,))
     elementwise(spare)
+    cupy.asnumpy(d, stream=aside)
     cupy.cuda.Stream.null.synchronize()
 
     @omp.target(nowait=True, depend=[inout("x")])
@@ -78,7 +79,8 @@ def test_array_operations_and_kernels_of_a_body(gpu, latch):
     task = body(d)
     copied = copy_out(host, d)
     assert not copied.done()
-    assert cupy.cuda.Stream.null.done  # nothing went there
+    cupy.cuda.Stream.null.synchronize()  # nothing went there: what is held would hold it, what is not would have run
+    assert cupy.asnumpy(d, stream=aside).tolist() == [1, 2, 3, 4]
     latch.release()
     omp.taskwait()
     assert task.done()

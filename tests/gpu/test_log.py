@@ -127,6 +127,7 @@ def _device_times(loop, p, x, y, n=9):
     return times[2:], plain[2:]
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("loop", [scattered, updated])
 @pytest.mark.parametrize("order", ["permutation", "identity"])
 def test_device_time(loop, order):

@@ -170,6 +170,7 @@ def test_teams_and_their_threads_of_openmp(gpu):
     assert rows.explain(a, y).to_dict()["nests"][0]["launch"] == {"grid": [600, 1, 1], "block": [128, 1, 1]}
 
 
+@pytest.mark.measures
 @pytest.mark.skipif("OFFLOAD_TESTS_UNPOOLED" in os.environ, reason="a tool looks on, which takes its time")
 def test_rows_of_500_stream(gpu, record_property):
     """A gang-vector product with rows of 500 reads its matrix at a large part of what memory gives."""

@@ -498,6 +498,7 @@ def test_nothing_is_left_of_loops():
     assert ledger.left_since(mark) == []
 
 
+@pytest.mark.measures
 @pytest.mark.skipif("OFFLOAD_TESTS_UNPOOLED" in os.environ, reason="a tool looks on, which takes its time")
 def test_what_a_call_takes(gpu, record_property):
     """A call with device arrays that has been made before is measured; the test allows a millisecond."""
