@@ -93,7 +93,12 @@ class DeviceLoop(LoopFunction, TargetFunction):
                         return run(scope, frame, own, ())
                     finally:
                         del own  # as `run` asks for
-            elif devices is not None and devices != (alone,) and (devices, alone, len(runtime.places)) != ("all", 0, 1):
+            elif (
+                self._is_direct
+                and devices is not None
+                and devices != (alone,)
+                and (devices, alone, len(runtime.places)) != ("all", 0, 1)
+            ):
                 task = None if kwargs else self._on_set(scope, frame, args)
                 if task is None:
                     return self._encounter(scope, args, kwargs)
@@ -131,8 +136,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
     def _on_set(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> DeviceTask | None:
         """Return the task of a call on several devices by a short way; None of one for which more is to be asked."""
         if (
-            not self._is_direct
-            or frame.recorder is not None
+            frame.recorder is not None
             or not frame.inherited.is_plain
             or collector.thread
             or owned

@@ -228,10 +228,10 @@ def test_ways_are_measured(monkeypatch, is_long):
         for _ in range(8):
             loop(x, y)
             seen.append(loop.explain(x, y).to_dict()["filter"]["mode"])
-        assert seen == ["single"] * 4 + ["split" if is_long else "single"] * 4
+        assert seen == ["single"] * 5 + ["split" if is_long else "single"] * 3
         why = loop.explain(x, y).to_dict()["filter"]["why"]
         assert re.search(r"single took 1000000 µs" if is_long else r"single took \d+ µs", why)
-        assert ("split took 500000 µs" if is_long else "split would take 100 µs at least") in why
+        assert ("split took 500000 µs" if is_long else "split would take 200 µs at least") in why
     assert (y[1:-1] == x[:-2] + x[2:]).all()
 
 

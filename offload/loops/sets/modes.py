@@ -11,8 +11,9 @@ What is no gain by these is not tried either, so that the first calls of a short
 
 What is compared is the longer of what a call takes of the host and of the devices: calls that follow each other come at
 that pace. What bounds the others is the device's alone, since once one device has been chosen the host has less to do.
-Whatever else the host does makes it longer, never shorter. So one device alone is timed in three calls, of
-which the quickest counts: against one that was held up a way would win that takes several times as long, and stay.
+Whatever else the host does makes a time longer, never shorter. So where another way may win, or has won, one device
+alone is timed again, in two calls more, and the quickest counts: against a call that was held up a way would win that
+takes several times as long, and stay.
 
 Times come in when the devices have passed the calls, which may be many calls later; until then the way that is best as
 far as is known is taken. Several devices have to be 5 % quicker than one. Whoever asks has a `Chooser` for each loop,
@@ -40,11 +41,11 @@ CALL_S: Final = 10e-6
 
 FORK_S: Final = 15e-6
 
-SPREAD_S: Final = 100e-6
+SPREAD_S: Final = 200e-6
 """What a call on several devices takes of the host, at least: several times what it takes on one."""
 
 N_TIMED: Final = 3
-"""Calls in which one device alone is timed; of other ways one is."""
+"""Calls of one device alone of which the quickest counts, before another way is tried or taken."""
 
 _BYTES_PER_S: Final = 3e12
 _SENT_BYTES_PER_S: Final = 3e11
@@ -109,7 +110,9 @@ class Chooser:
 
     __slots__ = (
         "_alone_s",
-        "_awaited",
+        "_alone_sent_nbytes",
+        "_n_awaited",
+        "_n_spare",
         "_rest",
         "_trials",
         "candidates",
@@ -133,7 +136,9 @@ class Chooser:
         self.latest: FilterMode | None = None
         self.sent_nbytes: int | None = None
         self._alone_s = inf
-        self._awaited: dict[FilterMode, int] = {}
+        self._alone_sent_nbytes = 0
+        self._n_awaited = 0
+        self._n_spare = N_TIMED - 1
         self._rest: list[FilterMode] = sorted(self.candidates, key=self.expected.__getitem__)
         self._trials: list[tuple[FilterMode, bool]] = []
         if "single" in self.candidates:
@@ -154,39 +159,37 @@ class Chooser:
         """Take note of what a call took of the devices and of the host; so much was sent from device to device."""
         seconds = max(devices_s, host_s)
         self.times[mode] = min(seconds, self.times.get(mode, seconds))
-        if self._awaited:
-            self._awaited[mode] -= 1
-            if mode == "single":
-                self._bound(devices_s, sent_nbytes)
-        if any(self._awaited.values()):
-            return
-        best = min(self.candidates, key=self.times.__getitem__)
-        is_gain = "single" not in self.candidates or self.times[best] < GAIN * self.times["single"]
-        self.chosen = best if is_gain else "single"
+        if mode == "single":
+            self._alone_s, self._alone_sent_nbytes = min(devices_s, self._alone_s), sent_nbytes
+        self._n_awaited -= 1
+        if not self._n_awaited and "single" in self.candidates:
+            self._weigh()
+        if not self._n_awaited:
+            best = min(self.candidates, key=self.times.__getitem__)
+            is_gain = "single" not in self.times or self.times[best] < GAIN * self.times["single"]
+            self.chosen = best if is_gain else "single"
 
-    def _try(self, mode: FilterMode) -> None:
+    def _try(self, mode: FilterMode, n_timed: int = 1) -> None:
         """Have a way tried in the calls that come."""
-        n_timed = N_TIMED if mode == "single" else 1
         self._trials += [(mode, False), *[(mode, True)] * n_timed]
-        self._awaited[mode] = n_timed
+        self._n_awaited += n_timed
 
-    def _bound(self, seconds: float, sent_nbytes: int) -> None:
-        """Strike out ways that cannot be quicker than one device is; try the others once its times are known."""
-        self._alone_s = seconds = min(seconds, self._alone_s)
-        least = {
-            mode: max(SPREAD_S, FORK_S + seconds) if mode == "duplicate" and not sent_nbytes else SPREAD_S
-            for mode in self._rest
-        }
-        may_win = [mode for mode in self._rest if least[mode] < GAIN * seconds]
-        if may_win and self._awaited["single"]:
+    def _weigh(self) -> None:
+        """Have one device timed again where others win or may win; then strike out those that cannot, try the rest."""
+        least = dict.fromkeys(self._rest, SPREAD_S)
+        if "duplicate" in least and not self._alone_sent_nbytes:
+            least["duplicate"] = max(SPREAD_S, FORK_S + self._alone_s)
+        may_win = [mode for mode in self._rest if least[mode] < GAIN * self._alone_s]
+        wins = min(self.times.values()) < GAIN * self.times["single"]
+        if (may_win or wins) and self._n_spare:
+            n_timed, self._n_spare = self._n_spare, 0
+            self._try("single", n_timed)
             return
         self.least |= {mode: least[mode] for mode in self._rest if mode not in may_win}
         self.candidates = tuple([mode for mode in self.candidates if mode not in self.least])
         self._rest = []
         for mode in may_win:
             self._try(mode)
-        if self.candidates == ("single",):  # calls that are still to be timed decide nothing
-            self._trials, self._awaited = [], {}
 
     @property
     def now(self) -> FilterMode:
