@@ -64,39 +64,63 @@ class Again(Shared):
             raise
         return known
 
-    def open_again(self, key: Any, items: Sequence[MapItem], lane: Lane) -> tuple[list[KnownCopy], list[object]] | None:
-        """Return the copies of an update of these items that is remembered, which are open now, and what they hold.
+    def update_again(
+        self, key: Any, items: Sequence[MapItem], lane: Lane, staged: list[Any]
+    ) -> tuple[list[object], Point | None] | None:
+        """Carry out once more an update of these items that is remembered; return what `DataEnvironment.update` does.
 
-        None where none is remembered. It may be forgotten as soon as the lock is free.
+        None where none is remembered, or others have to know; it may be forgotten as soon as the lock is free. Copies
+        that return at once are enqueued under the lock: their accesses have a place when others find them.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has been copied.
         """
+        ledger = self.ledger
         with self.lock:
             known: KnownUpdate | None = self.table.remembered.get(key)
             if known is None or known.items is not items:
                 return None
-            if self.sets and replicas_of([entry for _, entry, *_ in known.copies]):
-                return None  # others have to know
-            waits = self.ledger.before(known.reads, known.writes)
+            copies, reads, writes, held = known.copies, known.reads, known.writes, known.held
+            if self.sets and replicas_of([entry for _, entry, *_ in copies]):
+                return None
+            waits = ledger.before(reads, writes)
             if waits:
                 lane.wait_for(waits)
-            for entry, _ in known.writes:
+            for entry, _ in writes:
                 entry.change(lane)
-            self.ledger.open(lane, known.reads, known.writes)
-            return known.copies, known.held
-
-    def copy_again(self, copies: Sequence[KnownCopy], lane: Lane, staged: list[Any]) -> Point | None:
-        """Make the copies of an update once more; return where they end, or None if they are staged."""
+            is_quick = known.return_at_once and self.notify is None  # what is told goes to the program's own stream
+            if is_quick:
+                try:
+                    self._copy_again(copies, lane, staged)
+                except BaseException:
+                    with suppress(DeviceLostError):
+                        ledger.note(lane.mark(), reads, writes)
+                    raise
+                if not staged:
+                    point = lane.mark()
+                    ledger.note(point, reads, writes)
+                    return held, point
+            ledger.open(lane, reads, writes)
+        if is_quick:  # the memory is not what it was
+            return held, None
         try:
-            for item, entry, array, dtype, shape in copies:
-                host: Any = item.host
-                view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
-                if item.map_type.copies_in:
-                    self.copy(view, host, lane, staged, item.label)
-                else:
-                    if not host.flags.writeable:
-                        check_writeable(item)
-                    self.copy(host, view, lane, staged, item.label)
-            return None if staged else self.ledger.settle(lane)
+            self._copy_again(copies, lane, staged)
+            return held, None if staged else ledger.settle(lane)
         except BaseException:
             with suppress(DeviceLostError):
-                self.ledger.settle(lane)
+                ledger.settle(lane)
             raise
+
+    def _copy_again(self, copies: Sequence[KnownCopy], lane: Lane, staged: list[Any]) -> None:
+        """Make the copies of an update once more."""
+        for item, entry, array, dtype, shape in copies:
+            host: Any = item.host
+            view = array if array.shape == shape and host.dtype is dtype else self.view(entry, host, item.address)
+            if item.map_type.copies_in:
+                self.copy(view, host, lane, staged, item.label)
+            else:
+                if not host.flags.writeable:
+                    check_writeable(item)
+                self.copy(host, view, lane, staged, item.label)

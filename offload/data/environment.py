@@ -176,8 +176,8 @@ class DataEnvironment(Own):
         PutOffError, NotPresentError
             Nothing has been copied.
         """
-        if key is not None and (opened := self.open_again(key, items, lane)) is not None:
-            return opened[1], self.copy_again(opened[0], lane, staged)
+        if key is not None and (again := self.update_again(key, items, lane, staged)) is not None:
+            return again
         with self.lock:
             copies = self.table.update(items)
             steps = None
@@ -191,7 +191,9 @@ class DataEnvironment(Own):
             copies, steps = self._update_shared(items, lane, staged)
         point = self._carry_out(steps, lane, staged)
         if key is not None and len(copies) == len(items):
-            known = KnownUpdate(items, copies, [self.view(entry, item.host, item.address) for item, entry in copies])
+            views = [self.view(entry, item.host, item.address) for item, entry in copies]
+            hosts: Any = [item.host for item in items]
+            known = KnownUpdate(items, copies, views, return_at_once=all(map(self.device.copies_async, hosts)))
             with self.lock:
                 if self.table.state is state:
                     _ = self.table.remember(key, known)  # what is dropped for that goes when the lock is free

@@ -60,12 +60,22 @@ class KnownUpdate:
         The parts that are copied from, and copied to.
     held : list of object
         What must live until the copies are done.
+    return_at_once : bool
+        Whether to enqueue the copies is all that a thread does about them.
     """
 
-    __slots__ = ("copies", "held", "items", "layouts", "reads", "writes")
+    __slots__ = ("copies", "held", "items", "layouts", "reads", "return_at_once", "writes")
 
-    def __init__(self, items: Sequence[MapItem], copies: Sequence[tuple[MapItem, Entry]], views: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        items: Sequence[MapItem],
+        copies: Sequence[tuple[MapItem, Entry]],
+        views: Sequence[Any],
+        *,
+        return_at_once: bool,
+    ) -> None:
         self.items = items
+        self.return_at_once = return_at_once
         self.layouts = Layouts(items)
         self.copies: list[KnownCopy] = []
         self.reads: list[tuple[Entry, Section]] = []

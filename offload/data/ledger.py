@@ -37,8 +37,8 @@ from collections import deque
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from offload.data.accesses import Accesses, set_access
 from offload.data.copies_back import CopiesBack
-from offload.data.entries import Accesses, set_access
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
