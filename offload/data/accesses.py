@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_MANY_ACCESSES = 32
+_MANY_ACCESSES = 128
 """Accesses of an entry, one for each lane and section, from which on those that are over are looked for."""
 
 _FEW_ACCESSES = 8

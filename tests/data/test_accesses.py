@@ -75,7 +75,7 @@ def test_what_is_over_is_forgotten():
     accesses = Accesses()
     for number in range(200):
         accesses[LANES[0], section_of(HOST, 8 * number, (1,), None, 8)] = Access(number)
-    accesses.prune(lambda access: access.number < 150)
-    assert sorted(access.number for access in accesses.values()) == list(range(150, 200))
-    assert accesses.limit == 100
-    assert accesses.overlapping(section_of(HOST, 0, (200,), None, 8)) == [Access(number) for number in range(150, 200)]
+    accesses.prune(lambda access: access.number < 100)
+    assert sorted(access.number for access in accesses.values()) == list(range(100, 200))
+    assert accesses.limit == 200
+    assert accesses.overlapping(section_of(HOST, 0, (200,), None, 8)) == [Access(number) for number in range(100, 200)]

@@ -107,7 +107,9 @@ class Copies:
             self._copy_inside(dst, src, stream)
             return None
         host, device = (dst, src) if to_host else (src, dst)
-        if host.flags.c_contiguous and device._c_contiguous:  # noqa: SLF001  # `flags` makes an object of three
+        flags = host.flags
+        # CuPy's own flags, since its `flags` makes an object of three.
+        if (flags.c_contiguous and device._c_contiguous) or (flags.f_contiguous and device._f_contiguous):  # noqa: SLF001
             nbytes = host.nbytes
             if not nbytes:
                 return None
@@ -134,7 +136,7 @@ class Copies:
     def _copy_inside(self, dst: Any, src: Any, stream: Any) -> None:
         """Enqueue a copy between device arrays."""
         to, at = dst.data, src.data
-        if dst._c_contiguous and src._c_contiguous:  # noqa: SLF001  # as in `copy`
+        if (dst._c_contiguous and src._c_contiguous) or (dst._f_contiguous and src._f_contiguous):  # noqa: SLF001  # as in `copy`
             if dst.nbytes:
                 cuda.memcpyAsync(to.ptr, at.ptr, dst.nbytes, _DEFAULT, stream.ptr)
             return
