@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload import delete, from_, in_, inout, release, to
+from offload import delete, from_, in_, inout, out, release, to
 from offload.errors import DeviceLostError
 from tests.null_device import NullArray, NullDevice
 
@@ -191,6 +191,29 @@ def test_tasks_in_flight_are_spread(opened):
         for _ in range(10):
             omp.target(nowait=True)(lambda: None)()
         assert len(device.streams) == 8
+
+
+def test_what_follows_on_one_stream_waits_for_nothing(opened, monkeypatch):
+    """A task of whose stream all is that it follows waits for no event, and keeps none of these tasks alive."""
+    device = Fifo()
+    with opened(device, num_threads=1):
+        one, other, host = array(device), array(device), np.zeros(N)
+        waits = []
+        monkeypatch.setattr(device, "wait_event", lambda *given: waits.append(given))
+        device.is_held = True
+        for _ in range(2):
+            for clause in ([in_(one), out(other)], [in_(other), out(one)]):
+                task = omp.target(nowait=True, depend=clause)(lambda: None)()
+                assert not task.predecessors
+        last = omp.target(nowait=True, depend=[in_(one)])(lambda: None)()
+        assert not last.predecessors
+        assert not waits
+        assert len(device.streams) == 1
+        spread = omp.target(nowait=True, depend=[in_(one), out(host)])(lambda: None)()
+        assert [before.lane for before in spread.predecessors] == [task.lane]
+        assert len(waits) == 1
+        device.is_held = False
+        omp.taskwait()
 
 
 @pytest.mark.parametrize("num_threads", [0, 2])
@@ -474,6 +497,23 @@ def test_events_of_a_construct(opened, construct, n_events):
     assert [call[0] for call in device.calls].count("record") == n_events
     whole = [delete(entry.host) for entry in runtime.places[0].table.entries()]
     omp.target_exit_data(map=whole)
+
+
+def test_events_of_a_deferred_region_whose_body_blocks(monkeypatch):
+    """It records where its copies to the device end, at which its body waits, and where those from it do."""
+    with omp.Runtime("sim:1") as runtime:
+        device = runtime.places[0].device
+        marks, record = [], device.record
+        monkeypatch.setattr(device, "record", lambda stream: marks.append(record(stream)) or marks[-1])
+        x = np.zeros(N)
+
+        def add(x):
+            x += 1
+
+        for n_events in (2, 4, 6):
+            omp.target(nowait=True)(add)(x).result()
+            assert len(marks) == n_events
+        assert (x == 3).all()
 
 
 def test_the_last_exit_records_one_event(opened):
