@@ -384,7 +384,7 @@ def test_accesses_of_parts_do_not_pile_up(sim, openacc):
     assert len(entry.writes) <= entry.writes.limit
     assert len(entry.uses) <= entry.uses.limit
     if not openacc:
-        assert entry.writes.limit <= 64
+        assert entry.writes.limit <= 128
     acc.exit_data(delete=[a])
 
 
