@@ -239,7 +239,7 @@ class TargetFunction(DirectiveFunction):
         work: TargetWork | ReceivingWork | None = None
         if place is None:
             recipe = HostRegion(site, body, binding.args, dict(binding.kwargs), self._label, priority)
-            recipe.binding = binding
+            recipe.binding = binding.kept()
         else:
             if values is None:
                 binding.complete(place)

@@ -563,6 +563,30 @@ def test_containers_that_hold_themselves(runtime):
     table.rows.pop()[0] = None  # NumPy's arrays of objects take no part in garbage collection
 
 
+@pytest.mark.parametrize("if_", [True, False])
+def test_attributes_rebound_behind_the_call(runtime, gates, if_):
+    """List items are evaluated at the call: arrays that change places afterwards, as attributes or in a list, are where
+    they were in the body, beside the other attributes as they were."""
+    omp.declare_mapper(Vector, lambda v: [tofrom(v.old), tofrom(v.new), tofrom(*v.ring)])
+    s = Vector(N)
+    s.old, s.new, s.ring = np.full(N, 1.0), np.zeros(N), [np.full(N, 1.0), np.zeros(N)]
+    arrays = [s.old, s.new, *s.ring]
+
+    @omp.target(nowait=True, if_=if_)
+    def step(v):
+        v.new[...] = v.old + v.len
+        v.ring[1][...] = v.ring[0] + v.len
+
+    gate = gates()
+    task = step.options(depend=[gate.after])(s)
+    s.old, s.new = s.new, s.old
+    s.ring.reverse()
+    s.len = 0
+    gate.open()
+    task.result()
+    assert [array[0] for array in arrays] == [1, 1 + N, 1, 1 + N]
+
+
 def test_arrays_in_no_attribute(sim):
     """A mapper of an array that the body cannot reach through the object is an error there, and changes nothing."""
 

@@ -266,13 +266,26 @@ class Binding:
         known = (expansion for _, expansion in self.copies if expansion.item is value)
         expansion = self.objects.get(id(value)) or next(known, None)
         if expansion is None and mapper_of(value) is not None:
-            expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}")
+            expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}").keep()
             self.items += object_items(expansion)
         if expansion is not None:
             self.copies.append((slot, expansion))
         return expansion is not None
 
     # -- the host as device --------------------------------------------------------------------------
+    def kept(self) -> Self:
+        """Take objects that have a mapper as they are now, for a region on the host that runs later; return this.
+
+        Raises
+        ------
+        ClauseError, MapError
+            As the mapper of an argument would have it on a device.
+        """
+        for slot, value in self.others if MAPPERS else ():
+            if slot not in self.privates and id(value) not in self.objects and mapper_of(value) is not None:
+                self.objects[id(value)] = expansion_of(value, MapType.TOFROM, f"argument {slot}").keep()
+        return self
+
     def on_host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what the body is given on the host: nothing is mapped, but what is private is.
 

@@ -12,6 +12,10 @@ they cover: an attribute whose array was mapped, or lies in an array that was, b
 section was mapped becomes the array of that section, as for an argument of a target region. The object itself is
 never written to: the copy is shallow, and only its mapped attributes differ.
 
+OpenMP evaluates list items when the construct is encountered, and a program may rebind attributes behind the call (two
+arrays that change places at each step). So `Expansion.keep` copies the object then, and notes where in it mapped arrays
+are; each body receives a copy of that copy.
+
 Rejected: asking mappers for the names of attributes (OpenMP's clauses are list items, and sections of them), and
 proxies that translate on access (a body passes its object on to code that knows the class).
 
@@ -21,7 +25,7 @@ OpenMP 5.2, 5.8.8 "declare mapper Directive".
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -202,12 +206,18 @@ class Expansion:
         Arrays that its own mapper named.
     parts : dict
         Expansions of objects that its own mapper named, by `id`; each keeps its object alive.
+    kept : object
+        A copy of the object as it was at `keep`.
+    places : dict or None
+        By the names of its attributes, those that are, or hold, what was mapped; None before `keep`.
     """
 
-    __slots__ = ("item", "own", "parts")
+    __slots__ = ("item", "kept", "own", "parts", "places")
 
     def __init__(self, item: Any) -> None:
         self.item = item
+        self.kept: Any = None
+        self.places: dict[str, _Place] | None = None
         self.own: list[Leaf] = []
         self.parts: dict[int, Expansion] = {}
 
@@ -225,8 +235,8 @@ class Expansion:
         for part in self.parts.values():
             yield from part.leaves()
 
-    def rebuilt(self, corresponding: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
-        """Return a shallow copy whose mapped attributes are what ``corresponding`` makes of the host's arrays.
+    def keep(self) -> Expansion:
+        """Have `rebuilt` copy the object as it is now, whatever the program does with it; return this.
 
         Raises
         ------
@@ -235,39 +245,92 @@ class Expansion:
             array that no attribute holds, so that the body could not reach it.
         """
         attributes = attributes_of(self.item)
-        finder = _Finder(self, attributes, corresponding)
-        changed = {}
+        finder = _Finder(self, attributes)
+        self.kept = _duplicate(self.item, {})
+        self.places = {}
         for name, value in attributes.items():
-            now = finder.swap(value, name)
-            if now is not value:
-                changed[name] = now
-        if isinstance(self.item, tuple) and hasattr(self.item, "_replace"):
-            return self.item._replace(**changed)
-        duplicate = copy.copy(self.item)
-        in_dict: dict[str, Any] = getattr(duplicate, "__dict__", {})
-        for name, value in changed.items():
-            if name in in_dict:
-                in_dict[name] = value
-            else:
-                object.__setattr__(duplicate, name, value)  # a frozen class refuses its own __setattr__
-        return duplicate
+            place = finder.find(value, name)
+            if place is not None:
+                self.places[name] = place
+        return self
+
+    def rebuilt(self, corresponding: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
+        """Return a shallow copy whose mapped attributes are what ``corresponding`` makes of the host's arrays.
+
+        Raises
+        ------
+        MapError
+            As `keep`, which is done if it was not.
+        """
+        if self.places is None:
+            self.keep()
+        return self.made(corresponding, {})
+
+    def made(self, corresponding: Callable[[np.ndarray[Any, Any]], Any], copies: dict[int, Any]) -> Any:
+        """Return what stands for the object in a body; ``copies`` has what was made, by the `id` of its place."""
+        if id(self) not in copies:
+            places = (self.places or {}).items()
+            changed = {name: place.made(corresponding, copies) for name, place in places}
+            copies[id(self)] = _duplicate(self.kept, changed)
+        return copies[id(self)]
+
+
+def _duplicate(item: Any, changed: dict[str, Any]) -> Any:
+    """Return a shallow copy of an object with other values of attributes."""
+    if isinstance(item, tuple) and hasattr(item, "_replace"):
+        return item._replace(**changed)
+    duplicate = copy.copy(item)
+    in_dict: dict[str, Any] = getattr(duplicate, "__dict__", {})
+    for name, value in changed.items():
+        if name in in_dict:
+            in_dict[name] = value
+        else:
+            object.__setattr__(duplicate, name, value)  # a frozen class refuses its own __setattr__
+    return duplicate
+
+
+class _MappedArray:
+    """The place of an array that was mapped."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host: np.ndarray[Any, Any]) -> None:
+        self._host = host
+
+    def made(self, corresponding: Callable[[np.ndarray[Any, Any]], Any], copies: dict[int, Any]) -> Any:
+        return corresponding(self._host)
+
+
+class _Container:
+    """The place of a container, and in it those that are, or hold, what was mapped."""
+
+    __slots__ = ("_is_tuple", "_kept", "_places")
+
+    def __init__(self, container: Any, places: dict[Any, _Place]) -> None:
+        self._is_tuple = type(container) is tuple
+        self._kept = list(container) if self._is_tuple else container.copy()
+        self._places = places
+
+    def made(self, corresponding: Callable[[np.ndarray[Any, Any]], Any], copies: dict[int, Any]) -> Any:
+        if id(self) not in copies:
+            own = self._kept.copy()
+            for key, place in self._places.items():
+                own[key] = place.made(corresponding, copies)
+            copies[id(self)] = tuple(own) if self._is_tuple else own
+        return copies[id(self)]
+
+
+_Place: TypeAlias = "_MappedArray | _Container | Expansion"
 
 
 class _Finder:
     """Finds the mapped arrays of one object in its attributes."""
 
-    __slots__ = ("_containers", "_corresponding", "_expansion", "_parts", "_sections", "_unnamed")
+    __slots__ = ("_containers", "_expansion", "_sections", "_unnamed")
 
-    def __init__(
-        self,
-        expansion: Expansion,
-        attributes: dict[str, Any],
-        corresponding: Callable[[np.ndarray[Any, Any]], Any],
-    ) -> None:
+    def __init__(self, expansion: Expansion, attributes: dict[str, Any]) -> None:
         self._expansion = expansion
-        self._corresponding = corresponding
-        self._parts: dict[int, Any] = {}
-        self._containers: dict[int, Any] = {}  # by `id`, what stands for it
+        self._containers: dict[int, _Place | None] = {}  # by `id`
         self._sections = [array_section(leaf.array) for leaf in expansion.own]
         held = [array_section(array) for array in _arrays(list(attributes.values()))]
         # What no attribute is, nor lies in, is a section of one.
@@ -293,57 +356,50 @@ class _Finder:
                     "and give a nested object's class a mapper of its own"
                 )
 
-    def swap(self, value: Any, name: str) -> Any:
-        """Return what stands for an attribute on the device; the value itself where nothing of it was mapped."""
+    def find(self, value: Any, name: str) -> _Place | None:
+        """Return the place of what stands for an attribute on the device; None where nothing of it was mapped."""
         if isinstance(value, np.ndarray):
-            return self._swap_objects(value, name) if value.dtype.hasobject else self._swap_array(value, name)
+            if not value.dtype.hasobject:
+                return self._find_array(value, name)
+            return self._look_into(value, np.ndenumerate(value), name) if value.dtype == object else None
         part = self._expansion.parts.get(id(value))
         if part is not None:
-            if id(value) not in self._parts:
-                self._parts[id(value)] = part.rebuilt(self._corresponding)
-            return self._parts[id(value)]
-        if type(value) is tuple:  # one that leads back to itself does so through a list, dictionary or array
-            swapped = tuple([self.swap(element, name) for element in value])
-            return swapped if any(new is not old for new, old in zip(swapped, value, strict=True)) else value
-        if type(value) is list:
-            return self._filled(value, value.copy(), enumerate(value), name)
+            return part if part.places is not None else part.keep()
+        if type(value) in (list, tuple):
+            return self._look_into(value, enumerate(value), name)
         if type(value) is dict:
-            return self._filled(value, value.copy(), value.items(), name)
-        return value
+            return self._look_into(value, value.items(), name)
+        return None
 
-    def _filled(self, value: Any, swapped: Any, elements: Iterable[tuple[Any, Any]], name: str) -> Any:
-        """Return a copy of a container with its elements swapped; the container itself where none differs.
+    def _look_into(self, container: Any, elements: Iterable[tuple[Any, Any]], name: str) -> _Place | None:
+        """Return the place of a container; None where nothing in it was mapped.
 
         In a cycle, what leads back leads to the host's: a cycle of copies would keep device memory until the garbage
         collector finds it, and it never finds one through an array of objects.
         """
-        if id(value) in self._containers:
-            return self._containers[id(value)]
-        self._containers[id(value)] = value
-        differs = False
-        for key, old in elements:
-            new = swapped[key] = self.swap(old, name)
-            differs |= new is not old
-        if differs:
-            self._containers[id(value)] = swapped
-        return self._containers[id(value)]
+        if id(container) in self._containers:
+            return self._containers[id(container)]
+        self._containers[id(container)] = None
+        places = {}
+        for key, element in elements:
+            place = self.find(element, name)
+            if place is not None:
+                places[key] = place
+        if places:
+            self._containers[id(container)] = _Container(container, places)
+        return self._containers[id(container)]
 
-    def _swap_array(self, array: np.ndarray[Any, Any], name: str) -> Any:
+    def _find_array(self, array: np.ndarray[Any, Any], name: str) -> _Place | None:
         section = array_section(array)
         if any(_holds(mapped, section) for mapped in self._sections):
-            return self._corresponding(array)
+            return _MappedArray(array)
         inside = {part: view for part, view in self._unnamed if part.run_nbytes and covers(section, part)}
         if len(inside) > 1:
             raise MapError(
                 f"the mapper of {type(self._expansion.item).__name__} maps {len(inside)} sections of {name}, "
                 f"{label(array)}; map one section of it, or hold the parts in a list"
             )
-        return self._corresponding(inside.popitem()[1]) if inside else array
-
-    def _swap_objects(self, array: np.ndarray[Any, Any], name: str) -> Any:
-        if array.dtype != object:
-            return array
-        return self._filled(array, array.copy(), np.ndenumerate(array), name)
+        return _MappedArray(inside.popitem()[1]) if inside else None
 
 
 def _holds(outer: Section, inner: Section) -> bool:

@@ -67,7 +67,8 @@ def map_items(
 ) -> list[MapItem]:
     """Return the evaluated list items of a construct's ``map`` clauses.
 
-    What the mappers of objects among them mapped is entered into ``objects``, if given, by the `id` of the object.
+    What the mappers of objects among them mapped is entered into ``objects``, if given, by the `id` of the object,
+    which is kept as it is now.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def map_items(
                 if not isinstance(array, np.ndarray) or (given is not None and given.mapper is not None):
                     expansion = expansion_of(array, map_type, text, given)
                     if objects is not None:
-                        objects[id(array)] = expansion
+                        objects[id(array)] = expansion.keep()
                     items += object_items(expansion, given)
                     continue
                 items.append(

@@ -220,7 +220,7 @@ class ArgumentRules:
             binding.items.append(item)
         elif map_type is not None:
             expansion = expansion_of(value, map_type, f"argument {slot}", present=present)
-            binding.objects[id(value)] = expansion
+            binding.objects[id(value)] = expansion.keep()
             binding.items.extend(object_items(expansion))
         elif behaviour == "firstprivate":
             self._share("firstprivate", slot, value, binding, is_whole=True, on_host=False)
