@@ -271,7 +271,7 @@ class Call:
             self._end(error)
             return
         try:
-            self._transfer.bring_back(self._end)
+            self._transfer.bring_back(self.value, self._end)
         except Exception as failure:  # noqa: BLE001  # the device's
             self._end(failure)
 

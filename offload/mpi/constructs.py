@@ -14,7 +14,7 @@ from offload.constructs.copying import place_of
 from offload.errors import ClauseError, UsageError
 from offload.events.event import Event
 from offload.mpi.calls import CallRecipe
-from offload.mpi.methods import Access
+from offload.mpi.methods import FILLING, Access
 from offload.mpi.operations import ObjectReceive, Operation, Start
 from offload.mpi.staging import Staging
 from offload.runtime.current import for_finalizers, here
@@ -245,7 +245,26 @@ def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, di
         raise ClauseError(f"{directive}: its buffers are on several devices; give arrays of one, or of the host")
     place = places.pop()
     assert place is not None  # none is of the host
-    return Staging(place, found)
+    return Staging(place, [(p, array, _staged(operation, p, array, access)) for p, array, access in found])
+
+
+def _staged(operation: Operation, parameter: str, array: Any, access: Access) -> Access:
+    """Return what a call does with the memory that it gets for a device array.
+
+    What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not the
+    root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has come.
+    """
+    if access is Access.WRITE and not (operation.named[parameter] is array and _fills(operation, array)):
+        return Access.UPDATE
+    return access
+
+
+def _fills(operation: Operation, array: Any) -> bool:
+    """Tell whether a call writes all of a device array that it is given as it is, or by a message its beginning."""
+    known = operation.known
+    if known is not None and known.receives:
+        return not known.sends and bool(array.flags.c_contiguous)  # MPICH's Isendrecv does not say what has come
+    return operation.name in FILLING
 
 
 def _array_of(value: Any, what: str, parameter: str) -> Any:

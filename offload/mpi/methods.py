@@ -4,6 +4,8 @@ Attributes
 ----------
 METHODS : dict
     Of each method that returns a request: what kind it is, and its parameters, as mpi4py 4.1 has them.
+FILLING : frozenset
+    The methods that write all of an array that is given as it is: it has to be as long as what is sent to the rank.
 """
 
 from __future__ import annotations
@@ -118,3 +120,5 @@ METHODS = _table(
     Ineighbor_alltoallw    | COLLECTIVE       | sendbuf recvbuf
     """
 )
+
+FILLING = frozenset({"Iallreduce", "Iscan", "Ialltoall", "Iallgather"})

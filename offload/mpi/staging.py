@@ -7,6 +7,9 @@ got there, the call has arrived at its turn. When its request is complete, what 
 task is complete when the device has got there again. No thread is held at any time, and a message is one message,
 whatever its size: the other side may be any program of MPI.
 
+A message may be shorter than its buffer, and a collective operation may leave parts of one as they are. Of a message
+only what has come is copied back; where else a call may not write all, the array is copied there before.
+
 Each call has memory of its own, as much as it needs: bounded buffers deadlock where both sides have filled theirs with
 sends. On CUDA it comes from CuPy's pool of page-locked memory and goes back there.
 
@@ -51,7 +54,7 @@ class Staging:
     place : DevicePlace
         Where they are.
     buffers : sequence
-        Of each the parameter, the array, and what is done with it.
+        Of each the parameter, the array, and what is done with it: `WRITE` where that is all of it, or a message.
     """
 
     __slots__ = ("buffers", "is_aware", "place")
@@ -108,11 +111,17 @@ class Transfer:
         finally:
             place.device.restore(outer)
 
-    def bring_back(self, told: Callable[[BaseException | None], None]) -> None:
-        """Enqueue the copies to the device; ``told`` as for `bring`."""
+    def bring_back(self, came: Any, told: Callable[[BaseException | None], None]) -> None:
+        """Enqueue the copies to the device; ``told`` as for `bring`, ``came`` is what the request has brought."""
         self._after = None
-        written = [(array, self.arrays[p]) for p, array, access in self._staging.buffers if access is not Access.READ]
-        self._enqueue([(array, given) for array, given in written if given is not array], told)
+        copies = []
+        for parameter, array, access in self._staging.buffers:
+            given = self.arrays[parameter]
+            if access is not Access.READ and given is not array:
+                copies.append((array, given))
+                if access is Access.WRITE and isinstance(came, MPI.Status):
+                    copies[-1] = _begun(array, given, came.Get_count(MPI.BYTE))
+        self._enqueue([copy for copy in copies if copy[0].size], told)
 
     def _enqueue(self, copies: Sequence[tuple[Any, Any]], told: Callable[[BaseException | None], None]) -> None:
         place = self._staging.place
@@ -136,6 +145,13 @@ class Transfer:
                 copy.run()
             point = lane.mark()
         self._gate.add(point, _Told(told), watched=True)
+
+
+def _begun(array: Any, given: Any, n: int) -> tuple[Any, Any]:
+    """Return the first ``n`` bytes of both; all, if so many are more than a library can count."""
+    if not 0 <= n < array.nbytes:
+        return array, given
+    return array.reshape(-1).view("u1")[:n], given.reshape(-1).view("u1")[:n]
 
 
 class _Told:

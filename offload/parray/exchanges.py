@@ -215,7 +215,7 @@ class Packing(Transfer):
     def issue(self, call: Callable[[], Any]) -> Any:
         return call() if self._place is None else super().issue(call)
 
-    def bring_back(self, told: Told) -> None:
+    def bring_back(self, _came: Any, told: Told) -> None:
         """Unpack what was received."""
         self._carry_out(self._ends[1], told, (), is_pack=False)
 

@@ -92,6 +92,45 @@ def test_collectives(comm, arrays):
     assert (on_host(back) == 0).all()
 
 
+def test_what_a_message_does_not_reach(comm, arrays, left, right):
+    """Of a buffer that is longer than its message the rest is as it was, in a view with gaps as well."""
+    plain, rows, spec, nothing, both = arrays(6), arrays((4, 6)), arrays(6), arrays(6), arrays(6)
+    for array in (plain, rows, spec, nothing, both):
+        filled(array, -1)
+    mpi.irecv(plain, left, 1, comm=comm)
+    mpi.irecv(rows[:, 2], left, 2, comm=comm)
+    mpi.irecv([spec, 5, MPI.DOUBLE], left, 3, comm=comm)
+    mpi.irecv(nothing, MPI.PROC_NULL, 4, comm=comm)
+    for tag in (1, 2, 3):
+        mpi.isend(np.full(2, float(comm.rank)), right, tag, comm=comm)
+    mpi.call(comm.Isendrecv, np.full(3, 5.0), right, 6, both, left, 6)
+    assert on_host(plain).tolist() == [left] * 2 + [-1] * 4
+    found = on_host(rows)
+    assert found[:, 2].tolist() == [left] * 2 + [-1] * 2
+    assert (np.delete(found, 2, axis=1) == -1).all()
+    assert on_host(spec).tolist() == [left] * 2 + [-1] * 4
+    assert (on_host(nothing) == -1).all()
+    assert on_host(both).tolist() == [5] * 3 + [-1] * 3
+
+
+def test_what_a_collective_operation_leaves(comm, arrays):
+    """Elements between and behind the blocks are as they were, and so is a buffer of a rank that receives nothing."""
+    n, is_root = comm.size, comm.rank == 0
+    sent, blocks, gathered, reduced, less = arrays(n), *(arrays(3 * n) for _ in range(4))
+    filled(sent, 7)
+    for array in (blocks, gathered, reduced, less):
+        filled(array, -1)
+    counts, gaps = [1] * n, [3 * k + 1 for k in range(n)]
+    mpi.ialltoallv([sent, counts, MPI.DOUBLE], [blocks, (counts, gaps), MPI.DOUBLE], comm=comm)
+    mpi.igatherv([sent, 1, MPI.DOUBLE], [gathered, (counts, gaps), MPI.DOUBLE], 0, comm=comm)
+    mpi.ireduce(sent, reduced[:n], MPI.MAX, 0, comm=comm)
+    mpi.ialltoall([sent, 1, MPI.DOUBLE], [less, 1, MPI.DOUBLE], comm=comm)
+    assert on_host(blocks).tolist() == [-1, 7, -1] * n
+    assert on_host(gathered).tolist() == ([-1, 7, -1] if is_root else [-1] * 3) * n
+    assert on_host(reduced).tolist() == ([7] if is_root else [-1]) * n + [-1] * (2 * n)
+    assert on_host(less).tolist() == [7] * n + [-1] * (2 * n)
+
+
 @tells_of_truncation
 def test_a_failure_is_that_of_the_call(comm, arrays, left, right):
     """A staged receive that fails has a `TransportError` of its own, and copies nothing."""
