@@ -44,7 +44,7 @@ from offload.data.entries import Counter
 from offload.errors import ClauseError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
-from offload.runtime.current import current_scope, here
+from offload.runtime.current import here, scope_in_context
 from offload.runtime.generate import run
 from offload.runtime.launch import DeviceTask
 from offload.tasks.stack import owned
@@ -164,7 +164,7 @@ class ComputeFunction(TargetFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the body returns, or with ``async_`` the `Task`."""
-        scope = current_scope.get()
+        scope = scope_in_context()
         if scope is None or scope.thread != get_ident():
             scope = here()
         frame = scope.region

@@ -34,7 +34,7 @@ from offload.data.maptypes import Construct
 from offload.errors import ClauseError
 from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
-from offload.runtime.current import current_scope, here, put_off_here
+from offload.runtime.current import here, put_off_here, scope_in_context
 from offload.runtime.generate import defer, encounter, run
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe
@@ -134,7 +134,7 @@ class TargetFunction(DirectiveFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the body returns, or with ``nowait`` the `Task`."""
-        scope = current_scope.get()
+        scope = scope_in_context()
         if scope is None or scope.thread != get_ident():
             scope = here()
         frame = scope.region

@@ -23,7 +23,7 @@ from offload.interrupts.shields import is_at_work
 from offload.loops.common import LoopFunction, launching
 from offload.loops.proofs.dependences import DependenceProfile
 from offload.loops.running.clauses import DEVICE_CHECKS, SetWords
-from offload.runtime.current import current_scope, here
+from offload.runtime.current import here, scope_in_context
 from offload.runtime.generate import defer, run
 from offload.runtime.launch import DeviceTask
 from offload.tasks.stack import owned
@@ -70,7 +70,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
         In a target body: enqueue the loop on the body's stream.
         """
-        scope = current_scope.get()
+        scope = scope_in_context()
         if scope is None or scope.thread != get_ident():
             scope = here()
         frame = scope.region

@@ -13,7 +13,7 @@ from offload.interrupts.finalizers import collector
 from offload.interrupts.shields import is_at_work
 from offload.loops.common import LoopFunction, launching
 from offload.loops.running.clauses import COMMON_CHECKS
-from offload.runtime.current import current_scope, here, put_off_here
+from offload.runtime.current import here, put_off_here, scope_in_context
 from offload.runtime.generate import encounter, run
 from offload.tasks.received import Receiver, Values
 from offload.tasks.recipe import Recipe
@@ -49,7 +49,7 @@ class ParallelLoop(LoopFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`."""
-        scope = current_scope.get()
+        scope = scope_in_context()
         if scope is None or scope.thread != get_ident():
             scope = here()
         frame = scope.region
