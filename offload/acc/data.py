@@ -282,9 +282,13 @@ def update(
     -----
     *Blocks* without ``async_`` until the copies are done. OpenACC 3.3, 2.14.4 "Update Directive".
     """
-    if isinstance(device, (int, np.integer)):
+    to_host = as_tuple(self_)
+    if device.__class__ is list:
+        to_device = tuple(device)
+    elif isinstance(device, (int, np.integer)):
         raise ClauseError(f"acc update device: {device!r} is not an array; the number of a device is device_num=")
-    to_host, to_device = as_tuple(self_), as_tuple(device)
+    else:
+        to_device = as_tuple(device)
     if host is not _NONE:
         to_host += as_tuple(host)
     if not to_host and not to_device:

@@ -79,14 +79,18 @@ def enter(
 ) -> None:
     """Enter a deferred task as the next operation of a queue, in a plain frame and within a shield that is up."""
     marks = _marks(scope, frame, queue, after) if after else []
-    own = Mark(queue, frame.tracker, task)
+    tracker = frame.tracker
+    own = Mark(queue, tracker, task)
     before = queue.append(own, frame)
     try:
-        if before is not None:
-            marks.append(before)
+        follows: Sequence[Any] = ()
+        if marks or (before is not None and (before.tracker is not tracker or before.task is None or before.is_void)):
+            follows = _followed(scope, frame, marks if before is None else [*marks, before])
+        elif before is not None:
+            follows = (before.task,)  # as most do
         task.dependences = depend  # also where there are none: what comes later follows it
         queue.note(task)
-        submit(scope, frame, task, depend, orderings, _followed(scope, frame, marks) if marks else ())
+        submit(scope, frame, task, depend, orderings, follows)
     except BaseException:
         scope.runtime.engine.mend(task)
         if not _is_entered(task):

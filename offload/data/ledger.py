@@ -223,7 +223,7 @@ class Ledger:
             if earlier is not None and earlier.event is not None:
                 accesses[(lane,), key[1]] = earlier  # for `before_end`, which asks for nothing that is open
             if earlier is None:
-                accesses[key] = OPEN
+                self._add(accesses, key, OPEN)
             else:
                 set_access(accesses, key, OPEN)
         if opened or back:
@@ -296,12 +296,16 @@ class Ledger:
             self._end_back([self._back.add(section, point) for section in back], point)
 
     def _enter(self, accesses: Accesses, key: tuple[Lane, Section], point: Point) -> None:
-        if len(accesses) >= accesses.limit and self.may_query:
-            accesses.prune(_is_over)
         if key in accesses:
             set_access(accesses, key, point)
         else:
-            accesses[key] = point
+            self._add(accesses, key, point)
+
+    def _add(self, accesses: Accesses, key: tuple[Lane, Section], access: Any) -> None:
+        """Enter the first access of a part on a lane; where there are many, forget those that are over."""
+        if len(accesses) >= accesses.limit and self.may_query:
+            accesses.prune(_is_over)
+        accesses[key] = access
 
     def prune(self, entries: Iterable[Entry]) -> None:
         """Forget of entries those writes that lanes have passed, by a look at each."""

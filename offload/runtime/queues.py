@@ -129,13 +129,13 @@ class Queue:
     def append(self, mark: Mark, frame: Region) -> Mark | None:
         """Put a mark behind that of the last operation, and return that."""
         recorder = frame.recorder
+        if recorder is None or recorder.executes:
+            before = mark.before = self.tail
+            self.tail = mark  # no thread comes in between: there is no call
+            return before
         with self._lock:
-            if recorder is None or recorder.executes:
-                before = mark.before = self.tail
-                self.tail = mark
-            else:
-                before = mark.before = self._recorded.get(recorder)
-                self._recorded[recorder] = mark
+            before = mark.before = self._recorded.get(recorder)
+            self._recorded[recorder] = mark
         return before
 
     def note(self, task: Task) -> None:
