@@ -245,7 +245,7 @@ class TargetFunction(DirectiveFunction):
                 binding.complete(place)
                 work = self._work(body, binding, places)
             else:
-                work = receiving_work(values, late, body, binding, place, self._counter, self._check_values)
+                work = receiving_work(values, late, body, binding.kept(), place, self._counter, self._check_values)
             if values is None and self._is_deferred and frame.is_plain:
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 defer(scope, frame, task, depend)

@@ -563,8 +563,9 @@ def test_containers_that_hold_themselves(runtime):
     table.rows.pop()[0] = None  # NumPy's arrays of objects take no part in garbage collection
 
 
+@pytest.mark.parametrize("receives", [False, True])
 @pytest.mark.parametrize("if_", [True, False])
-def test_attributes_rebound_behind_the_call(runtime, gates, if_):
+def test_attributes_rebound_behind_the_call(runtime, gates, if_, receives):
     """List items are evaluated at the call: arrays that change places afterwards, as attributes or in a list, are where
     they were in the body, beside the other attributes as they were."""
     omp.declare_mapper(Vector, lambda v: [tofrom(v.old), tofrom(v.new), tofrom(*v.ring)])
@@ -573,12 +574,12 @@ def test_attributes_rebound_behind_the_call(runtime, gates, if_):
     arrays = [s.old, s.new, *s.ring]
 
     @omp.target(nowait=True, if_=if_)
-    def step(v):
+    def step(v, one):
         v.new[...] = v.old + v.len
-        v.ring[1][...] = v.ring[0] + v.len
+        v.ring[1][...] = v.ring[0] + v.len * one
 
     gate = gates()
-    task = step.options(depend=[gate.after])(s)
+    task = step.options(depend=[gate.after])(s, omp.task(lambda: 1)() if receives else 1)
     s.old, s.new = s.new, s.old
     s.ring.reverse()
     s.len = 0

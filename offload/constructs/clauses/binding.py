@@ -272,20 +272,22 @@ class Binding:
             self.copies.append((slot, expansion))
         return expansion is not None
 
-    # -- the host as device --------------------------------------------------------------------------
     def kept(self) -> Self:
-        """Take objects that have a mapper as they are now, for a region on the host that runs later; return this.
+        """Take objects that have a mapper as they are now, for what is decided when the region runs; return this.
 
         Raises
         ------
         ClauseError, MapError
-            As the mapper of an argument would have it on a device.
+            What mappers raise.
         """
         for slot, value in self.others if MAPPERS else ():
             if slot not in self.privates and id(value) not in self.objects and mapper_of(value) is not None:
-                self.objects[id(value)] = expansion_of(value, MapType.TOFROM, f"argument {slot}").keep()
+                expansion = expansion_of(value, MapType.TOFROM, f"argument {slot}").keep()
+                self.objects[id(value)] = expansion
+                self.items += object_items(expansion)
         return self
 
+    # -- the host as device --------------------------------------------------------------------------
     def on_host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what the body is given on the host: nothing is mapped, but what is private is.
 
