@@ -88,10 +88,15 @@ class Links(ReadyTasks):
             successors = other.successors
             if successors is None:
                 other.successors = [task]
-            elif task in successors[-1:]:  # found by another item before; the list may be emptied meanwhile
-                counters.pop()
             else:
-                successors.append(task)
+                try:
+                    is_known = successors[-1] is task  # found by another item before
+                except IndexError:
+                    is_known = False  # another thread has emptied it meanwhile
+                if is_known:
+                    counters.pop()
+                else:
+                    successors.append(task)
             if other.finished:
                 self._release_all(other.successors, other)  # type: ignore[unreachable]  # by another thread, since above
         return counters.pop() == 1
