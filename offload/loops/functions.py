@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from offload.constructs.clauses.binding import Binding
     from offload.constructs.target_work import TargetWork
+    from offload.data.items import MapItem
     from offload.devices.base import Device
     from offload.loops.launch import Launcher
     from offload.runtime.current import Scope
@@ -226,9 +227,16 @@ class DeviceLoop(LoopFunction, TargetFunction):
     def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
         return self._program.deciding(args)
 
+    def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
+        return None if self._program.words.firstprivate else super()._known_items(args)  # what is copied at each call
+
     def _look(self, binding: Binding, body: Any) -> None:
         from offload.loops.mapping import map_found
 
+        for slot, value in binding.passed if self._program.words.firstprivate else ():
+            name = slot if isinstance(slot, str) else self._program.parameters[slot]
+            if value.__class__ is np.ndarray and name in self._program.words.firstprivate:
+                binding.capture(slot, value)
         binding.known = map_found(self._program, binding)
         self._recall(binding, body)
 

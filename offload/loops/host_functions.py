@@ -5,6 +5,8 @@ from __future__ import annotations
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.functions import decorate
@@ -84,6 +86,9 @@ class ParallelLoop(LoopFunction):
         if values is not None:
             depend = (*depend, dependence_on(values))
             args, kwargs = values.without(args, kwargs)
+        for at, name in enumerate(self._program.parameters if self._program.words.firstprivate else ()):
+            if name in self._program.words.firstprivate:
+                args, kwargs = _with_captured(name, at, args, kwargs)
         recipe = self._recipe(scope, args, kwargs, values)
         task = encounter(scope, frame, recipe, depend, deferred=is_deferred)
         return task if is_deferred else task.value
@@ -101,6 +106,19 @@ class ParallelLoop(LoopFunction):
         recipe = _HostLoop(self._site_in(scope.runtime), body, args, kwargs or None, self._label, priority)
         recipe.values = values
         return recipe
+
+
+def _with_captured(
+    name: str, at: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with a copy of the array that is given to a parameter: what it holds at the call."""
+    if name in kwargs:
+        return args, {**kwargs, name: _copied(kwargs[name])}
+    return (*args[:at], *map(_copied, args[at : at + 1]), *args[at + 1 :]), kwargs
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 class _HostLoop(Recipe):

@@ -13,6 +13,7 @@ import pytest
 
 import offload as omp
 import tests.eager_device  # noqa: F401  # registers the kind
+from offload import acc
 from tests.conftest import checked
 
 N = 500
@@ -419,6 +420,67 @@ def test_firstprivate_arrays_that_are_written_to_under_another_name(construct, s
     with checked("sim:1"):
         spread(first, y)
     assert (whole == expected).all()
+
+
+DEFERRED = {
+    "target": (omp.target_loop, {"nowait": True}),
+    "host": (omp.target_loop, {"nowait": True, "if_": False}),
+    "parallel": (omp.parallel_loop, {"nowait": True}),
+    "acc": (acc.parallel_loop, {"async_": 1}),
+    "devices": (omp.target_loop, {"nowait": True, "devices": "all"}),
+    "speculate": (omp.target_loop, {"nowait": True, "speculate": "always"}),
+}
+
+
+@pytest.mark.parametrize("word", DEFERRED)
+def test_firstprivate_arrays_are_captured_at_the_call(word):
+    """A deferred loop has their contents at its call, given by place or by name, twice, and where they are present."""
+    construct, clauses = DEFERRED[word]
+
+    @construct(firstprivate=["first"])
+    def add(first, y):
+        for i in range(y.size):
+            first[0] += first[1]
+            y[i] += first[0]
+
+    loop = add.options(**clauses, depend=[omp.inout("y")])
+    with checked("sim:2", num_threads=1):
+        first, y = np.array([10, 20]), np.zeros(9, int)
+        with omp.target_data(map=[omp.to(first)]):
+            first[:] = 1, 2
+            ready = omp.Event()
+            omp.task(detach=ready, depend=[omp.out(y)])(int)()
+            loop(first, y)
+            first += 100
+            loop(y=y, first=first)
+            first += 100
+            other = np.zeros(9, int)
+            add(first, other)
+            ready.fulfill()
+            omp.taskwait()
+        assert (y == 3 + 203).all()
+        assert (other == 403).all()
+
+
+def test_firstprivate_arrays_in_a_recorded_graph():
+    """Each computation of a graph has their contents at the recording."""
+
+    @omp.parallel_loop(firstprivate=["first"])
+    def add(first, y):
+        for i in range(y.size):
+            y[i] += first[0]
+
+    on_device = omp.target_loop(firstprivate=["first"])(add.python)
+    with checked("sim:1"):
+        first, y, z = np.array([1]), np.zeros(4, int), np.zeros(4, int)
+        with omp.record(execute=False) as graph:
+            add(first, y)
+            on_device(first, z)
+        first[0] = 50
+        graph.compute()
+        graph.compute()
+        assert (y == 2).all()
+        assert (z == 2).all()
 
 
 def test_firstprivate_arrays_in_a_body(cuda):

@@ -182,6 +182,15 @@ class Binding:
             self.changed = found  # else an array may be made writeable before the next call
         return found
 
+    def capture(self, slot: Slot, array: np.ndarray[Any, Any]) -> None:
+        """Have an argument be a copy of what the array holds now, or the section of it that a clause names."""
+        if slot in self.sections:
+            self.sections[slot] = self.sections[slot].copy()
+            return
+        copy = array.copy()
+        self._replace(slot, copy)
+        self.passed = [(other, copy if other == slot else value) for other, value in self.passed]
+
     # -- what no clause decides ----------------------------------------------------------------------
     def complete(self, place: DevicePlace) -> Self:
         """Decide about the arguments that are not private, for a region that runs at ``place``; return this.
