@@ -202,6 +202,12 @@ class Values(Frame):
             case Known() | Plain():
                 raise self.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
             case None:
+                owner = node
+                while isinstance(owner, ast.Attribute):
+                    owner = owner.value
+                if owner is not node and isinstance(found := self.meaning(owner), Unfit):
+                    held = f"{text} belongs to {ast.unparse(owner)}, which is {found.what} and comes from outside"
+                    raise self.refusal(node, "name", f"{held} of the function; pass {text} itself as an argument")
                 raise self.refusal(node, "name", f"{text} is not defined; define it before the function that uses it")
 
     def array(self, node: ast.expr) -> Parameter | LocalArray:
