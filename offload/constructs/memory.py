@@ -86,7 +86,8 @@ def target_free(array: Any) -> None:
     """Free an array of `target_alloc`. The caller sees to it that no work still uses it. None is ignored.
 
     What uses it, or a view of it, from then on is a `RegionClosedError`: on a simulated device every operation, on CUDA
-    the constructs and routines that are given it, since CuPy does not ask. The memory goes back with the last array.
+    the constructs and routines that are given it, since CuPy does not ask. There the memory goes back with the last
+    array, on a simulated device at once.
 
     Raises
     ------

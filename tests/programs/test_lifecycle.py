@@ -441,6 +441,29 @@ def test_too_little_memory_is_an_error_that_changes_nothing():
             assert runtime.places[0].table.entries() == ()
 
 
+def test_memory_that_has_gone_back_is_free_though_the_program_has_arrays_there():
+    """What was freed, or was a mapping's, is free on a simulated device while variables still refer to it."""
+    host = np.zeros(3072, "u1")
+    kept = []
+    with omp.Runtime("sim", check=True, env={"OFFLOAD_SIM_MEMORY": "4K"}) as runtime:
+        for _ in range(2):
+            d = omp.target_alloc(3072)
+            omp.target_free(d)
+            with omp.buffers(2, 1536, "u1") as ring:
+                kept += ring
+            with omp.target_data(map=[to(host)], use_device_ptr=(host,)) as mapped:
+                kept += mapped
+            assert omp.device(0).memory_info() == (4096, 4096)
+        assert runtime.places[0].device.live_nbytes() > 4096
+        for array in (d, *kept):
+            with pytest.raises(omp.RegionClosedError):
+                array.get()
+        del array, d, mapped, ring
+        kept.clear()
+        assert runtime.places[0].device.live_nbytes() == 0
+        assert omp.device(0).memory_info() == (4096, 4096)
+
+
 def test_two_tasks_share_an_entry():
     """The second task that maps an array waits for the first one's copy in, though the entry is there already."""
     a = np.arange(8.0)

@@ -170,11 +170,11 @@ class SimDevice:
         return total_nbytes - self.memory.used_nbytes(), total_nbytes
 
     def live_nbytes(self) -> int:
-        """Return the bytes of all arrays alive, temporaries of bodies included."""
-        return self.memory.used_nbytes()
+        """Return the bytes of all arrays alive, temporaries of bodies included, and those that refuse to be used."""
+        return self.memory.alive_nbytes()
 
     def alloc(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: SimStream) -> SimArray:
-        """Return an uninitialised C-ordered array; its memory goes back when the last reference does.
+        """Return an uninitialised C-ordered array; its memory goes back at `retire`, or when the last reference does.
 
         Raises
         ------
@@ -284,8 +284,11 @@ class SimDevice:
         return isinstance(value, SimArray) and value._device is self  # noqa: SLF001
 
     def retire(self, array: SimArray, retired: Retired) -> None:
-        """Note what has become of the allocation that ``array`` lies in: every array there refuses from now on."""
-        array._block.retired = retired  # noqa: SLF001
+        """Note what has become of the allocation that ``array`` lies in: every array there refuses from now on.
+
+        Its memory is free again: nothing can use it.
+        """
+        array._block.retire(retired)  # noqa: SLF001
 
     def retired(self, array: SimArray) -> Retired | None:
         """Return what has become of the allocation that ``array`` lies in; None while it may be used."""

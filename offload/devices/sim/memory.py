@@ -1,7 +1,8 @@
 """The memory account of a simulated device: how many bytes its arrays hold.
 
 A block stands for one allocation. Every array over it holds the block, and the block gives its bytes back
-when the last of them dies. That may be inside a garbage collection, on any thread, while any lock is held:
+when the last of them dies, or when it retires, after which every array over it refuses: then the program may still
+have some, but nothing is in them. That may be inside a garbage collection, on any thread, while any lock is held:
 so giving back only appends to a deque, and whoever next looks at the account takes the deque in.
 """
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 class MemoryAccount:
     """Counts the bytes in use on one device of ``total_nbytes`` bytes."""
 
-    __slots__ = ("_lock", "_name", "_returned", "_used_nbytes", "total_nbytes")
+    __slots__ = ("_alive_nbytes", "_lock", "_name", "_returned", "_used_nbytes", "total_nbytes")
 
     def __init__(self, name: str, total_nbytes: int) -> None:
         self.total_nbytes = total_nbytes
         self._name = name
-        self._used_nbytes = 0
-        self._returned: deque[int] = deque()
+        self._used_nbytes = self._alive_nbytes = 0
+        self._returned: deque[tuple[int, int]] = deque()
         self._lock = threading.RLock()  # reentrant: a finaliser run inside it may ask for the account
 
     def take(self, nbytes: int) -> Block:
@@ -47,26 +48,49 @@ class MemoryAccount:
                     free_nbytes,
                 )
             self._used_nbytes += nbytes
+            self._alive_nbytes += nbytes
         return Block(self._returned, nbytes)
 
     def used_nbytes(self) -> int:
-        """Return the bytes held by the blocks alive."""
+        """Return the bytes held by the blocks that may be used."""
+        return self._now()[0]
+
+    def alive_nbytes(self) -> int:
+        """Return the bytes of all blocks that somebody has an array of, those that have retired too."""
+        return self._now()[1]
+
+    def _now(self) -> tuple[int, int]:
         with self._lock:
             while self._returned:
-                nbytes = self._returned.popleft()
-                self._used_nbytes -= nbytes
-            return self._used_nbytes
+                used_nbytes, alive_nbytes = self._returned.popleft()
+                self._used_nbytes -= used_nbytes
+                self._alive_nbytes -= alive_nbytes
+            return self._used_nbytes, self._alive_nbytes
 
 
 class Block:
-    """One allocation; its bytes go back when it dies. With ``retired`` its arrays are not to be used any more."""
+    """One allocation; its bytes go back when it retires, or dies.
+
+    Attributes
+    ----------
+    nbytes : int
+        Its bytes.
+    retired : Retired or None
+        What has become of it: its arrays are not to be used any more.
+    """
 
     __slots__ = ("_returned", "nbytes", "retired")
 
-    def __init__(self, returned: deque[int], nbytes: int) -> None:
+    def __init__(self, returned: deque[tuple[int, int]], nbytes: int) -> None:
         self.nbytes = nbytes
         self.retired: Retired | None = None
         self._returned = returned
 
+    def retire(self, retired: Retired) -> None:
+        """Give the bytes back, and have every array refuse."""
+        if self.retired is None:
+            self._returned.append((self.nbytes, 0))
+        self.retired = retired
+
     def __del__(self) -> None:
-        self._returned.append(self.nbytes)
+        self._returned.append((self.nbytes if self.retired is None else 0, self.nbytes))
