@@ -17,7 +17,8 @@ in the program, is like any other code.
 
 `is_at_work` is only the cheap question. A callback of a task is the program's code too, a signal handler is no
 finalizer, and what one has raised may have left a shield up; so the frames on the stack decide. A block cannot be put
-off, nor what waits or answers: those are refused there.
+off, nor what waits or answers: those are refused there. In a signal handler they are refused, too, but where that has
+interrupted nothing that has to go on first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from offload.errors import RuntimeClosedError, UsageError
-from offload.interrupts.frames import calls_program, is_calling_program, is_own
+from offload.interrupts.frames import calls_program, is_calling_program, is_own, is_resting
 from offload.interrupts.shields import is_at_work, is_free
 
 if TYPE_CHECKING:
@@ -167,12 +168,18 @@ def _comes_from_steps(frame: FrameType | None) -> bool:
         if is_calling_program(frame):
             return False  # the library's own call, of what has been put off
         frame = frame.f_back
-    handlers = _codes_of_handlers()
+    handler, outer = _handler_from(frame)
+    return handler is None and outer is not None and not is_calling_program(outer)  # a handler is no finalizer
+
+
+def _handler_from(frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
+    """Return the frame of a signal handler among those of the program from here on, and the library's behind them."""
+    handlers, found = _codes_of_handlers(), None
     while frame is not None and not is_own(frame.f_globals.get("__name__")):
-        if frame.f_code in handlers:
-            return False  # no finalizer, and the program's matter
+        if found is None and frame.f_code in handlers:
+            found = frame
         frame = frame.f_back
-    return frame is not None and not is_calling_program(frame)
+    return found, frame
 
 
 def _codes_of_handlers() -> set[object]:
@@ -200,15 +207,45 @@ def catch_up() -> None:
         put_off.carry_out()
 
 
-def refuse_inside(what: object) -> None:
-    """Refuse what waits or answers in a finalizer that came where a construct would be put off.
+def refuse_in_handler(what: object) -> None:
+    """Refuse what waits in a signal handler that came in the middle of the library's own steps.
+
+    Those go on only when the handler has ended: a task that has been taken and not begun, for one. What they only wait
+    in (`offload.interrupts.frames.rests`) and bodies are no such places. To be asked where `is_at_work`.
 
     Raises
     ------
     UsageError
-        The cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
+        It came there.
     """
-    if (collector.thread or is_at_work()) and is_inside(sys._getframe(1)):  # noqa: SLF001  # what `inspect` uses
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # what `inspect` uses
+    while frame is not None and is_own(frame.f_globals.get("__name__")):
+        if is_calling_program(frame):
+            return
+        frame = frame.f_back
+    handler, outer = _handler_from(frame)
+    if handler is None or outer is None or is_resting(outer):
+        return
+    if outer is handler.f_back or not is_calling_program(outer):
+        raise UsageError(
+            f"{what} in a signal handler that came in the middle of the library's own steps: it could wait for ever "
+            "there; fulfil an event, set a flag or generate deferred tasks in handlers, and wait elsewhere"
+        )
+
+
+def refuse_inside(what: object) -> None:
+    """Refuse what waits or answers in a finalizer that came where a construct would be put off, or in such a handler.
+
+    Raises
+    ------
+    UsageError
+        The cyclic collector runs the finalizer, or it came in the middle of the library's own steps. Likewise a signal
+        handler (`refuse_in_handler`).
+    """
+    if not (collector.thread or is_at_work()):
+        return
+    refuse_in_handler(what)
+    if is_inside(sys._getframe(1)):  # noqa: SLF001  # the same
         raise UsageError(
             f"{what} in a finalizer that the cyclic collector runs, or that came in the middle of the library's own "
             "steps: it could wait for ever there; release what the object holds, and do the rest elsewhere"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from offload.errors import (
     RuntimeClosedError,
 )
-from offload.interrupts.finalizers import put_off
-from offload.interrupts.shields import Shield, lower_shield, raise_shield
+from offload.interrupts.finalizers import put_off, refuse_in_handler
+from offload.interrupts.shields import Shield, is_at_work, lower_shield, raise_shield
 from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.failures import see
@@ -62,6 +62,8 @@ def encounter(
     if engine.coroutines is not None and not deferred and dependences:
         _refuse_to_block(runtime, frame, dependences)
     if not deferred:
+        if is_at_work():
+            refuse_in_handler(recipe.site.directive)
         for dependence in dependences:
             for item in dependence.items:
                 if isinstance(item, Followed) and isinstance(item.what, Task):
@@ -101,6 +103,8 @@ def run(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> 
         _refuse_to_block(scope.runtime, frame, dependences)
     saved = raise_shield(scope)
     try:
+        if saved[1] is not None and not saved[2]:
+            refuse_in_handler(task.construct.directive)
         failure = run_undeferred(scope, task, dependences)
         if failure is not None:
             see(task)

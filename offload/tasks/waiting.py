@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off
+from offload.interrupts.frames import rests
 from offload.interrupts.shields import make_room
 from offload.tasks.entered import Entered, is_entered
 from offload.tasks.ready import may_help_with
@@ -121,6 +122,8 @@ class Wait:
             if self._blocked is not None:
                 self._blocked.end()
             self._goal.leave(wake, engine.lock)
+            if scope.depth:
+                wake()  # the wait around this one, where a signal handler has this: it may have taken its wake-up
 
     def _make_room(self) -> None:
         try:
@@ -220,6 +223,7 @@ class Wait:
         finally:
             engine.relax()
 
+    @rests
     def _attend(self) -> bool:
         """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
         engine, done, signs = self._engine, self._goal.done, self._shield.signs
@@ -267,6 +271,7 @@ def wait_within(shield: Shield, engine: Pool[Any], scope: Scope, goal: Goal, *, 
     Wait(engine, scope, goal, shield, helps=helps).run()
 
 
+@rests
 def attend(engine: Pool[Any], scope: Scope, tasks: Sequence[AnyTask], *, helps: bool) -> None:
     """Look for the ends of launched tasks, for a moment, if this thread has nothing else to do meanwhile.
 
