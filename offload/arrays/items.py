@@ -121,6 +121,9 @@ def address_cell(array: np.ndarray[Any, Any]) -> Any:
     return _read(id(array) + _HEAD_NBYTES) if address_of is _looked_up else _Asking(array)
 
 
+_new_tuple = tuple.__new__
+
+
 def array_section(array: Any) -> Section:
     """Return the storage that a host or device array covers.
 
@@ -129,8 +132,9 @@ def array_section(array: Any) -> Section:
     ClauseError
         ``array`` is no array, or an array of Python objects.
     """
-    if isinstance(array, np.ndarray):
-        if array.__class__ is not np.ndarray and isinstance(array, (np.ma.MaskedArray, np.matrix)):
+    is_plain = array.__class__ is np.ndarray
+    if is_plain or isinstance(array, np.ndarray):
+        if not is_plain and isinstance(array, (np.ma.MaskedArray, np.matrix)):
             raise ClauseError(
                 f"a {type(array).__name__} cannot be a list item: the device knows neither masks nor matrix products; "
                 "pass plain arrays, for example x.data and x.mask"
@@ -141,7 +145,7 @@ def array_section(array: Any) -> Section:
                 "which mean nothing on a device; use a numeric or structured dtype"
             )
         if array.flags.c_contiguous:  # what `section_of` returns, whose call takes 0.2 µs
-            return tuple.__new__(Section, (HOST, address_of(array), (), array.nbytes))
+            return _new_tuple(Section, (HOST, address_of(array), (), array.nbytes))
         return section_of(HOST, address_of(array), array.shape, array.strides, array.itemsize)
     own = getattr(array, "__offload_section__", None)
     if own is not None:
