@@ -14,6 +14,8 @@ import pytest
 import offload as omp
 import tests.eager_device  # noqa: F401  # registers the kind
 from offload import acc
+from offload.loops.running import plan, runs
+from offload.loops.running.build import Builder
 from tests.conftest import checked
 
 N = 500
@@ -167,6 +169,47 @@ def test_private_arrays(where):
     assert (t == -1).all()
     assert (u == [4, 5]).all()
     assert v[1] == N - 1
+
+
+ASSIGNING = {
+    "target": (omp.target_loop, {}),
+    "devices": (omp.target_loop, {"devices": "all", "filter": "always"}),
+    "seq": (omp.target_loop, {"seq": True}),
+    "parallel": (omp.parallel_loop, {}),
+    "acc": (acc.parallel_loop, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
+@pytest.mark.parametrize("compiles", [True, False])
+@pytest.mark.parametrize("word", ASSIGNING)
+def test_elements_that_no_iteration_assigns_stay(word, compiles, monkeypatch):
+    """A lastprivate array keeps the elements that the last iteration does not assign, on several devices as well."""
+    if not compiles:
+        for module in (plan, runs):
+            monkeypatch.setattr(module, "builder", Builder({"OFFLOAD_CC": "none"}))
+    construct, clauses = ASSIGNING[word]
+
+    @construct(lastprivate=["v"], **clauses)
+    def body(v, y, n):
+        for i in range(y.size):
+            for j in range(n):
+                v[j, 1] = i
+            y[i] = 1
+
+    for is_mapped in (False, True):
+        v, y = np.arange(6).reshape(3, 2), np.zeros(40, int)
+        expected = v.copy()
+        body.python(expected, y.copy(), 2)
+        replicas = {"devices": "all"} if word == "devices" else {}
+        with (
+            checked("sim:3"),
+            omp.target_data(map=[omp.tofrom(v, y)], if_=is_mapped and word != "parallel", **replicas),
+        ):
+            body(v, y, 2)
+            body(v, y, 0)
+        assert (v == expected).all()
+        assert (y == 1).all()
 
 
 def test_too_much_that_is_private_is_refused(where):

@@ -269,6 +269,8 @@ class Kernel:
         for array, kind in self._nest.privates.items():
             if kind == "firstprivate":
                 lines += self._copy(array, into_private=True)
+            elif kind == "lastprivate":  # what the last iteration does not assign stays as it is
+                lines += [f"if ({self._is_last()}) {{", *indented(self._copy(array, into_private=True)), "}"]
         lines += body
         if self._statements.has_exits:
             lines.append("next: ;")

@@ -355,7 +355,7 @@ class _Kernel(_Emitter):
             yield f"{_indent(depth)}for t_{number} in range({', '.join(ranges[number])}):"
             yield f"{_indent(depth + 1)}v_{axis.variable} = int64(start_{number} + t_{number} * step_{number})"
         for name, kind in self._nest.privates.items():
-            own = f"whole_{name}.copy()" if kind == "firstprivate" else f"numpy.empty_like(whole_{name})"
+            own = f"numpy.empty_like(whole_{name})" if kind == "private" else f"whole_{name}.copy()"
             yield f"{_indent(depth + 1)}a_{name} = {own}"
         yield from self.block(self._nest.body, depth + 1)
 

@@ -129,7 +129,7 @@ def footprints(accesses: Accesses, division: Division) -> dict[str, Footprint]:
             for device in range(len(division.trips)):
                 found[names[array]].whole(device, is_read=True, is_written=False)
         elif word == "lastprivate":
-            found[names[array]].whole(division.last, is_read=False, is_written=True)
+            found[names[array]].whole(division.last, is_read=True, is_written=True)  # elements that it does not assign
     made = {array: prints.made() for array, prints in found.items()}
     return {array: each for array, each in made.items() if each.needs is not None or each.writes is not None}
 
