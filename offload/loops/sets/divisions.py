@@ -269,11 +269,15 @@ class Divided(Generic[BlankT]):
         found = self._nests.get(key)
         if found is None:
             check(self._spec, plans)
-            found = self._nests[key] = tuple(self._nest(number, plan) for number, plan in enumerate(plans))
+            others = next(iter(self._nests.values()), None)
+            found = self._nests[key] = tuple(
+                self._nest(number, plan, None if others is None else others[number].ways)
+                for number, plan in enumerate(plans)
+            )
         return found
 
-    def _nest(self, number: int, plan: NestPlan) -> Nest[BlankT]:
-        ways = ways_of(plan, number, self.numbers, self._weights)
+    def _nest(self, number: int, plan: NestPlan, before: Ways | None) -> Nest[BlankT]:
+        ways = ways_of(plan, number, self.numbers, self._weights, before)
         return Nest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
 
     def chooser(self, words: str, spaces: tuple[object, ...]) -> Chooser:

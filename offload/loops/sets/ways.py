@@ -97,7 +97,7 @@ class Ways(NamedTuple):
     is_written: bool
 
 
-def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int]) -> Ways:
+def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int], before: Ways | None = None) -> Ways:
     """Return the ways to carry out a nest, by its number in the function.
 
     Parameters
@@ -108,30 +108,43 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
     numbers : Numbers
     weights : sequence of int
         The devices' shares of the iterations, in proportion.
+    before : Ways, optional
+        Those of another plan for the same nest and numbers: what they have found out about the text is taken from them.
     """
     scalars, axes = numbers.scalars[number], numbers.axes[number]
-    launch = Launch(axes, {name: value.item() for name, value in scalars.items()}, numbers.views)
-    found = filtered(plan.typed, plan.nest, launch, weights)
+    if (
+        before is not None
+        and (of := before.by_mode["single"].pieces[0].plan).typed is plan.typed
+        and of.nest is plan.nest
+    ):
+        found = before.filtering
+    else:
+        launch = Launch(axes, {name: value.item() for name, value in scalars.items()}, numbers.views)
+        found, before = filtered(plan.typed, plan.nest, launch, weights), None
     why = _IN_ORDER if plan.variant.is_ordered else found.why
     mode: FilterMode = "single" if plan.variant.is_ordered else found.mode
     whole, n_devices = Piece(plan, scalars, axes), len(weights)
     everything = axes[0].trips
     by_mode: dict[FilterMode, Way] = {}
     if mode == "split":
-        by_mode[mode] = _way(mode, _split(found, whole), found, found.division, n_devices)
+        by_mode[mode] = _way(mode, _split(found, whole), found, found.division, n_devices, before)
     if mode != "single":
         both = [whole] * n_devices
-        by_mode["duplicate"] = _way("duplicate", both, found, duplicate(found.accesses, n_devices), 1)
+        by_mode["duplicate"] = _way("duplicate", both, found, duplicate(found.accesses, n_devices), 1, before)
     alone = [whole, *[_of_trips(whole, (0, 0)) for _ in range(n_devices - 1)]] if everything else [whole] * n_devices
-    by_mode["single"] = _way("single", alone, found, single(found.accesses, n_devices), 1)
+    by_mode["single"] = _way("single", alone, found, single(found.accesses, n_devices), 1, before)
     leaves = [*plan.nest.reductions, *plan.nest.last, *plan.nest.privates]
     writes = [access for access in found.accesses.listed if access.kind != "load"]
     return Ways(found, why, by_mode, bool(leaves or writes))
 
 
-def _way(mode: FilterMode, pieces: Sequence[Piece], found: Filtering, division: Division, summed: int) -> Way:
+def _way(
+    mode: FilterMode, pieces: Sequence[Piece], found: Filtering, division: Division, summed: int, before: Ways | None
+) -> Way:
     devices = tuple(device for device, piece in enumerate(pieces) if all(axis.trips for axis in piece.axes))
-    return Way(mode, tuple(pieces), footprints(found.accesses, division), division.last, summed, devices)
+    known = None if before is None else before.by_mode.get(mode)
+    prints = footprints(found.accesses, division) if known is None else known.prints
+    return Way(mode, tuple(pieces), prints, division.last, summed, devices)
 
 
 def _split(found: Filtering, whole: Piece) -> list[Piece]:
