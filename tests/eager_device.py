@@ -131,6 +131,9 @@ class EagerDevice:
     def copy(self, dst: Any, src: Any, stream: EagerStream) -> None:
         np.copyto(storage_of(dst), storage_of(src))
 
+    def repeat(self, dst: Any, src: Any) -> Callable[[EagerStream], None]:
+        return lambda stream: self.copy(dst, src, stream)
+
     def copy_indexed(self, dst: EagerArray, src: EagerArray, to: Any, at: Any, stream: EagerStream) -> None:
         n = (at if to is None else to).storage.size
         dst.storage[slice(n) if to is None else to.storage] = src.storage[slice(n) if at is None else at.storage]

@@ -13,6 +13,8 @@ from offload.devices import kinds
 from offload.devices.kind import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from offload.devices.kind import Opening
@@ -136,6 +138,10 @@ class NullDevice:
     def copy(self, dst: Any, src: Any, stream: NullStream) -> None:
         """Note it."""
         self.calls.append(("copy", dst, src, stream))
+
+    def repeat(self, dst: Any, src: Any) -> Callable[[NullStream], None]:
+        """Return what notes it."""
+        return lambda stream: self.copy(dst, src, stream)
 
     def copy_indexed(self, dst: NullArray, src: NullArray, to: Any, at: Any, stream: NullStream) -> None:
         """Note it."""

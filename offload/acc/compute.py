@@ -189,7 +189,7 @@ class ComputeFunction(TargetFunction):
         arrays = None if place is None else plain_arrays(args)
         if place is None or arrays is None:
             return self._encounter(scope, args, kwargs)
-        body = self._short_body(args, is_given=not arrays)
+        body: Any = self._function if self._runs_function else self._short_body(args, is_given=not arrays)
         work = self._short_work(place, args, arrays, body, places or (place,))
         if work is None:
             return self._encounter(scope, args, kwargs)

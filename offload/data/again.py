@@ -70,7 +70,7 @@ class Again(Shared):
         """Carry out once more an update of these items that is remembered; return what `DataEnvironment.update` does.
 
         None where none is remembered, or others have to know; it may be forgotten as soon as the lock is free. Copies
-        that return at once are enqueued under the lock: their accesses have a place when others find them.
+        that only have to be enqueued are so under the lock: their accesses have a place when others find them.
 
         Raises
         ------
@@ -90,21 +90,9 @@ class Again(Shared):
                 lane.wait_for(waits)
             for entry, _ in writes:
                 entry.change(lane)
-            is_quick = known.return_at_once and self.notify is None  # what is told goes to the program's own stream
-            if is_quick:
-                try:
-                    self._copy_again(copies, lane, staged)
-                except BaseException:
-                    with suppress(DeviceLostError):
-                        ledger.note(lane.mark(), reads, writes)
-                    raise
-                if not staged:
-                    point = lane.mark()
-                    ledger.note(point, reads, writes)
-                    return held, point
+            if known.repeats is not None and self.notify is None:  # what is told goes to the program's own stream
+                return held, self._repeat(known, lane)
             ledger.open(lane, reads, writes)
-        if is_quick:  # the memory is not what it was
-            return held, None
         try:
             self._copy_again(copies, lane, staged)
             return held, None if staged else ledger.settle(lane)
@@ -112,6 +100,22 @@ class Again(Shared):
             with suppress(DeviceLostError):
                 ledger.settle(lane)
             raise
+
+    def _repeat(self, known: KnownUpdate, lane: Lane) -> Point:
+        """Enqueue the copies of an update, under the lock; return where they end."""
+        for item in known.outgoing:
+            if not item.host.flags.writeable:  # type: ignore[attr-defined]  # an array
+                check_writeable(item)
+        try:
+            for enqueue in known.repeats:  # type: ignore[union-attr]  # there are some
+                enqueue(lane.stream)
+        except BaseException:
+            with suppress(DeviceLostError):
+                self.ledger.note(lane.mark(), known.reads, known.writes)
+            raise
+        point = lane.mark()
+        self.ledger.note(point, known.reads, known.writes)
+        return point
 
     def _copy_again(self, copies: Sequence[KnownCopy], lane: Lane, staged: list[Any]) -> None:
         """Make the copies of an update once more."""

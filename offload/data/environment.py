@@ -192,8 +192,7 @@ class DataEnvironment(Own):
         point = self._carry_out(steps, lane, staged)
         if key is not None and len(copies) == len(items):
             views = [self.view(entry, item.host, item.address) for item, entry in copies]
-            hosts: Any = [item.host for item in items]
-            known = KnownUpdate(items, copies, views, return_at_once=all(map(self.device.copies_async, hosts)))
+            known = KnownUpdate(items, copies, views, self.device)
             with self.lock:
                 if self.table.state is state:
                     _ = self.table.remember(key, known)  # what is dropped for that goes when the lock is free

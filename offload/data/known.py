@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from offload.arrays.items import address_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias
 
     from offload.arrays.sections import Section
     from offload.data.entries import Entry
     from offload.data.items import MapItem
+    from offload.devices.base import Device
 
     KnownCopy: TypeAlias = tuple[MapItem, Entry, Any, Any, Any]
 
@@ -60,22 +61,20 @@ class KnownUpdate:
         The parts that are copied from, and copied to.
     held : list of object
         What must live until the copies are done.
-    return_at_once : bool
-        Whether to enqueue the copies is all that a thread does about them.
+    outgoing : list of MapItem
+        Those of which the host's array is written.
+    repeats : list of callable or None
+        What enqueues each copy on a stream; None where one of them has to be looked at each time (`Device.repeat`).
     """
 
-    __slots__ = ("copies", "held", "items", "layouts", "reads", "return_at_once", "writes")
+    __slots__ = ("copies", "held", "items", "layouts", "outgoing", "reads", "repeats", "writes")
 
     def __init__(
-        self,
-        items: Sequence[MapItem],
-        copies: Sequence[tuple[MapItem, Entry]],
-        views: Sequence[Any],
-        *,
-        return_at_once: bool,
+        self, items: Sequence[MapItem], copies: Sequence[tuple[MapItem, Entry]], views: Sequence[Any], device: Device
     ) -> None:
         self.items = items
-        self.return_at_once = return_at_once
+        self.outgoing = [item for item in items if item.map_type.copies_out]
+        self.repeats: list[Callable[[Any], object]] | None = []
         self.layouts = Layouts(items)
         self.copies: list[KnownCopy] = []
         self.reads: list[tuple[Entry, Section]] = []
@@ -83,9 +82,15 @@ class KnownUpdate:
         for (item, entry), view in zip(copies, views, strict=True):
             host: Any = item.host
             self.copies.append((item, entry, view, host.dtype, host.shape))
-            (self.writes if item.map_type.copies_in else self.reads).append((entry, item.section))
+            copies_in = item.map_type.copies_in
+            (self.writes if copies_in else self.reads).append((entry, item.section))
+            repeat = device.repeat(view, host) if copies_in else device.repeat(host, view)
+            if repeat is None or self.repeats is None:
+                self.repeats = None
+            else:
+                self.repeats.append(repeat)
         self.held: list[object] = [entry.buffer for _, entry in copies] + [item.host for item in items]
 
     def forget(self) -> None:
         """Refer to entries no more: what has gone keeps this until nobody holds a lock."""
-        self.copies, self.reads, self.writes, self.held = [], [], [], []
+        self.copies, self.reads, self.writes, self.held, self.repeats = [], [], [], [], None

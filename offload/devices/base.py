@@ -296,6 +296,12 @@ class Device(Protocol):
             None if it is enqueued; else nothing has been enqueued yet, and the caller starts it.
         """
 
+    def repeat(self, dst: Any, src: Any) -> Callable[[Any], object] | None:
+        """Return what enqueues the same as `copy` on a stream, for as long as both arrays are as they are.
+
+        None where a copy of this memory is to be looked at each time, since it may be staged, or wait.
+        """
+
     def copy_indexed(self, dst: Any, src: Any, to: Any, at: Any, stream: Any) -> None:
         """Enqueue ``dst[to[k]] = src[at[k]]`` for every k.
 

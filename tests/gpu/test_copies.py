@@ -481,6 +481,27 @@ def test_whole_arrays(device, kind, shape):
     del kept
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_whole_copies_that_are_repeated(device, order):
+    """What enqueues a copy of dense pinned arrays does so again and again, in both directions; others have none."""
+    host, array = cupyx.empty_pinned((5, 7), np.float32, order=order), cupy.empty((5, 7), np.float32, order=order)
+    stream = device.new_stream()
+    to_device, to_host = device.repeat(array, host), device.repeat(host, array)
+    for number in range(3):
+        host[...] = np.arange(35.0).reshape(5, 7) + number
+        to_device(stream)
+        stream.synchronize()
+        host[...] = 0
+        to_host(stream)
+        stream.synchronize()
+        assert (host == np.arange(35.0).reshape(5, 7) + number).all()
+    other = cupy.empty((5, 7), np.float32, order="F" if order == "C" else "C")
+    for one, two in [(other, host), (array[:0], host[:0]), (array[::2], host[::2]), (array, np.empty_like(host))]:
+        assert device.repeat(one, two) is None
+        assert device.repeat(two, one) is None
+    assert device.repeat(array, cupy.empty_like(array)) is None
+
+
 @pytest.mark.parametrize("error", [MemoryError, None])
 def test_temporaries_of_sparse_memory(device, error):
     """What lies far apart goes through temporaries of bounded size, or without where an allocator has no memory."""

@@ -107,9 +107,7 @@ class Copies:
             self._copy_inside(dst, src, stream)
             return None
         host, device = (dst, src) if to_host else (src, dst)
-        flags = host.flags
-        # CuPy's own flags, since its `flags` makes an object of three.
-        if (flags.c_contiguous and device._c_contiguous) or (flags.f_contiguous and device._f_contiguous):  # noqa: SLF001
+        if _are_dense(host, device):
             nbytes = host.nbytes
             if not nbytes:
                 return None
@@ -132,6 +130,34 @@ class Copies:
         if not to_host and self._copied_at_call(to, at, box, stream):
             return None
         return StagedCopy(self.staging, to, at, box, stream, to_host=to_host, keep=(dst, src))
+
+    def repeat(
+        self, dst: Any, src: Any, lost: Callable[[cuda.CUDARuntimeError], Exception]
+    ) -> Callable[[Any], None] | None:
+        """Return what enqueues a copy between dense arrays on the device and in pinned memory that CuPy keeps.
+
+        ``lost`` makes the error of a device that has failed. None for other copies.
+        """
+        to_host = isinstance(dst, np.ndarray)
+        host, device = (dst, src) if to_host else (src, dst)
+        if not isinstance(host, np.ndarray) or not host.nbytes or not _are_dense(host, device):
+            return None
+        near, far, nbytes, index = host_address(host), device.data.ptr, host.nbytes, self._index
+        if not is_in_pinned(host, near, nbytes):
+            return None
+        to, at, kind = (near, far, _DEVICE_TO_HOST) if to_host else (far, near, _HOST_TO_DEVICE)
+
+        def enqueue(stream: Any) -> None:
+            try:
+                if cuda.getDevice() == index:
+                    cuda.memcpyAsync(to, at, nbytes, kind, stream.ptr)
+                    return
+                with cupy.cuda.Device(index):
+                    cuda.memcpyAsync(to, at, nbytes, kind, stream.ptr)
+            except cuda.CUDARuntimeError as error:
+                raise lost(error) from error
+
+        return enqueue
 
     def _copy_inside(self, dst: Any, src: Any, stream: Any) -> None:
         """Enqueue a copy between device arrays."""
@@ -262,6 +288,15 @@ def is_in_pinned(host: np.ndarray[Any, Any], first: int, nbytes: int) -> bool:
     memory = owner.mem
     begin = memory.ptr
     return bool(begin <= first and first + nbytes <= begin + memory.size)
+
+
+def _are_dense(host: np.ndarray[Any, Any], device: Any) -> bool:
+    """Tell whether both arrays of one shape are dense in one order, so that all bytes are copied as they are."""
+    flags = host.flags
+    # CuPy's own flags, since its `flags` makes an object of three.
+    if flags.c_contiguous and device._c_contiguous:  # noqa: SLF001
+        return True
+    return bool(flags.f_contiguous and device._f_contiguous)  # noqa: SLF001
 
 
 @cache

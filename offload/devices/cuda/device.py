@@ -26,7 +26,7 @@ from offload.errors import DeviceLostError, DeviceMemoryError, EventError, Unsup
 from offload.interrupts.finalizers import catch_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     import numpy as np
@@ -288,6 +288,10 @@ class CudaDevice:
                 return self._copies.copy(dst, src, stream)
         except (cuda.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
             raise self._lost(error) from error
+
+    def repeat(self, dst: Any, src: Any) -> Callable[[Any], None] | None:
+        """Return what enqueues a whole copy of pinned memory that CuPy keeps; None for other copies."""
+        return self._copies.repeat(dst, src, self._lost)
 
     def copy_indexed(self, dst: Any, src: Any, to: Any, at: Any, stream: Any) -> None:
         """Enqueue a copy by tables of offsets; see the contract."""

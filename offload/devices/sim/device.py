@@ -32,6 +32,8 @@ from offload.interrupts.finalizers import catch_up
 from offload.interrupts.frames import warn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offload.devices.base import Kernels
     from offload.devices.retired import Retired
     from offload.events.wakeup import Wakeup
@@ -267,6 +269,10 @@ class SimDevice:
         """
         self.fate.check()
         stream.launch(_storage(array).fill, value)
+
+    def repeat(self, dst: Any, src: Any) -> Callable[[SimStream], None]:
+        """Return what enqueues a copy: all memory is alike."""
+        return lambda stream: self.copy(dst, src, stream)
 
     def copies_async(self, host: np.ndarray[Any, Any]) -> bool:
         """Return True: every copy is enqueued."""
