@@ -289,9 +289,10 @@ class Ledger:
         for entry, section in uses:
             self._enter(entry.uses, (lane, section), point)
         for entry, section in writes:
-            if section == entry.section:
-                entry.writes.clear()
-            self._enter(entry.writes, (lane, section), point)
+            accesses, key = entry.writes, (lane, section)
+            if section == entry.section and (len(accesses) > 1 or key not in accesses):
+                accesses.clear()
+            self._enter(accesses, key, point)
         if back:
             self._end_back([self._back.add(section, point) for section in back], point)
 
