@@ -130,9 +130,8 @@ class Queue:
         """Put a mark behind that of the last operation, and return that."""
         recorder = frame.recorder
         if recorder is None or recorder.executes:
-            before = mark.before = self.tail
-            self.tail = mark  # no thread comes in between: there is no call
-            return before
+            mark.before, self.tail = self.tail, mark  # no thread comes in between: there is no call
+            return mark.before
         with self._lock:
             before = mark.before = self._recorded.get(recorder)
             self._recorded[recorder] = mark
