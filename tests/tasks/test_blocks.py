@@ -423,6 +423,26 @@ def test_defaults_in_regions_of_openacc(cancelling):
     assert (arrays[1] == 1).all()
 
 
+def test_operations_of_queues_in_a_group(cancelling):
+    """An asynchronous region of OpenACC's belongs to the group that the generator is in, whose end waits for it."""
+    a = np.zeros(4)
+
+    @acc.parallel(present=["x"], async_=1)
+    def region(x):
+        x += 1
+
+    def one():
+        with omp.taskgroup():
+            task = region(a)
+            yield
+        assert task.done()
+
+    acc.enter_data(copyin=[a])
+    assert list(one()) == [None]
+    acc.exit_data(copyout=[a])
+    assert (a == 1).all()
+
+
 def test_regions_that_are_left_in_another_order_than_entered(cancelling):
     """A group that has ended is not the current one again when one that was entered in it ends later."""
     first, second = omp.taskgroup(), omp.taskgroup()
