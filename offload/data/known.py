@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Layouts:
-    """The layouts of the arrays of items, as the items have them."""
+    """The layouts of the arrays of items, as the items have them, and their dtypes."""
 
     __slots__ = ("_layouts",)
 
@@ -32,15 +32,17 @@ class Layouts:
         for item in items:
             host: Any = item.host
             cell = address_cell(host)
-            self._layouts.append((cell, item.address, host, item.shape, item.strides, item.map_type.copies_out))
+            is_written = item.map_type.copies_out
+            self._layouts.append((cell, item.address, host, item.shape, item.strides, host.dtype, is_written))
 
     def are_current(self) -> bool:
         """Tell whether the arrays have the layout that they had, and can be written where they have to."""
-        for cell, address, host, shape, strides, is_written in self._layouts:
+        for cell, address, host, shape, strides, dtype, is_written in self._layouts:
             if (
                 cell.value != address
                 or host.shape != shape
                 or host.strides != strides
+                or host.dtype is not dtype
                 or (is_written and not host.flags.writeable)
             ):
                 return False
