@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from offload.data.items import MapItem
     from offload.data.plans import Entered
 
-_MOST_REMEMBERED = 256
-"""What is remembered: some 400 KB of bindings."""
+_MOST_REMEMBERED = 1024
+"""What is remembered: some 1.6 MB of bindings and updates, three each for 300 blocks of a matrix."""
 
 
 class PresentTable(ShortWays):
