@@ -776,6 +776,6 @@ def test_an_entry_is_counted_again_until_one_goes():
 def test_remembered_is_little():
     """A table with many things to remember forgets them all from time to time."""
     table = PresentTable()
-    dropped = [table.remember(key, key) for key in range(1000)]
-    assert len(table.remembered) < 300
-    assert sum(len(some) for some in dropped if some) + len(table.remembered) == 1000
+    dropped = [table.remember(key, key) for key in range(5000)]
+    assert len(table.remembered) <= 1024
+    assert sum(len(some) for some in dropped if some) + len(table.remembered) == 5000
