@@ -96,13 +96,15 @@ class Wait:
             The goal depends on coroutines of a loop that this thread runs. At the end of the process, where
             nothing has moved for ``hang_s`` seconds.
         """
+        engine = self._engine
         if self._scope.depth:
             self._make_room()
         try:
             if not self._attend_first():
                 self._run()
         finally:
-            self._engine.leave_work()  # a wake-up that was meant for a task, or a task that was left to this thread
+            if engine.ready or engine.takers:  # by a wake-up that was meant for a task, or a task left to this thread
+                engine.leave_work()
 
     def _run(self) -> None:
         """Block in earnest: have the goal wake this thread, and run tasks until it is reached."""
