@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 import weakref
 from types import MappingProxyType, ModuleType
@@ -155,6 +156,10 @@ class EagerDevice:
 
     def is_array(self, value: object) -> bool:
         return isinstance(value, EagerArray) and value.device is self
+
+    def references(self, buffer: EagerArray, array: EagerArray) -> tuple[int, int, int]:
+        """Return how many references there are to both, and to the block."""
+        return sys.getrefcount(buffer), sys.getrefcount(array), sys.getrefcount(buffer.block)
 
     def retire(self, array: EagerArray, retired: Retired) -> None:
         array.block.retired = retired

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,10 @@ class NullDevice:
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is an array of this device."""
         return isinstance(value, NullArray) and value.device is self
+
+    def references(self, buffer: NullArray, array: NullArray) -> tuple[int, int]:
+        """Return how many references there are to both."""
+        return sys.getrefcount(buffer), sys.getrefcount(array)
 
     def retire(self, array: NullArray, retired: Retired) -> None:
         """Note it."""

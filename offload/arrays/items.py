@@ -205,6 +205,14 @@ class Label:
         self._dtype = getattr(array, "dtype", None) or type(array).__name__
         self._shape = getattr(array, "shape", "?")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Label):
+            return NotImplemented
+        return (self._name, self._dtype, self._shape) == (other._name, other._dtype, other._shape)
+
+    def __hash__(self) -> int:
+        return hash((self._name, self._dtype, self._shape))
+
     def __str__(self) -> str:
         text = f"{self._dtype}[{', '.join(map(str, self._shape))}]"
         return f"{self._name}: {text}" if self._name else text

@@ -180,6 +180,11 @@ class Entry:
         changing[lane if lane.pool is not None else ref(lane)] = lane.sequence  # a user's stream is not kept
         self._contents = None
 
+    def renew(self) -> None:
+        """Be as a new entry of the same bytes, with the same buffer; only who made it has had to do with it."""
+        self.writes.clear()
+        self._contents = self._changing = None
+
     def increment(self, counter: Counter) -> None:
         """Count a construct that maps the storage."""
         if counter is Counter.DYNAMIC:

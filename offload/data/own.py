@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.data.again import Again
+from offload.data.items import are_alike
 from offload.data.ledger import Due
 from offload.data.plans import OwnEnter
 from offload.data.released import Released
@@ -38,26 +39,26 @@ class Own(Again):
         """Do what `DataEnvironment.enter_region` does; None where it is more than that: then nothing has changed."""
         ledger = self.ledger
         with self.lock:
-            own = self.table.own(items, counter)
+            own = None if lane.left is None else self._take_left(items, lane, counter)
             if own is None:
-                return None
-            entries, copied = own.entries, own.copied
-            waits = ledger.before_fresh(entries)
-            buffers = self.allocate(entries, lane)
-            if waits:
-                lane.wait_for(waits)
-            self.table.commit_own(own, buffers)
+                own = self.table.own(items, counter)
+                if own is None:
+                    return None
+                waits = ledger.before_fresh(own.entries)
+                buffers = self.allocate(own.entries, lane)
+                if waits:
+                    lane.wait_for(waits)
+                self.table.commit_own(own, buffers)
             for number in changed:
-                entries[number].change(lane)
+                own.entries[number].change(lane)
+            copied = own.copied
             if copied:
                 ledger.open_own(lane, copied)
         if not copied:
             return own
+        buffers = []  # who else has the arrays is to be told
         try:
-            for number, item in enumerate(items):
-                if item.map_type.copies_in:
-                    own.views[number] = view = self.view(entries[number], item.host, item.address)
-                    self.copy(view, item.host, lane, staged, item.label)
+            self._copy_in_own(own, lane, staged)
             if self.device.bodies_block and not staged:
                 own.point = lane.mark()  # a body that blocks would have its lane between the copies and a late mark
         except BaseException:
@@ -65,6 +66,55 @@ class Own(Again):
                 ledger.keep(lane, [entry.buffer for entry in self.table.undo(own)])
             raise
         ledger.end_own(lane, copied, None if staged else own.point or Due(lane))
+        return own
+
+    def _copy_in_own(self, own: OwnEnter, lane: Lane, staged: list[Any]) -> None:
+        """Enqueue the copies to the device; note who has the arrays, before others are given them.
+
+        Where bodies block nothing is left to others: the stream has passed a launch before the next one's body.
+        """
+        views = own.views
+        for number, item in enumerate(own.items):
+            if item.map_type.copies_in:
+                views[number] = self.view(own.entries[number], item.host, item.address)
+                self.copy(views[number], item.host, lane, staged, item.label)
+        is_whole = len(views) == len(own.entries) and not staged  # a staged copy has arrays, for a while
+        if own.references is None and is_whole and not self.device.bodies_block:
+            references = self.device.references
+            known = [references(entry.buffer, views[number]) for number, entry in enumerate(own.entries)]
+            own.references = None if None in known else known
+
+    def _take_left(self, items: Sequence[MapItem], lane: Lane, counter: Counter) -> OwnEnter | None:
+        """Carry out once more the entry of the last region that this lane has carried out, if that had the same items.
+
+        Its entries and their buffers are used again. The stream has them in its own order: what the region before has
+        enqueued comes first. None where they have gone back meanwhile, or somebody has kept an array: nothing has
+        changed. Under the lock.
+
+        Raises
+        ------
+        PutOffError
+            Nothing has changed.
+        """
+        left: Released = lane.left
+        known: Any = left.plan
+        if known is None or known.counter is not counter or not are_alike(known.items, items):
+            return None
+        references, views = self.device.references, known.views
+        for number, entry in enumerate(known.entries):
+            if references(entry.buffer, views[number]) != known.references[number]:
+                return None
+        if not self.table.are_absent(items):
+            return None
+        waits = self.ledger.before_fresh(known.entries)
+        if waits:
+            lane.wait_for(waits)
+        own = left.take()
+        if own is not None:
+            lane.left = None
+            for entry in own.entries:
+                entry.renew()
+            self.table.commit_own(own, [entry.buffer for entry in own.entries])
         return own
 
     def exit_region(self, plan: Entered, lane: Lane, staged: list[Any]) -> tuple[list[object], Point | None] | None:
@@ -78,8 +128,7 @@ class Own(Again):
             Where they end, as `DataEnvironment.exit` has it.
 
         None where it is more than that: then nothing has changed. Else the plan has done its part, and whoever has it
-        lets it go now: what a launch has made is taken apart at its end by its own thread, which has it at hand, and
-        not by another when the device has passed it.
+        lets it go now: the next launch on the lane may use it.
         """
         if plan.__class__ is not OwnEnter:
             return None
@@ -100,4 +149,12 @@ class Own(Again):
             steps = Steps()
             steps.plan, steps.copies_out, steps.failures = own, copies, []
             point = self._carry_out(steps, lane, staged)
-        return [Released(entries, self.device)], point
+        is_left = own.references is not None and not staged
+        for entry in entries:
+            entry.outlived = None  # it goes when nobody holds a lock
+            if entry.uses or entry.is_exposed or entry.beside is not None:
+                is_left = False  # others have had to do with it
+        if not is_left:
+            return [Released(entries, self.device)], point
+        lane.left = released = Released((), self.device, own)
+        return [released], point

@@ -123,20 +123,12 @@ class OwnEnter:
 
     Most constructs that map storage at each call are such; that is why it has no more than they need. Of its entries
     those are ``copied`` that begin with what the host has. These copies end at its ``point``, where that is marked.
+
+    When the region has ended, and nobody else has an array of it, which its ``references`` tell (`Device.references`),
+    the next region of the same items on the same lane may be carried out with it once more.
     """
 
-    __slots__ = (
-        "copied",
-        "counted",
-        "counter",
-        "created",
-        "entries",
-        "is_committed",
-        "items",
-        "point",
-        "removed",
-        "views",
-    )
+    __slots__ = ("copied", "counter", "entries", "is_committed", "items", "point", "references", "removed", "views")
 
     only_counts: ClassVar[bool] = False
 
@@ -145,12 +137,20 @@ class OwnEnter:
     ) -> None:
         self.items = items
         self.counter = counter
-        self.entries = self.created = self.counted = entries
+        self.entries = entries
         self.copied = copied
         self.views: dict[int, Any] = {}
         self.is_committed = False
         self.removed: Sequence[Entry] = ()
         self.point: Any = None
+        self.references: list[object] | None = None
+
+    @property
+    def counted(self) -> list[Entry]:
+        """Its entries, each of which it has counted."""
+        return self.entries
+
+    created = counted
 
     def parts(self) -> list[tuple[Entry, Section]]:
         """Return what is used: entries, and the sections that the items have in them."""

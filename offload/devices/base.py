@@ -338,6 +338,12 @@ class Device(Protocol):
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a device array of this very device."""
 
+    def references(self, buffer: Any, array: Any) -> object | None:
+        """Return something that changes when somebody else gets, or drops, an array over the memory of ``buffer``.
+
+        ``array`` is a view of it. None where nothing tells: then no memory is used again while the device needs it.
+        """
+
     def retire(self, array: Any, retired: Retired) -> None:
         """Note what has become of the allocation of `alloc` that ``array`` lies in: it is nobody's data any more."""
 

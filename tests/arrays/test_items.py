@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from offload.arrays.items import Token, array_section, label, locator, section
+from offload.arrays.items import Label, Token, array_section, label, locator, section
 from offload.arrays.sections import HOST
 from offload.constructs.clauses.names import VisibleNames, parse_item
 from offload.errors import ClauseError
@@ -154,6 +154,15 @@ def test_the_nearest_name_is_meant():
     seen = VisibleNames(function).at_call((5,), {"n": 2, "rest": 3})
     assert seen["A"] is A
     assert (seen["x"], seen["n"], seen["rest"]) == (5, 2, {"n": 2, "rest": 3})
+
+
+def test_labels_of_arrays_are_compared_by_what_they_say():
+    """Labels are equal where they have the same name, dtype and shape, and have the same hash then."""
+    same = Label(np.zeros((2, 3)), "x"), Label(np.ones((2, 3)), "x")
+    assert same[0] == same[1]
+    assert len(set(same)) == 1
+    others = [Label(np.zeros(of), name) for of, name in (((2, 3), ""), ((3, 2), "x"), (6, "x"))]
+    assert same[0] not in [*others, Label(np.zeros((2, 3), "f4"), "x"), "x: float64[2, 3]"]
 
 
 def test_labels():

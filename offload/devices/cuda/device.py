@@ -21,7 +21,7 @@ from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import EventPool
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.kernels import CudaKernels
-from offload.devices.cuda.memory import Block, DeviceMemory, block_of
+from offload.devices.cuda.memory import Block, DeviceMemory, block_of, references
 from offload.errors import DeviceLostError, DeviceMemoryError, EventError, UnsupportedError, UsageError
 from offload.interrupts.finalizers import catch_up
 
@@ -343,6 +343,8 @@ class CudaDevice:
     def is_array(self, value: object) -> bool:
         """Tell whether ``value`` is a CuPy array on this device."""
         return isinstance(value, cupy.ndarray) and value.data.device_id == self.index
+
+    references = staticmethod(references)
 
     def retire(self, array: Any, retired: Retired) -> None:
         """Note what has become of the allocation that ``array`` lies in; CuPy's own operations do not ask."""

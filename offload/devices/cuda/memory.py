@@ -22,6 +22,7 @@ import ctypes
 import sys
 import threading
 from contextlib import suppress
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -147,6 +148,20 @@ def block_of(array: Any) -> Block | None:
     """Return what owns the memory of a CuPy array; None for memory that is not from here."""
     owner = getattr(array.data.mem, "_owner", None)  # which an `UnownedMemory` keeps alive
     return owner if type(owner) is Block else None
+
+
+def references(buffer: Any, array: Any) -> tuple[int, ...]:
+    """Return how many references there are to two CuPy arrays, and to the memory that both have.
+
+    A view has the same pointer as its array, or one of its own to the same memory; anything else has an array.
+    """
+    return (
+        getrefcount(buffer),
+        getrefcount(array),
+        getrefcount(buffer.data),
+        getrefcount(array.data),
+        getrefcount(buffer.data.mem),
+    )
 
 
 class DriverPool:

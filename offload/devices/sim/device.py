@@ -289,6 +289,9 @@ class SimDevice:
         """Tell whether ``value`` is an array of this device."""
         return isinstance(value, SimArray) and value._device is self  # noqa: SLF001
 
+    def references(self, buffer: SimArray, array: SimArray) -> None:
+        """Return None: what is allocated is poisoned each time."""
+
     def retire(self, array: SimArray, retired: Retired) -> None:
         """Note what has become of the allocation that ``array`` lies in: every array there refuses from now on.
 
