@@ -149,12 +149,11 @@ class Own(Again):
             steps = Steps()
             steps.plan, steps.copies_out, steps.failures = own, copies, []
             point = self._carry_out(steps, lane, staged)
-        is_left = own.references is not None and not staged
+        if own.references is None or staged:
+            return [Released(entries, self.device)], point
         for entry in entries:
             entry.outlived = None  # it goes when nobody holds a lock
-            if entry.uses or entry.is_exposed or entry.beside is not None:
-                is_left = False  # others have had to do with it
-        if not is_left:
-            return [Released(entries, self.device)], point
+            if entry.uses or entry.is_exposed or entry.beside is not None:  # others have had to do with it
+                return [Released(entries, self.device)], point
         lane.left = released = Released((), self.device, own)
         return [released], point

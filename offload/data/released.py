@@ -35,10 +35,9 @@ class Released:
     @property
     def plan(self) -> OwnEnter | None:
         """That of the region, as long as nobody has taken it."""
-        try:
-            return self._plans[0]
-        except IndexError:
-            return None
+        for plan in self._plans:  # another thread may take it between a look and an index
+            return plan
+        return None
 
     def take(self) -> OwnEnter | None:
         """Take the plan, with its buffers, to use them again; None if another thread has been quicker."""
@@ -51,7 +50,7 @@ class Released:
         """Note that they have gone back: arrays over them that somebody has kept are not to be used any more."""
         for device, buffer, label_ in self._buffers:
             device.retire(buffer, Retired(label_))
-        plan = self.take()
+        plan = self.take() if self._plans else None
         if plan is not None:
             for entry in plan.entries:
                 self._device.retire(entry.buffer, Retired(entry.label))
