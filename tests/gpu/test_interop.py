@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -85,6 +86,38 @@ def test_array_operations_and_kernels_of_a_body(gpu, latch):
     omp.taskwait()
     assert task.done()
     assert host.tolist() == [7, 9, 11, 13]
+    omp.target_free(d)
+
+
+def test_a_body_that_uses_streams_of_its_own(gpu, latch):
+    """Behind a block of a body's own stream, also one that fails, its operations go to the task's stream again."""
+    d, own, outer = device_array([1, 2, 3, 4]), cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream()
+
+    @omp.target(nowait=True, depend=[inout("x")])
+    def body(x):
+        latch.hold(omp.current_stream())
+        with own:
+            pass
+        assert cupy.cuda.get_current_stream() is omp.current_stream()
+        with suppress(ValueError), own, cupy.cuda.Stream.null:
+            raise ValueError
+        assert cupy.cuda.get_current_stream() is omp.current_stream()
+        own.use()
+        omp.current_stream().use()
+        x += 1
+
+    for before in (cupy.cuda.Stream.null, outer):
+        before.use()
+        task = body(d)
+        assert cupy.cuda.get_current_stream() is before
+        assert cupy.asnumpy(d, stream=own)[0] == 1 + (before is outer)
+        latch.release()
+        omp.taskwait()
+        latch.again()
+        task.result()
+        assert cupy.cuda.get_current_stream() is before
+    cupy.cuda.Stream.null.use()
+    assert cupy.asnumpy(d).tolist() == [3, 4, 5, 6]
     omp.target_free(d)
 
 

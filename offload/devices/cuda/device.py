@@ -182,12 +182,15 @@ class CudaDevice:
             raise DeviceLostError(f"{self.name}: cuLaunchHostFunc failed with CUDA error {status}")
 
     def use(self, stream: Any) -> tuple[Any, int]:
-        """Make ``stream`` and its device those that CuPy's operations of this thread go to; return those before."""
+        """Make ``stream`` and its device those that CuPy's operations of this thread go to; return those before.
+
+        It is put on CuPy's stack of streams, where a ``with`` block in a body finds the one that it ends on.
+        """
         device, index = cuda.getDevice(), self.index
         if device != index:
             cuda.setDevice(index)
         outer = cupy.cuda.get_current_stream(index)
-        stream.use()
+        stream.__enter__()
         return outer, device
 
     def restore(self, outer: tuple[Any, int]) -> None:
@@ -196,7 +199,8 @@ class CudaDevice:
         index = self.index
         if cuda.getDevice() != index:
             cuda.setDevice(index)
-        stream.use()
+        stream.__exit__()  # whichever is on top
+        stream.use()  # which may not be the one below
         if device != index:
             cuda.setDevice(device)
 
