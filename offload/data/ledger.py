@@ -60,7 +60,9 @@ class Point(Protocol):
 
 
 class Lane(Protocol):
-    """A stream whose work runs in order."""
+    """A stream whose work runs in order; what is noted of it has passed up to a sequence, and when."""
+
+    passed: tuple[int, float]
 
     def mark(self) -> Any:
         """Return the place where the lane is now, a `Point`."""
@@ -355,8 +357,9 @@ _NOTHING: Any = None, ()
 
 
 def _has_arrived(point: Point, end: Point) -> bool:
-    """Tell whether a point has passed, as ``end`` has."""
-    return point.event is None or (point.lane is end.lane and point.sequence <= end.sequence)
+    """Tell whether a point has passed, as ``end`` has; of other lanes, whether one behind it is known to have."""
+    lane = point.lane
+    return point.event is None or point.sequence <= (end.sequence if lane is end.lane else lane.passed[0])
 
 
 def _is_over(access: Any) -> bool:

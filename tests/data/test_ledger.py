@@ -16,6 +16,7 @@ class Lane:
     def __init__(self):
         self.points = []
         self.is_lost = False
+        self.passed = (0, 0.0)
 
     def mark(self):
         if self.is_lost:
@@ -175,6 +176,21 @@ def test_copies_back(ledger):
     ledger.arrived(third)
     assert not ledger.back_on
     assert ledger.before([], fresh=[WHOLE, part(10, 20)]) == []
+
+
+def test_copies_back_arrive_in_any_order(ledger):
+    """One that has arrived behind one of another lane, which had not, is forgotten with that."""
+    lane, other = Lane(), Lane()
+    first = accessed(ledger, lane, back=[LEFT])
+    second = other.mark()
+    ledger.note(second, [], back=[RIGHT])
+    other.passed = second.sequence, 1.0
+    ledger.arrived(second)
+    assert len(ledger.back_on) == 2
+    lane.passed = first.sequence, 2.0
+    ledger.arrived(first)
+    assert not ledger.back_on
+    assert ledger.before([], fresh=[WHOLE]) == []
 
 
 def test_copies_back_of_one_array_follow_each_other(ledger):
