@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import weakref
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from offload.errors import EventError
@@ -99,7 +98,7 @@ class Event:
         EventError
             It was fulfilled before, or a source will do it.
         """
-        if collector.thread == get_ident():  # a lock that this takes may be in this thread's hands
+        if collector.is_here:  # a lock that this takes may be in this thread's hands
             put_off.add(self.fulfill, is_urgent=True)
             return
         with Shield():
@@ -143,7 +142,7 @@ class Event:
         percent of a core while one is open and notices its end some milliseconds late at most, and by threads that
         wait.
         """
-        if collector.thread == get_ident():  # as above
+        if collector.is_here:  # as above
             put_off.add(partial(self.fulfill_on, source), is_urgent=True)
             return
         self.be_fulfilled_by(find_source(self._task() if self._task is not None else None, source))

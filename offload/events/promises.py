@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from threading import get_ident
 from typing import Any, Protocol
 
 from offload.interrupts.finalizers import collector, put_off
@@ -42,7 +41,7 @@ class Promise:
 
     def passed(self, error: BaseException | None) -> None:
         """Keep the promise, or with an error break it."""
-        if collector.thread == get_ident():  # a finalizer has completed a future
+        if collector.is_here:  # a finalizer has completed a future
             put_off.add(partial(self.passed, error), is_urgent=True)
             return
         event = self._event

@@ -46,16 +46,39 @@ _MOMENT_S = 0.01
 
 
 class Collector:
-    """Where the cyclic collector runs: ``thread`` is 0 while it does not."""
+    """Where the cyclic collector runs: ``thread`` is 0 while it does not.
 
-    __slots__ = ("thread",)
+    A signal handler that raises where a stop is to be noted leaves the thread behind; `is_here` finds that out.
+    """
+
+    __slots__ = ("_n_before", "thread")
 
     def __init__(self) -> None:
         self.thread = 0
+        self._n_before = 0
 
     def note(self, phase: str, _: object) -> None:
         """Take note that a collection starts or stops on the calling thread."""
-        self.thread = get_ident() if phase == "start" else 0
+        if phase == "start":
+            self._n_before = _n_collections()
+            self.thread = get_ident()
+        else:
+            self.thread = 0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs on the calling thread."""
+        if self.thread != get_ident():
+            return False
+        if _n_collections() == self._n_before:
+            return True
+        self.thread = 0
+        return False
+
+
+def _n_collections() -> int:
+    """Return how many collections have ended."""
+    return sum([generation["collections"] for generation in gc.get_stats()])
 
 
 collector = Collector()
@@ -113,7 +136,7 @@ class PutOff:
     def carry_out(self) -> None:
         """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is."""
         calls, taken = self.calls, self._is_taken
-        while calls and collector.thread != get_ident() and taken.acquire(blocking=False):
+        while calls and not collector.is_here and taken.acquire(blocking=False):
             try:
                 while calls:
                     self._running = get_ident(), calls[0][1]  # first: nobody must see it nowhere
@@ -159,7 +182,7 @@ put_off = PutOff()
 
 def is_inside(caller: FrameType) -> bool:
     """Tell whether a construct must be put off, whose call comes from ``caller`` or from whoever that was called by."""
-    return collector.thread == get_ident() or (is_at_work() and _comes_from_steps(caller))
+    return collector.is_here or (is_at_work() and _comes_from_steps(caller))
 
 
 def _comes_from_steps(frame: FrameType | None) -> bool:

@@ -542,3 +542,28 @@ def test_a_signal_handler_is_no_finalizer(runtime):
         signal.signal(signal.SIGALRM, former)
     assert seen == [True]
     assert (a == 1).all()
+
+
+def test_a_collection_whose_end_was_not_noted(runtime):
+    """A signal handler may raise in the collector's call that notes its end: constructs are not put off for that."""
+    seen = []
+
+    class Held:
+        def __del__(self):
+            seen.append(omp.task(list)())
+
+    callbacks = [*gc.callbacks]
+    note = next(call for call in callbacks if "offload" in getattr(call, "__module__", ""))
+    gc.callbacks[:] = [lambda phase, info: note(phase, info) if phase == "start" else None]
+    try:
+        held = Held()
+        held.me = held
+        del held
+        gc.collect()
+    finally:
+        gc.callbacks[:] = callbacks
+    assert seen == [None]  # it was put off: the collector was running
+    task = omp.task(list)()
+    assert task is not None
+    assert task.result() == []
+    omp.taskwait()

@@ -182,15 +182,12 @@ class CudaDevice:
             raise DeviceLostError(f"{self.name}: cuLaunchHostFunc failed with CUDA error {status}")
 
     def use(self, stream: Any) -> tuple[Any, int]:
-        """Make ``stream`` and its device those that CuPy's operations of this thread go to; return those before.
-
-        It is put on CuPy's stack of streams, where a ``with`` block in a body finds the one that it ends on.
-        """
+        """Make ``stream`` and its device those that CuPy's operations of this thread go to; return those before."""
         device, index = cuda.getDevice(), self.index
         if device != index:
             cuda.setDevice(index)
         outer = cupy.cuda.get_current_stream(index)
-        stream.__enter__()
+        stream.__enter__()  # on CuPy's stack, where a block in a body finds the stream that it ends on
         return outer, device
 
     def restore(self, outer: tuple[Any, int]) -> None:
