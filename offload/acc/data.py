@@ -32,7 +32,7 @@ from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UpdateWork
+from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork, UpdateWork
 from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
@@ -105,9 +105,8 @@ def data(
     operation = Operation(name, async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend)
     try:
         entry = operation.run(EnterRegionWork(items, Counter.STRUCTURED), items, changes=True)
-    except KeyboardInterrupt:
-        if operation.task is not None:  # it has mapped the items, or will
-            _leave(operation, operation.task, items)
+    except BaseException:
+        _undo(operation, items)
         raise
     block = Block(operation.scope, operation.frame)
     frame = block.frame
@@ -132,6 +131,12 @@ def data(
             raise failure
         finally:
             del failure  # or the traceback would refer to this frame, and that to the failure
+
+
+def _undo(operation: Operation, items: list[MapItem]) -> None:
+    """Undo the entry of a region that an interruption has left."""
+    if operation.task is not None:  # it has mapped the items, or will
+        _leave(operation, operation.task, items)
 
 
 @for_finalizers  # of a generator that is suspended in the block
@@ -180,7 +185,12 @@ def enter_data(
     operation = Operation(
         "acc enter_data", async_=async_, wait=wait, if_=if_, device=device, devices=devices, depend=depend
     )
-    task = operation.run(EnterDataWork(items), items, changes=True)
+    try:
+        task = operation.run(EnterDataWork(items), items, changes=True)
+    except BaseException:
+        if operation.task is not None:  # it has mapped the items, or will
+            operation.end_run(UndoEntryWork(items), items, operation.task)
+        raise
     return task if operation.queue is not None else None
 
 

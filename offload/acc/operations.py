@@ -11,7 +11,7 @@ from offload.constructs.clauses.maps import check_device
 from offload.constructs.queueing import enqueue, enter, wait_for
 from offload.constructs.replicas import check_devices, places_of, refuse_both, spread
 from offload.interrupts.frames import caller
-from offload.interrupts.shields import lower_shield, raise_shield
+from offload.interrupts.shields import is_interruption, lower_shield, raise_shield
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
@@ -108,7 +108,7 @@ class Operation:
         self.site = Site(name, name, (code.f_code, code.f_lasti), runtime)
         self.queue: Queue | None = None if number is None else queue_of(queues, at, number)
         self._after: Sequence[Queue] = queues_of(queues, at, values) if values != () else ()
-        self.task: Task | None = None  # what `run` had generated when it was interrupted
+        self.task: Task | None = None  # the task of a `run` that an interruption has left
 
     def run(
         self,
@@ -137,8 +137,8 @@ class Operation:
             task.survives, task.received = True, Values((), (ends,))
         try:
             put(self.scope, frame, queue, task, self._depend, self._after, needs)
-        except Exception:
-            self.task = None  # as below
+        except BaseException as error:
+            self._failed(error)
             raise
         self.task = None
         return task
@@ -154,14 +154,19 @@ class Operation:
             task = generate(
                 self.scope, self.frame, recipe, self._depend, self.queue, self._after, needs, self._generated
             )
-        except Exception:
-            self.task = None  # it has mapped nothing
+        except BaseException as error:
+            self._failed(error)
             raise
         self.task = None
         return task
 
     def _generated(self, task: Task) -> None:
         self.task = task
+
+    def _failed(self, error: BaseException) -> None:
+        """Forget a task that has mapped nothing; one that an interruption has left has, or will."""
+        if not is_interruption(error):
+            self.task = None
 
     def run_recipe(self, recipe: Recipe) -> Task:
         """Generate a task of a recipe."""
@@ -226,8 +231,6 @@ def put(
             enter(scope, frame, queue, task, depend, after)
             if not (task.launched or task.finished):
                 engine.order(task, orderings_of(runtime.queues, needs))
-    except BaseException as error:
-        lower_shield(scope, saved, error)
-        raise
-    lower_shield(scope, saved)
+    finally:
+        lower_shield(scope, saved)
     return task

@@ -18,11 +18,12 @@ from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
+from offload.interrupts.shields import Shield, in_one_piece, is_interruption
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
 from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.runtime.sites import call_site
-from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork
+from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork
 from offload.tasks.received import Values
 from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
@@ -70,7 +71,7 @@ class _DataConstruct:
         self.depend: tuple[Dependence, ...] = depend
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)
-        self.made: Task | None = None  # what `run` had generated when it was interrupted
+        self.made: Task | None = None  # the task of a `run` that an interruption has left
 
     def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem], ends: Task | None = None) -> Task:
         """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold.
@@ -88,8 +89,9 @@ class _DataConstruct:
             frame = scope.frame(self.site.directive)
         try:
             task = encounter(scope, frame, recipe, self.depend, deferred=self.deferred, told=self._generated)
-        except Exception:
-            self.made = None  # it has mapped nothing
+        except BaseException as error:
+            if not is_interruption(error):
+                self.made = None  # it has mapped nothing
             raise
         self.made = None
         return task
@@ -174,7 +176,13 @@ def target_enter_data(
     """
     clauses = _clauses(map, depend, nowait=nowait, device=device, devices=devices, if_=if_)
     construct = _DataConstruct(Construct.TARGET_ENTER_DATA, clauses)
-    task = construct.run(EnterDataWork, construct.items)
+    try:
+        task = construct.run(EnterDataWork, construct.items)
+    except BaseException:
+        if construct.made is not None:  # it has mapped the items, or will
+            construct.deferred = True
+            construct.run(UndoEntryWork, construct.items, construct.made)
+        raise
     return task if nowait else None
 
 
@@ -228,17 +236,19 @@ class TargetData(ContextDecorator):
         if construct.deferred or construct.frame.recorder is None:
             construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
         try:
-            self._entry = construct.run(EnterRegionWork, construct.items)
-        except KeyboardInterrupt:
-            self._undo()
-            raise
-        self._begin()
-        try:
-            return self._translated()
+            with Shield():
+                self._entry = construct.run(EnterRegionWork, construct.items)
+                self._begin()
+                translated = self._translated()
         except BaseException as error:
-            self.leave(error)
+            if self._region is not None:
+                self.leave(error)
+            else:
+                _undo(construct)
             raise
+        return translated
 
+    @in_one_piece
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -248,7 +258,8 @@ class TargetData(ContextDecorator):
 
     @for_finalizers
     def _exit(self, error: BaseException | None) -> None:
-        failure = self.leave(error)
+        with Shield():
+            failure = self.leave(error)
         try:
             if failure is not None and failure is not error:
                 raise failure
@@ -262,8 +273,8 @@ class TargetData(ContextDecorator):
             self._entry = await construct.finish(EnterRegionWork, construct.items)
         except (Exception, BaseExceptionGroup):
             raise
-        except BaseException:  # an interrupt, or a cancellation of the coroutine
-            self._undo()
+        except BaseException:  # an interruption, or a cancellation of the coroutine
+            _undo(construct)
             raise
         self._begin()
         try:
@@ -300,14 +311,6 @@ class TargetData(ContextDecorator):
         assert construct is not None, "encountered"
         if not self._nogroup:
             self._region = GroupRegion(construct.scope, construct.frame, "the end of target data", is_implicit=True)
-
-    def _undo(self) -> None:
-        """Undo an entry that an interrupt has cut short."""
-        construct = self._construct
-        assert construct is not None, "encountered"
-        if construct.made is not None:  # it has mapped the items, or will
-            construct.deferred = True
-            _leave_data(construct, construct.made)
 
     def _translated(self) -> tuple[Any, ...]:
         construct = self._construct
@@ -427,6 +430,13 @@ class _Region:
 
     def __repr__(self) -> str:
         return "target data"
+
+
+def _undo(construct: _DataConstruct) -> None:
+    """Undo the entry of a region that an interruption has left."""
+    if construct.made is not None:  # it has mapped the items, or will
+        construct.deferred = True
+        _leave_data(construct, construct.made)
 
 
 def _leave_data(construct: _DataConstruct, entry: Task) -> None:

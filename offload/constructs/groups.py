@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from offload.constructs.clauses.reductions import check_reduction, end_reductions, reductions_of
 from offload.errors import UsageError
 from offload.interrupts.finalizers import refuse_inside
+from offload.interrupts.shields import Shield, in_one_piece
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.sites import call_site
 from offload.tasks.blocks import Block
@@ -120,14 +121,21 @@ class Taskgroup:
         if self._region is not None:
             raise UsageError("a taskgroup is entered once; call taskgroup() for each block")
         scope = here()
-        self._region = GroupRegion(
-            scope,
-            scope.frame(self._directive),
-            f"the end of the {self._directive}",
-            nests=self._directive != "taskgroup",  # constructs that have an implicit one: their own `with`
-        )
-        self._region.group.reductions = self._reductions
+        try:
+            with Shield():
+                self._region = GroupRegion(
+                    scope,
+                    scope.frame(self._directive),
+                    f"the end of the {self._directive}",
+                    nests=self._directive != "taskgroup",  # constructs that have an implicit one: their own `with`
+                )
+                self._region.group.reductions = self._reductions
+        except BaseException:
+            if self._region is not None:  # an interruption
+                self._region.leave_block()
+            raise
 
+    @in_one_piece
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
@@ -141,7 +149,8 @@ class Taskgroup:
         self._notify(region)
         is_left = _leaves(error, region.group)
         try:
-            region.end(combines=error is None or is_left)
+            with Shield():
+                region.end(combines=error is None or is_left)
         except BaseException as later:
             if error is None or is_left:
                 raise

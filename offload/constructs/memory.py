@@ -20,6 +20,7 @@ from offload.constructs.pointers import corresponding
 from offload.devices.retired import Retired
 from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.interrupts.finalizers import catch_up, refuse_inside
+from offload.interrupts.shields import Shield
 from offload.runtime.current import current_runtime, for_finalizers, here
 
 if TYPE_CHECKING:
@@ -65,6 +66,18 @@ def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | 
 
 def allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
     """Do what `target_alloc` does; ``what`` is the routine, for errors."""
+    array = None
+    try:
+        with Shield():
+            array = _allocate(shape, dtype, device, what)
+    except BaseException:
+        if array is not None:  # an interruption
+            give_back(current_runtime(), array, what)
+        raise
+    return array
+
+
+def _allocate(shape: Any, dtype: Any, device: int | None, what: str) -> Any:
     dims, kind = extent(shape, dtype, what)
     place = _place(what, device)
     nbytes = check_nbytes(dims, kind, what)
@@ -112,13 +125,14 @@ def give_back(runtime: Runtime, array: Any, what: str) -> bool:
 
     Return whether it was allocated.
     """
-    block = runtime.forget_allocation(array)
-    if block is None:
-        return False
-    place = runtime.place_of(array)
-    if place is not None and what:
-        place.device.retire(array, Retired(block, what))
-    return True
+    with Shield():
+        block = runtime.forget_allocation(array)
+        if block is None:
+            return False
+        place = runtime.place_of(array)
+        if place is not None and what:
+            place.device.retire(array, Retired(block, what))
+        return True
 
 
 # -- copies ----------------------------------------------------------------------------------------------

@@ -56,10 +56,8 @@ def enqueue(
             enter(scope, frame, queue, task, depend, after, orderings)
         else:
             task = _encounter(scope, frame, queue, made, depend, _marks(scope, frame, queue, after), orderings, told)
-    except BaseException as error:
-        lower_shield(scope, saved, error)
-        raise
-    lower_shield(scope, saved)
+    finally:
+        lower_shield(scope, saved)
     return task
 
 

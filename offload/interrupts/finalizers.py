@@ -15,16 +15,14 @@ asks, the end of a runtime. Workers do it only for what somebody may wait for, t
 that collects and then looks would else find what has not quite happened. A finalizer that runs at once, as at ``del x``
 in the program, is like any other code.
 
-`is_at_work` is only the cheap question. A callback of a task is the program's code too, a signal handler is no
-finalizer, and what one has raised may have left a shield up; so the frames on the stack decide. A block cannot be put
-off, nor what waits or answers: those are refused there. In a signal handler they are refused, too, but where that has
-interrupted nothing that has to go on first.
+`is_at_work` is only the cheap question. A callback of a task is the program's code too, so the frames on the stack
+decide. A block cannot be put off, nor what waits or answers: those are refused there. A signal handler never runs in
+the middle of the library's own steps (`offload.interrupts.shields`), so it is like any other code.
 """
 
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import threading
 from collections import deque
@@ -33,8 +31,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from offload.errors import RuntimeClosedError, UsageError
-from offload.interrupts.frames import calls_program, is_calling_program, is_own, is_resting
-from offload.interrupts.shields import is_at_work, is_free
+from offload.interrupts.frames import calls_program, is_calling_program, is_own
+from offload.interrupts.shields import in_one_piece, is_at_work, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +55,7 @@ class Collector:
         self.thread = 0
         self._n_before = 0
 
+    @in_one_piece
     def note(self, phase: str, _: object) -> None:
         """Take note that a collection starts or stops on the calling thread."""
         if phase == "start":
@@ -191,26 +190,9 @@ def _comes_from_steps(frame: FrameType | None) -> bool:
         if is_calling_program(frame):
             return False  # the library's own call, of what has been put off
         frame = frame.f_back
-    handler, outer = _handler_from(frame)
-    return handler is None and outer is not None and not is_calling_program(outer)  # a handler is no finalizer
-
-
-def _handler_from(frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
-    """Return the frame of a signal handler among those of the program from here on, and the library's behind them."""
-    handlers, found = _codes_of_handlers(), None
     while frame is not None and not is_own(frame.f_globals.get("__name__")):
-        if found is None and frame.f_code in handlers:
-            found = frame
         frame = frame.f_back
-    return found, frame
-
-
-def _codes_of_handlers() -> set[object]:
-    """Return the code of the program's signal handlers, on the thread where they run."""
-    if threading.current_thread() is not threading.main_thread():
-        return set()
-    found = map(signal.getsignal, signal.valid_signals())
-    return {getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in found if callable(handler)}
+    return frame is not None and not is_calling_program(frame)
 
 
 def is_finalizing(frame: FrameType | None) -> bool:
@@ -230,44 +212,16 @@ def catch_up() -> None:
         put_off.carry_out()
 
 
-def refuse_in_handler(what: object) -> None:
-    """Refuse what waits in a signal handler that came in the middle of the library's own steps.
-
-    Those go on only when the handler has ended: a task that has been taken and not begun, for one. What they only wait
-    in (`offload.interrupts.frames.rests`) and bodies are no such places. To be asked where `is_at_work`.
-
-    Raises
-    ------
-    UsageError
-        It came there.
-    """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # what `inspect` uses
-    while frame is not None and is_own(frame.f_globals.get("__name__")):
-        if is_calling_program(frame):
-            return
-        frame = frame.f_back
-    handler, outer = _handler_from(frame)
-    if handler is None or outer is None or is_resting(outer):
-        return
-    if outer is handler.f_back or not is_calling_program(outer):
-        raise UsageError(
-            f"{what} in a signal handler that came in the middle of the library's own steps: it could wait for ever "
-            "there; fulfil an event, set a flag or generate deferred tasks in handlers, and wait elsewhere"
-        )
-
-
 def refuse_inside(what: object) -> None:
-    """Refuse what waits or answers in a finalizer that came where a construct would be put off, or in such a handler.
+    """Refuse what waits or answers in a finalizer that came where a construct would be put off.
 
     Raises
     ------
     UsageError
-        The cyclic collector runs the finalizer, or it came in the middle of the library's own steps. Likewise a signal
-        handler (`refuse_in_handler`).
+        The cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
     """
     if not (collector.thread or is_at_work()):
         return
-    refuse_in_handler(what)
     if is_inside(sys._getframe(1)):  # noqa: SLF001  # the same
         raise UsageError(
             f"{what} in a finalizer that the cyclic collector runs, or that came in the middle of the library's own "

@@ -46,20 +46,6 @@ def is_calling_program(frame: FrameType) -> bool:
     return frame.f_code in _calling_program
 
 
-_resting: set[CodeType] = set()
-
-
-def rests(function: Steps) -> Steps:
-    """Mark a function of the library that only waits: a signal handler that comes there finds nothing half done."""
-    _resting.add(function.__code__)
-    return function
-
-
-def is_resting(frame: FrameType) -> bool:
-    """Tell whether a frame is that of a function so marked."""
-    return frame.f_code in _resting
-
-
 @lru_cache(maxsize=_MODULES)
 def is_own(module: object) -> bool:
     """Tell whether a frame's ``__name__`` is a module of the library, not of a program that uses it."""

@@ -1,49 +1,39 @@
-"""The library's own steps, which neither Ctrl-C nor a finalizer may come in between.
+"""Shields: nothing from outside comes in between the library's own steps.
 
 Theory of operation
 -------------------
-A `Shield` says, on any thread, that the code inside of it is the library's own and no body of the program's. What
-finalizers ask for in the middle of that is put off (`offload.interrupts.finalizers`). On the main thread it keeps
-Ctrl-C away too: Python raises `KeyboardInterrupt` on the main thread wherever that is, also between two steps that
-belong together: a task that has left the queue and not begun, a predecessor that has released one of its successors.
-Such a task would be lost, and every later wait for it would hang. So the main thread runs steps inside of a `Shield`,
-which puts a handler of its own in the place of Python's. In the body of a task it raises as Python's would; elsewhere
-it notes the interrupt and wakes the thread. A wait raises what has been noted between two tasks, the end of the
-outermost shield at the latest.
+Python runs a signal handler on the main thread between nearly any two instructions, and raises there what the handler
+raises: a `KeyboardInterrupt`, a time limit. ``PyThreadState_SetAsyncExc`` raises in any thread. Between two steps that
+belong together, such an exception would lose a task that has left the queue, or free a buffer that a stream reads.
 
-The order of the steps of a shield leaves no gap: Python looks for signals at calls and at backward jumps, never
-between two assignments, and `signal` itself looks before it changes the handler.
+A thread raises a *shield* while it carries out the library's steps. The shield notes an interruption that arrives
+meanwhile in `Shielded.pending`. A wait delivers it between two steps (`Shield.check`), else the end of the outermost
+shield does. A body is the program's code: there an interruption is delivered at once. `offload.interrupts.arrivals`
+makes every signal handler, and every exception that is sent to a thread, arrive here.
 
-The handler of another signal may raise anywhere, in a shield's own steps too, which then stays up. The next Ctrl-C
-that finds nothing of the library on the stack puts that right.
+To raise and to lower a shield is a handful of assignments. CPython runs handlers, raises sent exceptions and switches
+threads at calls and backward jumps only, so nothing comes in between two assignments.
 
-A handler that the program has installed is left alone. Python's own is back after every shield, since others look for
-it (`asyncio.run`, notebooks); a shield costs 0.8 µs.
+Shields also tell finalizers whether the thread is at work for the library (`offload.interrupts.finalizers`).
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from signal import SIGINT, default_int_handler
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Protocol
-
-try:  # what is behind the functions of `signal`, which look for a member of an enum: a shield would cost 8 µs
-    from _signal import getsignal, signal  # type: ignore[import-not-found]  # nobody has typed it
-except ImportError:
-    from signal import getsignal, signal
-
-from offload.interrupts.frames import is_own
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, TracebackType
+    from types import CodeType, TracebackType
     from typing import Self
+
+Steps = TypeVar("Steps", bound="Callable[..., object]")
 
 
 class Place(Protocol):
-    """Where the main thread is.
+    """What a thread is doing under a shield.
 
     Attributes
     ----------
@@ -62,47 +52,6 @@ class Place(Protocol):
     def may_generate(self) -> bool: ...
 
 
-class _Main:
-    """What is known of the main thread.
-
-    Attributes
-    ----------
-    ident : int
-    place : Place or None
-        That of the innermost shield.
-    is_struck : bool
-        Whether an interrupt has been noted and nobody has raised it.
-    is_raised : bool
-        Whether one has been raised in a body that has not ended since.
-    """
-
-    __slots__ = ("ident", "is_raised", "is_struck", "place")
-
-    def __init__(self) -> None:
-        self.ident = threading.main_thread().ident
-        self.place: Any = None
-        self.is_struck = self.is_raised = False
-
-    def forked(self) -> None:
-        """Be the thread that forked, which is the child's only one; the shields of another stay behind."""
-        if self.ident != get_ident():
-            self.ident = get_ident()
-            self.cut()
-
-    def cut(self) -> None:
-        """Have no shield up; a handler that the program has installed meanwhile stays."""
-        self.place, self.is_struck, self.is_raised = None, False, False
-        if getsignal(SIGINT) is _strike:
-            signal(SIGINT, default_int_handler)
-
-
-class _Other(threading.local):
-    """The same of every other thread, where no interrupt ever comes."""
-
-    place: Any = None
-    is_struck = is_raised = False
-
-
 class _Quiet:
     """The place of steps that neither wait nor run bodies."""
 
@@ -118,15 +67,68 @@ class _Quiet:
         """Do nothing: nobody is parked."""
 
 
-_main = _Main()
-_other = _Other()
+class Shielded:
+    """One thread, as far as interruptions concern it."""
+
+    __slots__ = ("__weakref__", "is_library", "pending", "place", "raised", "sent")
+
+    def __init__(self) -> None:
+        self.place: Any = None
+        """Of the innermost shield; None if no shield is up."""
+        self.pending: dict[Any, Callable[[], object]] = {}
+        """How to deliver each interruption that waits, the oldest first. A signal that came twice is in it once."""
+        self.raised: tuple[type[BaseException], int] | None = None
+        """Type and `id` of the last exception that an interruption has raised."""
+        self.sent: type[BaseException] | None = None
+        """An exception that CPython is to raise, or has raised, while no shield was up or a body ran."""
+        self.is_library = False
+        """Whether the thread is the library's own: nobody waits there, and what is sent concerns bodies only."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the thread runs the program's code."""
+        place = self.place
+        return place is None or place.in_body
+
+
+threads: WeakValueDictionary[int, Shielded] = WeakValueDictionary()
+"""The records of all threads that have used the library, by `threading.get_ident`."""
+
+at_first: Callable[[], None] | None = None
+"""Called when the main thread first uses the library; `offload.interrupts.arrivals` sets it."""
+
 _quiet = _Quiet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_main.forked)
+_local = threading.local()
+_AGAIN = object()
+
+Saved = tuple[Shielded, Any, bool]
+"""What a shield finds: the record of its thread, the place around it, and whether the code in its own was a body's."""
+
+
+def raise_shield(place: Place) -> Saved:
+    """Do what entering `Shield` does; return what `lower_shield` takes."""
+    try:
+        thread = _local.thread
+    except AttributeError:
+        thread = _first()
+    outer, in_body = thread.place, place.in_body
+    if thread.sent is not None:
+        receive(thread)
+    place.in_body = False
+    thread.place = place
+    return thread, outer, in_body
+
+
+def lower_shield(place: Place, saved: Saved) -> None:
+    """Do what leaving `Shield` does."""
+    thread, outer, place.in_body = saved
+    thread.place = outer
+    if thread.pending and (outer is None or outer.in_body):
+        _deliver(thread)
 
 
 class Shield:
-    """Says that a block is the library's own steps, and keeps an interrupt from being raised there, but in bodies.
+    """Says that a block is the library's own steps, so that interruptions wait, but in the bodies that it runs.
 
     Parameters
     ----------
@@ -135,136 +137,160 @@ class Shield:
 
     Attributes
     ----------
-    signs : object
-        Its ``is_struck`` says whether an interrupt has come that the block is to raise.
+    thread : Shielded
+        Its ``pending`` says whether there is something for `check`.
 
     Raises
     ------
-    KeyboardInterrupt
-        At the end of the block: one came meanwhile, and the block has not raised it itself.
+    BaseException
+        At the end of the block: what an interruption raises that has arrived meanwhile.
     """
 
-    __slots__ = ("_place", "_saved", "signs")
+    __slots__ = ("_place", "_saved", "thread")
 
     def __init__(self, place: Place = _quiet) -> None:
         self._place = place
 
     def __enter__(self) -> Self:
         self._saved = raise_shield(self._place)
-        self.signs = self._saved[0]
+        self.thread = self._saved[0]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lower_shield(self._place, self._saved, error)
+        lower_shield(self._place, self._saved)
 
     @classmethod
     def around(cls, run: Callable[[], None]) -> Callable[[], None]:
-        """Return the same for a thread of the library's own: all that runs there is its own steps."""
+        """Return the function for a thread of the library's own: all that runs there is its own steps."""
 
         def shielded() -> None:
-            with cls():
+            with cls() as shield:
+                shield.thread.is_library = True
                 run()
 
         return shielded
 
     def check(self) -> None:
-        """Raise an interrupt that has come."""
-        signs = self.signs
-        if signs.is_struck:
-            signs.is_struck = False
-            signs.is_raised = True
-            raise KeyboardInterrupt
+        """Deliver the interruptions that have arrived; raise what they raise. Only between two steps."""
+        thread = self.thread
+        if not thread.pending:
+            return
+        place = thread.place
+        place.in_body = True  # a handler may call constructs, and wait
+        try:
+            _deliver(thread)
+        finally:
+            place.in_body = False
+
+    def caught(self) -> BaseException | None:
+        """Do what `check` does, but return what an interruption raises."""
+        try:
+            self.check()
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
+            return error
+        return None
 
 
-Saved = tuple[Any, Any, bool]
-"""What a shield finds: the books of its thread, the place around it, and whether the code in its own was a body's."""
+def _deliver(thread: Shielded) -> None:
+    """Deliver all that is pending, where the program's code may run."""
+    pending = thread.pending
+    try:
+        while pending:
+            pending.pop(next(iter(pending)))()
+        if thread.sent is not None:
+            receive(thread)
+    finally:
+        if pending and thread.is_open:  # one has raised, and the others are due all the same
+            _deliver(thread)
 
 
-def raise_shield(place: Place) -> Saved:
-    """Do what entering `Shield` does, for a third less; return what to lower it with."""
-    main = _main
-    if get_ident() != main.ident:
-        found = _other, _other.place, place.in_body
-        place.in_body = False
-        _other.place = place
-        return found
-    outer = main.place
-    if outer is None:
-        main.is_struck = main.is_raised = False
-        handler = getsignal(SIGINT)
-        if handler is default_int_handler or handler is _strike:
-            signal(SIGINT, _strike)  # from here on nothing is raised
-    saved = main, outer, place.in_body
-    place.in_body = False
-    main.place = place
-    return saved
+def receive(thread: Shielded) -> None:
+    """Have CPython raise an exception that was sent to the calling thread, unless it has done so before."""
+    try:
+        _look_for_sent()
+    except BaseException as error:
+        note_raised(thread, error)
+        raise
+    finally:
+        thread.sent = None
 
 
-def lower_shield(place: Place, saved: Saved, error: BaseException | None = None) -> None:
-    """Do what leaving `Shield` does, ``error`` being in flight; raises as that does."""
-    thread, outer, place.in_body = saved
-    thread.place = outer
-    if outer is None:
-        if thread is _main and getsignal(SIGINT) is _strike:  # else a body has installed another
-            signal(SIGINT, default_int_handler)
-    elif not outer.in_body:
-        return
-    if thread.is_struck:
-        thread.is_struck = False
-        thread.is_raised = outer is not None
-        if not isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt
+def _look_for_sent() -> None:
+    """Do nothing: CPython looks for sent exceptions where a function begins."""
+
+
+def note_raised(thread: Shielded, error: BaseException) -> None:
+    """Note that an exception comes from an interruption."""
+    thread.raised = type(error), id(error)  # a reference to it would keep its frames
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Tell whether an exception comes from an interruption of the calling thread."""
+    thread = current()
+    return thread.raised == (type(error), id(error)) or (thread.sent is not None and type(error) is thread.sent)
+
+
+def ends_body(error: BaseException) -> bool:
+    """Tell whether an interruption has ended a body; then it also ends the wait, or the call, that runs the body."""
+    thread = current()
+    if thread.is_library or not is_interruption(error):
+        return False
+
+    def again(error: BaseException = error) -> None:
+        note_raised(thread, error)
+        try:
+            raise error
+        finally:
+            del error
+
+    thread.pending[_AGAIN] = again
+    return True
+
+
+def current() -> Shielded:
+    """Return the record of the calling thread."""
+    try:
+        return _local.thread  # type: ignore[no-any-return]  # nobody types a `threading.local`
+    except AttributeError:
+        return _first()
+
+
+def _first() -> Shielded:
+    """Make the record of a thread that uses the library for the first time."""
+    thread = _local.thread = threads[get_ident()] = Shielded()
+    if at_first is not None and threading.current_thread() is threading.main_thread():
+        at_first()
+    return thread
 
 
 def is_at_work() -> bool:
     """Tell whether the calling thread runs the library's own steps, or something that they have called."""
-    place = _main.place if get_ident() == _main.ident else _other.place
+    place = current().place
     return place is not None and not place.in_body
 
 
 def is_free() -> bool:
     """Tell whether the calling thread runs the program's code, where constructs are allowed."""
-    place = _main.place if get_ident() == _main.ident else _other.place
+    place = current().place
     return place is None or (place.in_body and place.may_generate)
 
 
-def ends_body(error: BaseException) -> bool:
-    """Tell whether a body has ended by an interrupt; then the wait that runs the body ends by it too."""
-    main = _main
-    if main.is_raised and isinstance(error, KeyboardInterrupt) and get_ident() == main.ident:
-        main.is_struck, main.is_raised = True, False
-        return True
-    return False
+def in_one_piece(function: Steps) -> Steps:
+    """Mark a short function outside of shields: a signal that comes in it waits until a shield is lowered.
+
+    For the ends of blocks, which nobody would carry out once more, and for what bodies call.
+    """
+    pieces.add(function.__code__)
+    return function
+
+
+pieces: set[CodeType] = set()
+"""The code of functions so marked."""
 
 
 def make_room(n_frames: int) -> None:
-    """Raise `RecursionError` now rather than in the middle of what takes so many frames."""
+    """Raise `RecursionError` now rather than in the middle of steps that take so many frames."""
     if n_frames:
         make_room(n_frames - 1)
-
-
-def _is_ours(frame: FrameType | None) -> bool:
-    """Tell whether the library is on a stack; else what a handler of another signal raised has cut a shield short."""
-    while frame is not None:
-        if is_own(frame.f_globals.get("__name__")):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _strike(number: int, frame: FrameType | None) -> None:
-    main = _main
-    place = main.place
-    if frame is not None and not _is_ours(frame):
-        main.cut()
-        default_int_handler(number, frame)
-    if place is None:
-        main.is_struck = True
-    elif place.in_body:
-        main.is_struck, main.is_raised = False, True
-        default_int_handler(number, frame)
-    else:
-        main.is_struck = True
-        place.parker.unpark()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from offload.errors import (
     RuntimeClosedError,
 )
-from offload.interrupts.finalizers import put_off, refuse_in_handler
-from offload.interrupts.shields import Shield, is_at_work, lower_shield, raise_shield
+from offload.interrupts.finalizers import put_off
+from offload.interrupts.shields import Shield, lower_shield, raise_shield
 from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.failures import see
@@ -62,8 +62,6 @@ def encounter(
     if engine.coroutines is not None and not deferred and dependences:
         _refuse_to_block(runtime, frame, dependences)
     if not deferred:
-        if is_at_work():
-            refuse_in_handler(recipe.site.directive)
         for dependence in dependences:
             for item in dependence.items:
                 if isinstance(item, Followed) and isinstance(item.what, Task):
@@ -103,17 +101,15 @@ def run(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> 
         _refuse_to_block(scope.runtime, frame, dependences)
     saved = raise_shield(scope)
     try:
-        if saved[1] is not None and not saved[2]:
-            refuse_in_handler(task.construct.directive)
         failure = run_undeferred(scope, task, dependences)
         if failure is not None:
             see(task)
             raise failure  # noqa: TRY301  # it leaves by the same way as what interrupts the wait
         value = task.value
-    except BaseException as error:
+    except BaseException:
         failure = None
         del task
-        lower_shield(scope, saved, error)
+        lower_shield(scope, saved)
         raise
     lower_shield(scope, saved)
     return value
@@ -124,11 +120,11 @@ def defer(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -
     saved = raise_shield(scope)  # as `Shield` does, at half the price
     try:
         submit(scope, frame, task, dependences)
-    except BaseException as error:
+    except BaseException:
         scope.runtime.engine.mend(task)
-        lower_shield(scope, saved, error)
         raise
-    lower_shield(scope, saved)
+    finally:
+        lower_shield(scope, saved)
 
 
 def submit(

@@ -275,6 +275,7 @@ class DeviceTask(Task):
                 self.value = self.body(*self.args, **kwargs) if kwargs else self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
                 if self.plan is not None and self.value is not None:
                     self.work.check(self, self.value)  # type: ignore[union-attr]  # it has made the plan
+                perf_counter()  # a call: CPython raises what was sent to the thread no later than here
             finally:
                 scope.in_body = False
                 device.restore(before)

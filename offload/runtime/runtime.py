@@ -20,6 +20,7 @@ from offload.errors import (
 )
 from offload.events.gate import Gate
 from offload.events.wakeup import LockWakeup, SemaphoreWakeup
+from offload.interrupts import arrivals
 from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.frames import warn
 from offload.interrupts.shields import Shield
@@ -352,3 +353,6 @@ def _observer(level: int, places: list[DevicePlace]) -> Observer | None:
     for place in places:
         place.notify = notifier
     return notifier
+
+
+arrivals.install()

@@ -142,8 +142,7 @@ class Threads(Places):
                     wait_within(shield, self.engine, scope, goal)
                     if put_off.calls:
                         put_off.carry_out()  # what the last task held, and what that asked for
-                if shield.signs.is_struck:
-                    shield.check()  # before the failures count as seen
+                shield.check()  # before the failures count as seen
                 goal.raise_failures(self.engine.take_failures)
             finally:
                 goal.let_go()

@@ -6,9 +6,11 @@ Target regions have theirs in `offload.constructs.target_work`, captured graphs 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.data.entries import Counter
+from offload.data.maptypes import MapType
 from offload.devices.retired import refuse_retired
 from offload.runtime.touching import touch
 
@@ -236,6 +238,19 @@ class EndRegionWork(ExitDataWork):
     def items_of(self, launch: Launch) -> Sequence[MapItem]:
         entry: Any = launch.received.tasks[0] if launch.received is not None else None
         return entry.entered if entry is not None else ()  # None: it has failed, and that has been seen
+
+
+class UndoEntryWork(EndRegionWork):
+    """Unmap what ``target enter data`` has mapped with the same items, whose construct an interruption has left."""
+
+    __slots__ = ()
+
+    def __init__(self, items: list[MapItem], counter: Counter = Counter.DYNAMIC) -> None:
+        super().__init__([replace(item, map_type=MapType.RELEASE) for item in items], counter)
+
+    def items_of(self, launch: Launch) -> Sequence[MapItem]:
+        entry: Any = launch.received.tasks[0] if launch.received is not None else None
+        return () if entry is None or entry.failure is not None else self.items  # a failed one has mapped nothing
 
 
 class CopyWork(Work):

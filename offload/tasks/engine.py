@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from offload.interrupts.shields import Shielded
     from offload.tasks.goals import Goal
     from offload.tasks.protocols import Completions
     from offload.tasks.region import Region
@@ -253,16 +254,17 @@ class Engine(Completion):
     def _help(self, scope: Scope, frame: Region, n_tasks: int) -> bool:
         """Run a few ready tasks as `help_once` does; return whether there was one."""
         with Shield(scope) as shield, Entered(scope):
-            if shield.signs.is_struck:
+            if shield.thread.pending:
                 return False
             within = frame if scope.task is not None else None
-            return self._run(None, scope, shield.signs, n_tasks, within) < n_tasks
+            return self._run(None, scope, shield.thread, n_tasks, within) < n_tasks
 
     # -- running -------------------------------------------------------------------------------------
     def _work(self) -> None:
         scope = self._make_scope()
         current_scope.set(scope)
-        raise_shield(scope)  # for good: what runs here is the engine's own, but in bodies
+        thread, _, _ = raise_shield(scope)  # for good: all that runs here is the engine's own steps, but bodies
+        thread.is_library = True
         parker, root = scope.parker, scope.region
         while True:
             if put_off.is_urgent:
@@ -293,9 +295,11 @@ class Engine(Completion):
     def execute(self, task: Task | None, scope: Scope) -> None:
         """Run a ready task, and whatever that makes ready first, on this thread."""
         with Shield(scope) as shield, Entered(scope):
-            self._run(task, scope, shield.signs)
+            self._run(task, scope, shield.thread)
 
-    def _run(self, task: Task | None, scope: Scope, signs: Any, n_more: int = 0, within: Region | None = None) -> int:
+    def _run(
+        self, task: Task | None, scope: Scope, thread: Shielded, n_more: int = 0, within: Region | None = None
+    ) -> int:
         """Run a task, if one is given, and ``n_more`` that are ready; each time also whatever becomes ready first.
 
         Those that are taken are descendants of a region, where one is given. Return how many were not there.
@@ -316,7 +320,7 @@ class Engine(Completion):
                 scope.task, scope.region = outer
                 self.keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
                 raise
-            if signs.is_struck:
+            if thread.pending:
                 if task is not None:
                     self.make_ready(task)
                 return n_more
@@ -324,7 +328,7 @@ class Engine(Completion):
     def keep(self, task: Task, error: BaseException) -> None:
         """See that a task ends although the engine's own steps for it were cut short.
 
-        Bodies raise into their task; what comes here is the limit of recursion, or a signal handler that raises.
+        Bodies raise into their task; what comes here is the limit of recursion.
         """
         if task.state_ in (TaskState.LAUNCHED, TaskState.DETACHED):
             return  # what it waits for will complete it

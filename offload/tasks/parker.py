@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from offload.interrupts.frames import rests
-
 
 class Parker:
     """Lets one thread sleep until somebody has something for it."""
@@ -16,7 +14,6 @@ class Parker:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    @rests
     def park(self, timeout_s: float = -1) -> bool:
         """Block until `unpark`, which may have come before; return false at a timeout."""
         return self._lock.acquire(timeout=timeout_s)

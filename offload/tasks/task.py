@@ -346,11 +346,12 @@ class Task:
             kwargs = self.kwargs
             self.start_s = perf_counter()
             self.value = self.body(*self.args, **kwargs) if kwargs else self.body(*self.args)  # type: ignore[misc]  # the body goes when it has run
+            self.end_s = perf_counter()  # a call: CPython raises what was sent to the thread no later than here
             scope.in_body = False
         except BaseException as error:  # noqa: BLE001  # kept for whoever waits
             scope.in_body = False
+            self.end_s = perf_counter()
             failure = self.failed(error)
-        self.end_s = perf_counter()
         frame: Any = scope.region  # the body may have made one
         if frame is not None and (frame.children.live or frame.children.failures):
             engine.adopt(frame)

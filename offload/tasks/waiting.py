@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off
-from offload.interrupts.frames import rests
 from offload.interrupts.shields import make_room
 from offload.tasks.entered import Entered, is_entered
 from offload.tasks.ready import may_help_with
@@ -88,8 +87,8 @@ class Wait:
 
         Raises
         ------
-        KeyboardInterrupt
-            Ctrl-C, on the main thread.
+        BaseException
+            An interruption raises it: Ctrl-C, a signal handler of the program, an exception that was sent.
         RecursionError
             The thread is in too many waits.
         UsageError
@@ -152,9 +151,9 @@ class Wait:
     def _loop(self) -> None:
         engine, within, parker, done = self._engine, self._within, self._scope.parker, self._goal.done
         waiting: Any = engine.parked if within is None else engine.nested
-        signs = self._shield.signs
+        thread = self._shield.thread
         while not done():
-            if signs.is_struck:
+            if thread.pending:
                 self._shield.check()
             if self._helps and put_off.calls and put_off.is_due:
                 put_off.carry_out()
@@ -179,7 +178,7 @@ class Wait:
     def _help(self, task: Task) -> None:
         """Run a ready task, and what that makes ready first if this thread may run that too."""
         engine, scope, within = self._engine, self._scope, self._within
-        signs = self._shield.signs
+        thread = self._shield.thread
         outer = scope.task, scope.region
         following: Task | None = task
         del task  # a failure refers to the frames that its body was called from
@@ -192,7 +191,7 @@ class Wait:
                 engine.keep(following, error)  # type: ignore[arg-type]  # the assignment did not happen
                 raise
             if following is not None and (
-                signs.is_struck or (within is not None and not may_help_with(following, within))
+                thread.pending or (within is not None and not may_help_with(following, within))
             ):
                 engine.make_ready(following)
                 return
@@ -215,8 +214,13 @@ class Wait:
                     self._look()
                 before = engine.activity
                 if self._scope.parker.park(engine.hang_s):
-                    if self._shield.signs.is_struck:
+                    interruption = self._shield.caught()
+                    if interruption is not None:
                         self._tell("was interrupted")
+                        try:
+                            raise interruption
+                        finally:
+                            del interruption
                     return
                 if engine.activity == before:
                     self._tell(f"has waited for {engine.hang_s:g} s in which no task began or ended")
@@ -225,10 +229,9 @@ class Wait:
         finally:
             engine.relax()
 
-    @rests
     def _attend(self) -> bool:
         """Look for completions for a moment, as to be woken takes longer; return whether something has come of it."""
-        engine, done, signs = self._engine, self._goal.done, self._shield.signs
+        engine, done, thread = self._engine, self._goal.done, self._shield.thread
         look = engine.look
         if look is None:  # another thread has just ended what there was to look for
             return False
@@ -243,7 +246,7 @@ class Wait:
         try:
             while now_s < until_s and not engine.staging:
                 look()
-                if done() or ready or signs.is_struck:
+                if done() or ready or thread.pending:
                     return True
                 before_s = perf_counter()
                 pause(0)
@@ -273,7 +276,6 @@ def wait_within(shield: Shield, engine: Pool[Any], scope: Scope, goal: Goal, *, 
     Wait(engine, scope, goal, shield, helps=helps).run()
 
 
-@rests
 def attend(engine: Pool[Any], scope: Scope, tasks: Sequence[AnyTask], *, helps: bool) -> None:
     """Look for the ends of launched tasks, for a moment, if this thread has nothing else to do meanwhile.
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from offload.devices.sim.stream import SimEvent
 from offload.errors import RuntimeClosedError
 from offload.interrupts.frames import calls_program
-from offload.interrupts.shields import Shield
+from offload.interrupts.shields import Shield, in_one_piece
 
 if TYPE_CHECKING:
     import random
@@ -52,6 +52,7 @@ class Lane(ABC):
     def is_idle(self) -> bool:
         return self.completed == self.tail
 
+    @in_one_piece
     def put(self, function: Callable[..., Any] | None, args: tuple[Any, ...]) -> None:
         """Enqueue an operation; drop it if the device is lost."""
         if self.fate.error is not None:
@@ -62,6 +63,7 @@ class Lane(ABC):
             self.tail += 1  # first: an operation that looks must find its stream busy
             self._send((function, args))
 
+    @in_one_piece
     def record(self, event: SimEvent, point: int) -> None:
         """Have ``point`` of ``event`` pass when everything enqueued has run: at once if it has."""
         with self._lock:

@@ -47,9 +47,11 @@ class MemoryAccount:
                     nbytes,
                     free_nbytes,
                 )
-            self._used_nbytes += nbytes
+            block = Block(self._returned)
+            self._used_nbytes += nbytes  # no interruption comes in between these three
             self._alive_nbytes += nbytes
-        return Block(self._returned, nbytes)
+            block.nbytes = nbytes
+            return block
 
     def used_nbytes(self) -> int:
         """Return the bytes held by the blocks that may be used."""
@@ -62,9 +64,10 @@ class MemoryAccount:
     def _now(self) -> tuple[int, int]:
         with self._lock:
             while self._returned:
-                used_nbytes, alive_nbytes = self._returned.popleft()
-                self._used_nbytes -= used_nbytes
+                used_nbytes, alive_nbytes = self._returned[0]
+                self._used_nbytes -= used_nbytes  # an interruption comes after the removal at the earliest
                 self._alive_nbytes -= alive_nbytes
+                self._returned.popleft()
             return self._used_nbytes, self._alive_nbytes
 
 
@@ -74,15 +77,15 @@ class Block:
     Attributes
     ----------
     nbytes : int
-        Its bytes.
+        Its bytes, once they have been charged.
     retired : Retired or None
         What has become of it: its arrays are not to be used any more.
     """
 
     __slots__ = ("_returned", "nbytes", "retired")
 
-    def __init__(self, returned: deque[tuple[int, int]], nbytes: int) -> None:
-        self.nbytes = nbytes
+    def __init__(self, returned: deque[tuple[int, int]]) -> None:
+        self.nbytes = 0
         self.retired: Retired | None = None
         self._returned = returned
 
@@ -93,4 +96,5 @@ class Block:
         self.retired = retired
 
     def __del__(self) -> None:
-        self._returned.append((self.nbytes if self.retired is None else 0, self.nbytes))
+        if hasattr(self, "_returned"):  # else an interruption has come before
+            self._returned.append((self.nbytes if self.retired is None else 0, self.nbytes))

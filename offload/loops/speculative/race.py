@@ -61,8 +61,9 @@ def race(attempt: Attempt) -> Outcome:
 
     Raises
     ------
-    KeyboardInterrupt, LeaveRegion, CancelledError
-        Ctrl-C, or the taskgroup has been cancelled; arrays are as they were.
+    BaseException
+        An interruption raises it, or the taskgroup has been cancelled (LeaveRegion, CancelledError); arrays are as they
+        were.
     DeviceLostError, DeviceMemoryError
 
     Notes
@@ -91,6 +92,7 @@ class _Race:
         self._contest = Contest()
         self._is_committed = False
         self._cancelled: Any = None
+        self._interruption: BaseException | None = None
         self._always = attempt.spec.program.words.speculate == "always"
         self._key = race_key(attempt.spec, attempt.numbers)
         self._history = attempt.memory.races.get(self._key, History())
@@ -142,8 +144,10 @@ class _Race:
         return None
 
     def _is_given_up(self) -> bool:
-        """Tell whether nobody wants a result: Ctrl-C has come, or the taskgroup was cancelled."""
-        if self._shield.signs.is_struck:
+        """Tell whether nobody wants a result: an interruption has raised, or the taskgroup was cancelled."""
+        if self._interruption is None:
+            self._interruption = self._shield.caught()
+        if self._interruption is not None:
             return True
         if self._cancelled is None and here().runtime.engine.can_cancel:
             group = self._task.inherited.group
@@ -152,7 +156,12 @@ class _Race:
 
     def _leave(self) -> NoReturn:
         """Raise why nobody wants a result."""
-        self._shield.check()
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            try:
+                raise interruption
+            finally:
+                del interruption
         task = self._task
         if task.owner is not None:  # an undeferred construct is a cancellation point
             raise LeaveRegion(self._cancelled)
