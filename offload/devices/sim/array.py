@@ -225,6 +225,12 @@ class SimArray(Stored, NDArrayOperatorsMixin):
             raise self._block.retired.error(self)
         return SimArray(storage, self._device, self._block)
 
+    def view(self, dtype: Any = None) -> SimArray:
+        """Return a view: with another dtype, or, as NumPy and CuPy do, of a subclass."""
+        if isinstance(dtype, type) and issubclass(dtype, SimArray):
+            return dtype(self._part(self._storage)._storage, self._device, self._block)
+        return self._part(self._storage if dtype is None else self._storage.view(dtype))
+
     # -- elements --------------------------------------------------------------------------------
     def __getitem__(self, index: Any) -> SimArray:
         if isinstance(index, str):
@@ -271,7 +277,7 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         return str(self._settled())
 
     # -- ndarray's methods -----------------------------------------------------------------------
-    swapaxes, squeeze, transpose, view = map(_view_method, ("swapaxes", "squeeze", "transpose", "view"))
+    swapaxes, squeeze, transpose = map(_view_method, ("swapaxes", "squeeze", "transpose"))
     all, any, argmax, argmin = map(_method, ("all", "any", "argmax", "argmin"))
     argpartition, argsort, astype, choose = map(_method, ("argpartition", "argsort", "astype", "choose"))
     clip, compress, conj, conjugate = map(_method, ("clip", "compress", "conj", "conjugate"))
