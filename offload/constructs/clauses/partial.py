@@ -107,8 +107,8 @@ class Parts:
                     "the host's array"
                 )
             return self._corresponding(view)
-        if any(overlaps(part, section) for part in self._sections):
-            return PartialView(view, self)
+        if any(overlaps(part, section) or not part.run_nbytes for part in self._sections):
+            return PartialView(view, self)  # in which a part lies, or may lie that has no elements
         raise self.error("these elements are not mapped")
 
     def error(self, what: str) -> MapError:
@@ -288,11 +288,20 @@ class PartialArray:
         """Return the device array of the part."""
         return super().view(type(self).__mro__[2])  # type: ignore[misc]  # of the device's class, which comes next
 
+    def __array_finalize__(self, made_from: Any) -> None:
+        """Take note if this is a view that a library has made by itself, whose place in the host's array is not known."""
+        parts = getattr(made_from, "_parts", None)
+        base = getattr(self, "base", made_from)
+        if parts is not None and base is not None and (base is made_from or base is made_from.base):
+            self._parts = parts
+
     def _see(self, step: Step) -> Any:
         """Carry out a step that makes a view, on the host's array, and return what that is in the body."""
         parts = self._parts
         if parts is None:
             return step(self._plain())
+        if self._whole is None:
+            raise parts.error("this view of it was made by a function; use a method of the attribute, or an index")
         view = step(self._whole)
         if array_section(view) != array_section(self._whole):
             return parts.find(view)
@@ -365,7 +374,7 @@ class PartialArray:
     ) -> Any:
         if func in _VIEW_FUNCTIONS and args and args[0] is self and self._parts is not None:
             return self._see(lambda array: func(array, *args[1:], **kwargs))
-        plain = [value._plain() if isinstance(value, PartialArray) else value for value in args]  # noqa: SLF001
+        plain = tuple([value._plain() if isinstance(value, PartialArray) else value for value in args])  # noqa: SLF001
         return super().__array_function__(func, types, plain, kwargs)  # type: ignore[misc]
 
     def __repr__(self) -> str:
@@ -377,6 +386,9 @@ class PartialArray:
 
 class HostPartialArray(PartialArray, np.ndarray):  # type: ignore[misc]  # those of NumPy are not declared as these are
     """A `PartialArray` for a body that runs on the host."""
+
+    def __array_wrap__(self, array: Host, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if return_scalar else array
 
 
 def _is_mask(index: Any) -> bool:

@@ -119,6 +119,9 @@ class SimArray(Stored, NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Storage:
         raise conversion_error()
 
+    def __array_finalize__(self, made_from: SimArray) -> None:
+        """Do nothing: as CuPy's, for subclasses, whose views are of the subclass."""
+
     def __offload_section__(self) -> Section:
         """Return the storage that the array covers, for ``depend`` clauses."""
         return self._device.section(self)
@@ -415,7 +418,9 @@ def _wrap(result: Any, found: list[SimArray], device: ArraysDevice) -> Any:
             return SimArray(result, device, device.memory.take(result.nbytes))
         for array in found:
             if np.may_share_memory(result, array._storage):  # by bounds: allocations do not interleave
-                return SimArray(result, device, array._block)
+                view = type(array)(result, device, array._block)
+                view.__array_finalize__(array)
+                return view
         whole_nbytes = getattr(result.base, "nbytes", result.nbytes)  # the base may be any object with a buffer
         return SimArray(result, device, device.memory.take(whole_nbytes))
     if isinstance(result, np.generic):
