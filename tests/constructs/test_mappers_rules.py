@@ -168,17 +168,6 @@ def second(item):
     return item.other()
 
 
-WAYS = {
-    "target": lambda body, item: omp.target(body)(item),
-    "nowait": lambda body, item: omp.target(body, nowait=True)(item).result(),
-    "clause": lambda body, item: omp.target(body, map=[tofrom("item")])(item),
-    "host": lambda body, item: omp.target(body, if_=False)(item),
-    "present": lambda body, item: in_data(body, item, item),
-    "base present": lambda body, item: in_data(body, item, item.array),
-    "updated": lambda body, item: updated(body, item),
-}
-
-
 def in_data(body, item, mapped):
     with omp.target_data(map=[tofrom(mapped)]):
         omp.target(body)(item)
@@ -188,6 +177,17 @@ def updated(body, item):
     with omp.target_data(map=[to(item)]):
         omp.target(body)(item)
         omp.target_update(from_=[item])
+
+
+WAYS = {
+    "target": lambda body, item: omp.target(body)(item),
+    "nowait": lambda body, item: omp.target(body, nowait=True)(item).result(),
+    "clause": lambda body, item: omp.target(body, map=[tofrom("item")])(item),
+    "host": lambda body, item: omp.target(body, if_=False)(item),
+    "present": lambda body, item: in_data(body, item, item),
+    "base present": lambda body, item: in_data(body, item, item.array),
+    "updated": updated,
+}
 
 
 @given(objects(), st.sampled_from(sorted(WAYS)), st.integers(1, 2))

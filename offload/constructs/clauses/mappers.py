@@ -8,15 +8,15 @@ found in. The rest of the library sees the arrays only; they are items of the co
 present table counts each once a construct.
 
 A mapper yields arrays, not names of attributes. `Expansion.rebuilt` finds them again in the object, by the storage that
-they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. The object itself
-is never written to: the copy is shallow, and only its mapped attributes differ.
+they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. The object
+itself is never written to: the copy is shallow, and only its mapped attributes differ.
 
-A mapper may name a part of an attribute's array, by any expression: ``v.data[:v.n]``, ``f.data[1:-1]``, a property. In the
-body that expression has to be the device array of the part. There are three forms of what stands for the attribute
-(`_Form`), and which of them does is tried: the mapper is called with a copy of the object, and has to yield what it has
-yielded of the object itself. The first form is the array of the part, as for an argument of a target region. With it
-``v.data[:v.n]`` is the same in the body; ``f.data[1:-1]`` would be a section of the section. The others count on the
-host's array (`offload.constructs.clauses.partial`).
+A mapper may name a part of an attribute's array by any expression: ``v.data[:v.n]``, ``f.data[1:-1]``, a property. In
+the body the same expression has to be the device array of the part. There are three forms of what the copy has for the
+attribute (`_Form`). The first is the array of the part. It is right for ``v.data[:v.n]``, and wrong for
+``f.data[1:-1]``, which would be a section of the section. The other forms take indices of the host's array
+(`offload.constructs.clauses.partial`). To choose, `Expansion.keep` calls the mapper with a copy of the object in each
+form, and takes the first form of which the mapper yields the same parts as of the object.
 
 OpenMP evaluates list items when the construct is encountered, and a program may rebind attributes behind the call (two
 arrays that change places at each step). So `Expansion.keep` copies the object then, and notes where in it mapped arrays
@@ -40,7 +40,7 @@ from offload.arrays.containers import attributes_of
 from offload.arrays.items import MAPPERS, address_of, array_section, is_device_array, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.maps import MapClause
-from offload.constructs.clauses.partial import Parts, PartialView, partial_array
+from offload.constructs.clauses.partial import PartialView, Parts, partial_array
 from offload.data.maptypes import DECAY, Construct, MapType, types_of
 from offload.errors import ClauseError, MapError
 
@@ -260,10 +260,11 @@ class Expansion:
         Raises
         ------
         MapError
-            No attribute holds an array that was mapped, so that the body could not reach it; or an expression of the
-            mapper does not lead to the same part of an attribute in the body.
+            No attribute holds an array that was mapped, so that the body could not reach it; or the mapper yields
+            other elements of the copy than of the object.
         """
         attributes = attributes_of(self.item)
+        partly: list[str] = []
         self.kept = _duplicate(self.item, {})
         for form in _Form:
             finder = _Finder(self, attributes, form)
@@ -272,16 +273,17 @@ class Expansion:
                 place = finder.find(value, name)
                 if place is not None:
                     self.places[name] = place
-            if not finder.parts or (finder.is_possible and self._is_named_alike()):
+            partly = finder.partly
+            if not partly or (finder.is_possible and self._is_named_alike()):
                 return self
         raise MapError(
-            f"the mapper of {type(self.item).__name__} maps parts of {', '.join(finder.parts)} by expressions that do not "
-            "lead to the same elements in the body; slice the attributes themselves, as in tofrom(o.data[1:-1]), or hold "
-            "the parts as views in attributes of their own"
+            f"the mapper of {type(self.item).__name__} maps parts of {', '.join(partly)}, but its expressions do not "
+            "give the same elements in the body; write slices of the attribute, as in tofrom(o.data[1:-1]), or keep "
+            "each part in an attribute of its own"
         )
 
     def _is_named_alike(self) -> bool:
-        """Tell whether the mapper yields of a copy, as a body receives it, what it has yielded of the object."""
+        """Tell whether the mapper yields the same parts of a copy, as a body receives it, as of the object."""
         try:
             body = self.made(lambda host: host.view(_Corresponding), {})
             found = [
@@ -291,7 +293,7 @@ class Expansion:
                 for part in (inner.items if inner is not None else (clause,))
                 if isinstance(part, np.ndarray)
             ]
-        except Exception:  # noqa: BLE001  # whatever a mapper raises of the copy, the body would not get the part
+        except Exception:  # noqa: BLE001  # whatever it is, the expression does not give the part in the body
             return False
         return len(found) == len(self.own) and all(
             isinstance(part, _Corresponding) and _is_same(part, leaf.array)
@@ -346,7 +348,7 @@ class _MappedArray:
 
 
 class _PartialPlace:
-    """The place of an array of which parts were mapped; ``is_array`` if one of them stands for it by itself."""
+    """The place of an array of which parts were mapped: of a `PartialArray` if ``is_array``, else a `PartialView`."""
 
     __slots__ = ("_hosts", "_is_array", "_name", "_owner", "_whole")
 
@@ -387,7 +389,7 @@ _Place: TypeAlias = "_MappedArray | _PartialPlace | _Container | Expansion"
 
 
 class _Corresponding(np.ndarray[Any, Any]):
-    """An array of the host in place of the device's, where the mapper is called with a copy; views are known by it."""
+    """Stands for a device array in the copy that the mapper is called with; its views are of this class, too."""
 
 
 def _is_same(one: Host, other: Host) -> bool:
@@ -398,12 +400,12 @@ def _is_same(one: Host, other: Host) -> bool:
 
 
 class _Form(Enum):
-    """What stands in a body for an attribute of which a part was mapped; the first that does is taken."""
+    """What the copy has for an attribute of which a part was mapped; in the order in which they are tried."""
 
     SECTION = "section"
     """The array of the part."""
     ARRAY = "array"
-    """The array of the part, with indices that count on the host's array. A `PartialView` if there are several parts."""
+    """A `PartialArray`; if several parts were mapped, a `PartialView`."""
     VIEW = "view"
     """A `PartialView`."""
 
@@ -413,26 +415,24 @@ class _Finder:
 
     Attributes
     ----------
-    parts : list of str
-        Names of attributes of which parts were mapped, and texts of what nested objects hold.
+    partly : list of str
+        Names of the attributes of which a part was mapped, and texts of mapped arrays that nested objects hold.
     is_possible : bool
-        Whether each such attribute has its form.
+        Whether all those attributes can have the form.
     """
 
-    __slots__ = ("_containers", "_expansion", "_form", "_sections", "_unnamed", "is_possible", "parts")
+    __slots__ = ("_containers", "_expansion", "_form", "_sections", "_unnamed", "is_possible", "partly")
 
     def __init__(self, expansion: Expansion, attributes: dict[str, Any], form: _Form) -> None:
         self._expansion = expansion
         self._form = form
-        self.parts: list[str] = []
+        self.partly: list[str] = []
         self.is_possible = True
         self._containers: dict[int, _Place | None] = {}  # by `id`
         self._sections = [array_section(leaf.array) for leaf in expansion.own]
         held = [array_section(array) for array in _arrays(list(attributes.values()))]
-        # What no attribute is, nor lies in, is a section of one.
-        self._unnamed = {
-            section for section in self._sections if not any(_holds(section, other) for other in held)
-        }
+        # A mapped section that neither is an attribute nor holds one: it is a part of one.
+        self._unnamed = {section for section in self._sections if not any(_holds(section, other) for other in held)}
         if self._unnamed:
             self._check_reachable(held)
 
@@ -442,12 +442,12 @@ class _Finder:
         for section, leaf in zip(self._sections, self._expansion.own, strict=True):
             if section not in self._unnamed or not section.run_nbytes or any(covers(other, section) for other in held):
                 continue
-            self.parts.append(label(leaf.array))
+            self.partly.append(label(leaf.array))
             if not any(_holds(section, other) or _holds(other, section) for other in nested):
                 owner = type(self._expansion.item).__name__
                 raise MapError(
-                    f"the mapper of {owner} maps {label(leaf.array)}, which no attribute of the {owner} holds, so that the "
-                    "body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, "
+                    f"the mapper of {owner} maps {label(leaf.array)}, which no attribute of the {owner} holds, so that "
+                    "the body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, "
                     "and give a nested object's class a mapper of its own"
                 )
 
@@ -492,18 +492,18 @@ class _Finder:
         inside = {part: leaf.array for part, leaf in own if _lies_in(part, leaf.array, section, array)}
         if not inside:
             return None
-        self.parts.append(name)
+        self.partly.append(name)
         hosts = list(inside.values())
         if self._form is not _Form.SECTION:
             is_array = self._form is _Form.ARRAY and len(hosts) == 1
             return _PartialPlace(array, hosts, name, type(self._expansion.item).__name__, is_array=is_array)
         unnamed = [view for part, view in inside.items() if part in self._unnamed]
         self.is_possible = self.is_possible and len(unnamed) < 2
-        return _MappedArray(unnamed[0]) if unnamed else None  # else the program has the part as an attribute
+        return _MappedArray(unnamed[0]) if unnamed else None  # None: another attribute is the part
 
 
 def _lies_in(part: Section, view: Host, section: Section, array: Host) -> bool:
-    """Tell whether a part, or a place for one without elements, lies in the section of an array."""
+    """Tell whether a mapped part lies in an array; one without elements does if it is a view of the same memory."""
     return covers(section, part) if part.run_nbytes else _owner(view) is _owner(array)
 
 

@@ -1,28 +1,28 @@
-"""Attributes of which a mapper maps parts: what stands for them in a body.
+"""Attributes of which a mapper maps a part: what the copy of the object has for them in a body.
 
 Theory of operation
 -------------------
-A mapper names a part of an attribute's array by any expression: ``f.data[1:-1]``, a property, a method, ``f.m[:, 0]``. In
-the body the same expression has to give the device array of that part. Its value here is a view of the host's array, and
-NumPy makes such a view without a look at the elements. So what stands for the attribute carries out each step on the
-host's array, as far as a view, and compares the storage of that view with the parts:
+A mapper names a part of an attribute's array by some expression: ``f.data[1:-1]``, a property, a method, ``f.m[:, 0]``.
+In the body the same expression has to give the device array of that part. An expression is a sequence of steps, each an
+index, a field or a method that makes a view. NumPy makes a view without reading any element. Therefore both classes
+here carry out each step on the host's array, and look where the resulting view lies:
 
-* It lies in a part: the step gives the device array that corresponds to the view.
-* It has elements of a part, and others: the step gives a `PartialView` of it, for further steps.
-* It has none of them: the step is a `MapError`.
+* The view lies in a mapped part: the step gives the device array that corresponds to it.
+* The view has elements of a part and others: the step gives a `PartialView`, for further steps.
+* The view has no mapped element: the step raises `MapError`.
 
-A `PartialView` is no array. It has the shape of the host's view, and refuses to be computed with. A `PartialArray` is
-the attribute itself where one part of it is mapped: by itself, and for all operations but those steps, it is the device
-array of the part. As its shape is the part's, numbers that come from it do not count on the host's array. Once the body
-has asked for the shape, an index has to name a part exactly.
+A `PartialView` is not an array. It has the shape of the host's view, and refuses operations. A `PartialArray` is for
+attributes of which one part is mapped. Operations on the attribute itself (``f.data += 1``) take the device array of
+the part, and so does its shape. An index that a body computes from that shape does not fit the host's array. Therefore,
+once the body has asked for the shape, an index has to give exactly a mapped part.
 
-Rejected: a device array of the shape of the whole (what is not mapped would be read as garbage, without an error), and
-proxies of the object (a body passes it on to code that knows the class).
+Rejected: a device array with the shape of the whole attribute, because elements that are not mapped could be read and
+written without an error; and a proxy for the object, because a body may pass the object to code that checks its class.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from operator import attrgetter, itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,14 +77,12 @@ class Parts:
 
     __slots__ = ("_corresponding", "_hosts", "_sections", "arrays", "is_measured", "name", "owner", "whole")
 
-    def __init__(
-        self, whole: Host, hosts: Sequence[Host], name: str, owner: str, corresponding: Corresponding
-    ) -> None:
+    def __init__(self, whole: Host, hosts: Sequence[Host], name: str, owner: str, corresponding: Corresponding) -> None:
         self.whole = whole
         self.name = name
         self.owner = owner
         self.is_measured = False
-        self.arrays = [corresponding(host) for host in hosts]  # kept: the device's memory is not used again meanwhile
+        self.arrays = [corresponding(host) for host in hosts]  # while they live, nothing else gets the device's memory
         self._hosts = hosts
         self._sections = [array_section(host) for host in hosts]
         self._corresponding = corresponding
@@ -98,13 +96,13 @@ class Parts:
             No element of it is mapped; it is not a view; or it is a part of a part, and ``is_measured``.
         """
         if not (isinstance(view, np.ndarray) and np.may_share_memory(view, self.whole)) and np.size(view):
-            raise self.error("this operation makes no view of it")
+            raise self.error("this operation does not make a view of it")
         section = array_section(view)
         if any(covers(part, section) for part in self._sections):
             if self.is_measured and section.run_nbytes and section not in self._sections:
                 raise self.error(
-                    f"the body has asked for the shape of {self.name}, which is the part's, and this index counts on "
-                    "the host's array"
+                    f"the body has asked for the shape of {self.name}, which is that of the section, while indices are "
+                    "those of the host's array"
                 )
             return self._corresponding(view)
         if any(overlaps(part, section) or not part.run_nbytes for part in self._sections):
@@ -139,7 +137,7 @@ def _as_element(found: Any, index: Any) -> Any:
 
 # -- no array -----------------------------------------------------------------------------------------
 class PartialView:
-    """A view of an attribute's array of which the device has parts: to name these, and not to be computed with.
+    """A view of an attribute's array that is mapped in parts: steps lead to these, and operations are refused.
 
     Parameters
     ----------
@@ -156,7 +154,7 @@ class PartialView:
 
     @property
     def __offload_whole__(self) -> Host:
-        """The host's view, on which sections count."""
+        """The host's view, which `section` takes numbers of."""
         return self._view
 
     @property
@@ -170,7 +168,7 @@ class PartialView:
     def __getitem__(self, index: Any) -> Any:
         basic = _basic(index)
         if basic is None:
-            raise self._parts.error("an index of it is made of integers, slices and names of fields")
+            raise self._parts.error("an index of it consists of integers, slices and names of fields")
         return _as_element(self._parts.find(self._view[basic]), index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -203,7 +201,7 @@ class PartialView:
         raise self._refusal()
 
     def _refusal(self) -> MapError:
-        return self._parts.error("there is no one array of it")
+        return self._parts.error("the device has no single array for all of it")
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._refusal()
@@ -233,15 +231,16 @@ def partial_array(part: Any, whole: Host, parts: Parts) -> Any:
     PartialArray
         A `PartialView` where the device's arrays cannot be viewed as arrays of a subclass.
     """
+    kind: Any = type(part)
     try:
-        array = part.view(_class_of(type(part)))
+        array = part.view(_class_of(kind))
     except (AttributeError, TypeError):
         return PartialView(whole, parts)
-    array._parts, array._whole = parts, whole
+    array.be_part(parts, whole)
     return array
 
 
-@lru_cache(maxsize=None)
+@cache
 def _class_of(kind: type) -> type:
     return HostPartialArray if kind is np.ndarray else type(f"Partial{kind.__name__}", (PartialArray, kind), {})
 
@@ -270,10 +269,10 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class PartialArray:
-    """The device array of a part of an attribute, whose indices count on the attribute's array of the host.
+    """The device array of a mapped part, which takes indices of the attribute's array on the host.
 
-    A base class, with the device's array class. Its arrays without ``_parts`` are as all others of the device: the
-    device's library makes results of the class of its arguments.
+    This is a base class; the device's array class is the other one. An array without ``_parts`` behaves as any array of
+    the device: libraries give their results the class of their arguments.
     """
 
     _parts: Parts | None = None
@@ -281,15 +280,19 @@ class PartialArray:
 
     @property
     def __offload_whole__(self) -> Any:
-        """The host's array, on which sections count; None where this is an array as any other."""
+        """The host's array, which `section` takes numbers of; None if this is an array as any other."""
         return self._whole
+
+    def be_part(self, parts: Parts, whole: Host) -> None:
+        """Take indices of a host's array from now on."""
+        self._parts, self._whole = parts, whole
 
     def _plain(self) -> Any:
         """Return the device array of the part."""
         return super().view(type(self).__mro__[2])  # type: ignore[misc]  # of the device's class, which comes next
 
     def __array_finalize__(self, made_from: Any) -> None:
-        """Take note if this is a view that a library has made by itself, whose place in the host's array is not known."""
+        """Refuse steps if this is a view that a library has made by itself: its place on the host is not known."""
         parts = getattr(made_from, "_parts", None)
         base = getattr(self, "base", made_from)
         if parts is not None and base is not None and (base is made_from or base is made_from.base):
@@ -301,7 +304,7 @@ class PartialArray:
         if parts is None:
             return step(self._plain())
         if self._whole is None:
-            raise parts.error("this view of it was made by a function; use a method of the attribute, or an index")
+            raise parts.error("a function has made this view of it; use an index or a method")
         view = step(self._whole)
         if array_section(view) != array_section(self._whole):
             return parts.find(view)
@@ -317,7 +320,7 @@ class PartialArray:
             return self._plain()[index]
         basic = _basic(index)
         if basic is None:
-            raise parts.error("an index of it is made of integers, slices and names of fields, or is a mask")
+            raise parts.error("an index of it consists of integers, slices and names of fields, or is a mask")
         return _as_element(self._see(itemgetter(basic)), index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
