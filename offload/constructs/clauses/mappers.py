@@ -165,7 +165,8 @@ def expand_object(
             f"{type(item).__name__} {item!r:.60} has no mapper {mapper or 'default'!r}; declare_mapper declares one"
         )
     expansion = Expansion(item, function)
-    for clause, inner in _clauses(function, item):
+    for clause in _given(function, item):
+        inner = clause if isinstance(clause, MapClause) else None
         inner_type = inner.map_type if inner is not None else MapType.TOFROM
         effective = DECAY[map_type].get(inner_type)
         if effective is None:
@@ -188,14 +189,11 @@ def expand_object(
     return expansion
 
 
-def _clauses(function: Callable[[Any], Any], item: Any) -> Iterator[tuple[Any, MapClause | None]]:
-    """Yield what a mapper yields of an object, and the same as a clause where it is one."""
+def _given(function: Callable[[Any], Any], item: Any) -> Iterable[Any]:
+    """Return what a mapper gives of an object: clauses and list items."""
     given = function(item)
-    for clause in (given,) if isinstance(given, (MapClause, np.ndarray)) else _iterated(given, item):
-        yield clause, clause if isinstance(clause, MapClause) else None
-
-
-def _iterated(given: Any, item: Any) -> Iterator[Any]:
+    if isinstance(given, (MapClause, np.ndarray)):
+        return (given,)
     try:
         return iter(given)
     except TypeError:
@@ -266,7 +264,7 @@ class Expansion:
         attributes = attributes_of(self.item)
         partly: list[str] = []
         self.kept = _duplicate(self.item, {})
-        for form in _Form:
+        for form in _FORMS:
             finder = _Finder(self, attributes, form)
             self.places = {}
             for name, value in attributes.items():
@@ -289,8 +287,8 @@ class Expansion:
             found = [
                 part
                 for function in self.functions
-                for clause, inner in _clauses(function, body)
-                for part in (inner.items if inner is not None else (clause,))
+                for clause in _given(function, body)
+                for part in (clause.items if isinstance(clause, MapClause) else (clause,))
                 if isinstance(part, np.ndarray)
             ]
         except Exception:  # noqa: BLE001  # whatever it is, the expression does not give the part in the body
@@ -410,6 +408,9 @@ class _Form(Enum):
     """A `PartialView`."""
 
 
+_FORMS = tuple(_Form)  # to go through an enum takes three calls
+
+
 class _Finder:
     """Finds the mapped arrays of one object in its attributes.
 
@@ -488,8 +489,12 @@ class _Finder:
         section = array_section(array)
         if any(_holds(mapped, section) for mapped in self._sections):
             return _MappedArray(array)
-        own = zip(self._sections, self._expansion.own, strict=True)
-        inside = {part: leaf.array for part, leaf in own if _lies_in(part, leaf.array, section, array)}
+        start, end = section[1], section.end if section[2] else section[1] + section[3]
+        inside = {
+            part: leaf.array
+            for part, leaf in zip(self._sections, self._expansion.own, strict=True)
+            if start <= part[1] <= end and _lies_in(part, leaf.array, section, array)
+        }
         if not inside:
             return None
         self.partly.append(name)
