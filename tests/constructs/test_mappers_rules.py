@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import offload as omp
 from offload import to, tofrom
 from offload.arrays.items import MAPPERS, array_section
-from offload.arrays.sections import covers, overlaps
+from offload.arrays.sections import overlaps
+from offload.constructs.clauses.partial import PartialView
 
 RECORD = np.dtype([("x", "f8"), ("tag", "i4"), ("y", "f4", 2)])
 
@@ -209,28 +210,32 @@ def test_each_expression_is_its_part(make, way, n_parts):
 
 @given(objects(), st.data())
 def test_other_expressions_are_right_or_refused(make, data):
-    """An expression that the mapper does not name gives the same elements as on the host, or is an error."""
+    """An expression that the mapper does not name gives the same elements as on the host, or is an error.
+
+    If it asks an attribute for its shape that is the shape of the part, it gives the part or is an error.
+    """
     item = make()
     steps = data.draw(expressions(item.array))
-    wanted = carried_out(item.array, steps)
-    named = array_section(item.part)
-    is_plain = covers(named, array_section(item.array))
     omp.declare_mapper(Holder, lambda item: [to(item.part)])
     found = []
 
     @omp.target
     def body(item):
-        if not hasattr(item.array, "__offload_whole__"):
+        if getattr(item.array, "__offload_whole__", None) is None:
             return  # the attribute is the array of the part, which the same expression is, too
+        asks = not isinstance(item.array, PartialView) and any(name == "measured" for name, _ in steps)
         try:
             part = carried_out(item.array, steps)
         except omp.MapError:
             return
+        except IndexError:  # the part has fewer dimensions
+            assert asks
+            return
         if getattr(part, "__offload_whole__", None) is None:
-            found.append(part.get())
+            found.append((part.get(), asks))
 
     body(item)
-    for values in found:
-        assert values.shape == wanted.shape
-        assert values.tobytes() == wanted.tobytes()
-        assert is_plain or covers(named, array_section(wanted))
+    same = carried_out(item.array, steps)
+    for values, asks in found:
+        is_same = values.shape == same.shape and values.tobytes() == same.tobytes()
+        assert is_same or (asks and sorted(values.tobytes()) == sorted(item.part.tobytes()))

@@ -99,7 +99,7 @@ class Parts:
             raise self.error("this operation does not make a view of it")
         section = array_section(view)
         if any(covers(part, section) for part in self._sections):
-            if self.is_measured and section.run_nbytes and section not in self._sections:
+            if self.is_measured and section not in self._sections:
                 raise self.error(
                     f"the body has asked for the shape of {self.name}, which is that of the section, while indices are "
                     "those of the host's array"
