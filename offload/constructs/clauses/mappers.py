@@ -195,7 +195,7 @@ def _given(function: Callable[[Any], Any], item: Any) -> Iterable[Any]:
     if isinstance(given, (MapClause, np.ndarray)):
         return (given,)
     try:
-        return iter(given)
+        return iter(given)  # type: ignore[no-any-return]  # of anything
     except TypeError:
         raise ClauseError(_no_item(given, item)) from None
 
