@@ -243,11 +243,13 @@ def section(a: Any, *dims: tuple[int | None, ...]) -> Any:
     -----
     OpenMP 5.2, 3.2.5 "Array Sections".
     """
-    if not isinstance(a, np.ndarray) and not is_device_array(a):
+    whole = getattr(a, "__offload_whole__", None)  # a part of an attribute, in a body, counts on the host's array
+    whole = a if whole is None else whole
+    if not isinstance(whole, np.ndarray) and not is_device_array(whole):
         raise ClauseError(f"section: {type(a).__name__} {a!r:.60} is not an array")
-    if len(dims) > a.ndim:
-        raise ClauseError(f"section names {len(dims)} dimensions of an array that has {a.ndim}; name at most those")
-    return a[tuple(_slice_of(dim, size, axis) for axis, (dim, size) in enumerate(zip(dims, a.shape, strict=False)))]
+    if len(dims) > whole.ndim:
+        raise ClauseError(f"section names {len(dims)} dimensions of an array that has {whole.ndim}; name at most those")
+    return a[tuple(_slice_of(dim, size, axis) for axis, (dim, size) in enumerate(zip(dims, whole.shape, strict=False)))]
 
 
 def _slice_of(dim: tuple[int | None, ...], size: int, axis: int, what: str = "section") -> slice:

@@ -9,6 +9,7 @@ import numpy as np
 
 from offload.arrays.items import is_device_array, label
 from offload.constructs.clauses.maps import check_device
+from offload.constructs.clauses.partial import PartialView
 from offload.constructs.queueing import give_stream
 from offload.devices.host import Host
 from offload.errors import ClauseError, UsageError
@@ -256,7 +257,8 @@ def array_namespace(*arrays: Any) -> Any:
         return np if device is None else device.namespace()
     runtime = current_runtime()
     found: list[Any] = []
-    for array in arrays:
+    for given in arrays:
+        array = given.parts.arrays[0] if isinstance(given, PartialView) else given
         if is_device_array(array):
             place = runtime.place_of(array)
             if place is None:

@@ -189,9 +189,11 @@ class TargetWork(Work):
             put(args, kwargs, slot, copies[id(expansion)])
 
     def _corresponding(self, plan: Entered, place: DevicePlace, lane: Lane, host: np.ndarray[Any, Any]) -> Any:
-        """Return the device array of an attribute that a mapper maps."""
-        number = self._binding.find(array_section(host))
+        """Return the device array of what a mapper maps, or of a view of it."""
+        number = self._binding.find(array_section(host)) if host.size else None
         if number is None:
+            if not host.size:
+                return place.device.alloc(host.shape, host.dtype, lane.stream)
             raise InternalError(f"{label(host)}, which a mapper maps, is in no item of the construct")
         return self._view(plan, place, lane, number, host, address_of(host))
 

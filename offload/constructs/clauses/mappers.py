@@ -8,9 +8,15 @@ found in. The rest of the library sees the arrays only; they are items of the co
 present table counts each once a construct.
 
 A mapper yields arrays, not names of attributes. `Expansion.rebuilt` finds them again in the object, by the storage that
-they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. One of which a
-section was mapped becomes the array of that section, as for an argument of a target region. The object itself is
-never written to: the copy is shallow, and only its mapped attributes differ.
+they cover: an attribute whose array was mapped, or lies in an array that was, becomes its device array. The object
+itself is never written to: the copy is shallow, and only its mapped attributes differ.
+
+A mapper may name a part of an attribute's array by any expression: ``v.data[:v.n]``, ``f.data[1:-1]``, a property. In
+the body the same expression has to be the device array of the part. There are three forms of what the copy has for the
+attribute (`_Form`). The first is the array of the part. It is right for ``v.data[:v.n]``, and wrong for
+``f.data[1:-1]``, which would be a section of the section. The other forms take indices of the host's array
+(`offload.constructs.clauses.partial`). To choose, `Expansion.keep` calls the mapper with a copy of the object in each
+form, and takes the first form of which the mapper yields the same parts as of the object.
 
 OpenMP evaluates list items when the construct is encountered, and a program may rebind attributes behind the call (two
 arrays that change places at each step). So `Expansion.keep` copies the object then, and notes where in it mapped arrays
@@ -25,14 +31,16 @@ OpenMP 5.2, 5.8.8 "declare mapper Directive".
 from __future__ import annotations
 
 import copy
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from offload.arrays.containers import attributes_of
-from offload.arrays.items import MAPPERS, array_section, is_device_array, label, mapper_of
+from offload.arrays.items import MAPPERS, address_of, array_section, is_device_array, label, mapper_of
 from offload.arrays.sections import covers
 from offload.constructs.clauses.maps import MapClause
+from offload.constructs.clauses.partial import PartialView, Parts, partial_array
 from offload.data.maptypes import DECAY, Construct, MapType, types_of
 from offload.errors import ClauseError, MapError
 
@@ -40,6 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from offload.arrays.sections import Section
+
+    Host: TypeAlias = np.ndarray[Any, Any]
 
 
 class Modifiers(NamedTuple):
@@ -154,9 +164,8 @@ def expand_object(
         raise ClauseError(
             f"{type(item).__name__} {item!r:.60} has no mapper {mapper or 'default'!r}; declare_mapper declares one"
         )
-    expansion = Expansion(item)
-    given = function(item)
-    for clause in (given,) if isinstance(given, (MapClause, np.ndarray)) else _iterated(given, item):
+    expansion = Expansion(item, function)
+    for clause in _given(function, item):
         inner = clause if isinstance(clause, MapClause) else None
         inner_type = inner.map_type if inner is not None else MapType.TOFROM
         effective = DECAY[map_type].get(inner_type)
@@ -180,9 +189,13 @@ def expand_object(
     return expansion
 
 
-def _iterated(given: Any, item: Any) -> Iterator[Any]:
+def _given(function: Callable[[Any], Any], item: Any) -> Iterable[Any]:
+    """Return what a mapper gives of an object: clauses and list items."""
+    given = function(item)
+    if isinstance(given, (MapClause, np.ndarray)):
+        return (given,)
     try:
-        return iter(given)
+        return iter(given)  # type: ignore[no-any-return]  # of anything
     except TypeError:
         raise ClauseError(_no_item(given, item)) from None
 
@@ -210,12 +223,15 @@ class Expansion:
         A copy of the object as it was at `keep`.
     places : dict or None
         By the names of its attributes, those that are, or hold, what was mapped; None before `keep`.
+    functions : list of callable
+        The mappers that have named ``own``, in the same order.
     """
 
-    __slots__ = ("item", "kept", "own", "parts", "places")
+    __slots__ = ("functions", "item", "kept", "own", "parts", "places")
 
-    def __init__(self, item: Any) -> None:
+    def __init__(self, item: Any, function: Callable[[Any], Any]) -> None:
         self.item = item
+        self.functions = [function]
         self.kept: Any = None
         self.places: dict[str, _Place] | None = None
         self.own: list[Leaf] = []
@@ -226,6 +242,7 @@ class Expansion:
         known = self.parts.setdefault(id(part.item), part)
         if known is not part:
             known.own += part.own
+            known.functions += part.functions
             for nested in part.parts.values():
                 known.add_part(nested)
 
@@ -241,18 +258,45 @@ class Expansion:
         Raises
         ------
         MapError
-            Several sections of an attribute were mapped, so that there is no one array of it on the device; or an
-            array that no attribute holds, so that the body could not reach it.
+            No attribute holds an array that was mapped, so that the body could not reach it; or the mapper yields
+            other elements of the copy than of the object.
         """
         attributes = attributes_of(self.item)
-        finder = _Finder(self, attributes)
+        partly: list[str] = []
         self.kept = _duplicate(self.item, {})
-        self.places = {}
-        for name, value in attributes.items():
-            place = finder.find(value, name)
-            if place is not None:
-                self.places[name] = place
-        return self
+        for form in _FORMS:
+            finder = _Finder(self, attributes, form)
+            self.places = {}
+            for name, value in attributes.items():
+                place = finder.find(value, name)
+                if place is not None:
+                    self.places[name] = place
+            partly = finder.partly
+            if not partly or (finder.is_possible and self._is_named_alike()):
+                return self
+        raise MapError(
+            f"the mapper of {type(self.item).__name__} maps parts of {', '.join(partly)}, but its expressions do not "
+            "give the same elements in the body; write slices of the attribute, as in tofrom(o.data[1:-1]), or keep "
+            "each part in an attribute of its own"
+        )
+
+    def _is_named_alike(self) -> bool:
+        """Tell whether the mapper yields the same parts of a copy, as a body receives it, as of the object."""
+        try:
+            body = self.made(lambda host: host.view(_Corresponding), {})
+            found = [
+                part
+                for function in self.functions
+                for clause in _given(function, body)
+                for part in (clause.items if isinstance(clause, MapClause) else (clause,))
+                if isinstance(part, np.ndarray)
+            ]
+        except Exception:  # noqa: BLE001  # whatever it is, the expression does not give the part in the body
+            return False
+        return len(found) == len(self.own) and all(
+            isinstance(part, _Corresponding) and _is_same(part, leaf.array)
+            for part, leaf in zip(found, self.own, strict=True)
+        )
 
     def rebuilt(self, corresponding: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
         """Return a shallow copy whose mapped attributes are what ``corresponding`` makes of the host's arrays.
@@ -301,6 +345,25 @@ class _MappedArray:
         return corresponding(self._host)
 
 
+class _PartialPlace:
+    """The place of an array of which parts were mapped: of a `PartialArray` if ``is_array``, else a `PartialView`."""
+
+    __slots__ = ("_hosts", "_is_array", "_name", "_owner", "_whole")
+
+    def __init__(self, whole: Host, hosts: list[Host], name: str, owner: str, *, is_array: bool) -> None:
+        self._whole = whole
+        self._hosts = hosts
+        self._name = name
+        self._owner = owner
+        self._is_array = is_array
+
+    def made(self, corresponding: Callable[[Host], Any], copies: dict[int, Any]) -> Any:
+        parts = Parts(self._whole, self._hosts, self._name, self._owner, corresponding)
+        if self._is_array:
+            return partial_array(parts.arrays[0], self._whole, parts)
+        return PartialView(self._whole, parts)
+
+
 class _Container:
     """The place of a container, and in it those that are, or hold, what was mapped."""
 
@@ -320,39 +383,72 @@ class _Container:
         return copies[id(self)]
 
 
-_Place: TypeAlias = "_MappedArray | _Container | Expansion"
+_Place: TypeAlias = "_MappedArray | _PartialPlace | _Container | Expansion"
+
+
+class _Corresponding(np.ndarray[Any, Any]):
+    """Stands for a device array in the copy that the mapper is called with; its views are of this class, too."""
+
+
+def _is_same(one: Host, other: Host) -> bool:
+    """Tell whether two arrays are the same elements in the same order."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return not one.size or (address_of(one) == address_of(other) and one.strides == other.strides)
+
+
+class _Form(Enum):
+    """What the copy has for an attribute of which a part was mapped; in the order in which they are tried."""
+
+    SECTION = "section"
+    """The array of the part."""
+    ARRAY = "array"
+    """A `PartialArray`; if several parts were mapped, a `PartialView`."""
+    VIEW = "view"
+    """A `PartialView`."""
+
+
+_FORMS = tuple(_Form)  # to go through an enum takes three calls
 
 
 class _Finder:
-    """Finds the mapped arrays of one object in its attributes."""
+    """Finds the mapped arrays of one object in its attributes.
 
-    __slots__ = ("_containers", "_expansion", "_sections", "_unnamed")
+    Attributes
+    ----------
+    partly : list of str
+        Names of the attributes of which a part was mapped, and texts of mapped arrays that nested objects hold.
+    is_possible : bool
+        Whether all those attributes can have the form.
+    """
 
-    def __init__(self, expansion: Expansion, attributes: dict[str, Any]) -> None:
+    __slots__ = ("_containers", "_expansion", "_form", "_sections", "_unnamed", "is_possible", "partly")
+
+    def __init__(self, expansion: Expansion, attributes: dict[str, Any], form: _Form) -> None:
         self._expansion = expansion
+        self._form = form
+        self.partly: list[str] = []
+        self.is_possible = True
         self._containers: dict[int, _Place | None] = {}  # by `id`
         self._sections = [array_section(leaf.array) for leaf in expansion.own]
         held = [array_section(array) for array in _arrays(list(attributes.values()))]
-        # What no attribute is, nor lies in, is a section of one.
-        self._unnamed: list[tuple[Section, np.ndarray[Any, Any]]] = [
-            (section, leaf.array)
-            for section, leaf in zip(self._sections, expansion.own, strict=True)
-            if not any(_holds(section, other) for other in held)
-        ]
+        # A mapped section that neither is an attribute nor holds one: it is a part of one.
+        self._unnamed = {section for section in self._sections if not any(_holds(section, other) for other in held)}
         if self._unnamed:
             self._check_reachable(held)
 
     def _check_reachable(self, held: list[Section]) -> None:
         """Refuse an array that is in no attribute, nor mapped by a nested object: the body would see the host's."""
         nested = [array_section(leaf.array) for part in self._expansion.parts.values() for leaf in part.leaves()]
-        for section, array in self._unnamed:
-            if not section.run_nbytes or any(covers(other, section) for other in held):
+        for section, leaf in zip(self._sections, self._expansion.own, strict=True):
+            if section not in self._unnamed or not section.run_nbytes or any(covers(other, section) for other in held):
                 continue
+            self.partly.append(label(leaf.array))
             if not any(_holds(section, other) or _holds(other, section) for other in nested):
                 owner = type(self._expansion.item).__name__
                 raise MapError(
-                    f"the mapper of {owner} maps {label(array)}, which no attribute of the {owner} holds, so that the "
-                    "body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, "
+                    f"the mapper of {owner} maps {label(leaf.array)}, which no attribute of the {owner} holds, so that "
+                    "the body cannot reach it; map arrays of attributes, or of lists, tuples and dictionaries in them, "
                     "and give a nested object's class a mapper of its own"
                 )
 
@@ -393,13 +489,31 @@ class _Finder:
         section = array_section(array)
         if any(_holds(mapped, section) for mapped in self._sections):
             return _MappedArray(array)
-        inside = {part: view for part, view in self._unnamed if part.run_nbytes and covers(section, part)}
-        if len(inside) > 1:
-            raise MapError(
-                f"the mapper of {type(self._expansion.item).__name__} maps {len(inside)} sections of {name}, "
-                f"{label(array)}; map one section of it, or hold the parts in a list"
-            )
-        return _MappedArray(inside.popitem()[1]) if inside else None
+        start, end = section[1], section.end if section[2] else section[1] + section[3]
+        inside = {
+            part: leaf.array
+            for part, leaf in zip(self._sections, self._expansion.own, strict=True)
+            if start <= part[1] <= end and _lies_in(part, leaf.array, section, array)
+        }
+        if not inside:
+            return None
+        self.partly.append(name)
+        hosts = list(inside.values())
+        if self._form is not _Form.SECTION:
+            is_array = self._form is _Form.ARRAY and len(hosts) == 1
+            return _PartialPlace(array, hosts, name, type(self._expansion.item).__name__, is_array=is_array)
+        unnamed = [view for part, view in inside.items() if part in self._unnamed]
+        self.is_possible = self.is_possible and len(unnamed) < 2
+        return _MappedArray(unnamed[0]) if unnamed else None  # None: another attribute is the part
+
+
+def _lies_in(part: Section, view: Host, section: Section, array: Host) -> bool:
+    """Tell whether a mapped part lies in an array; one without elements does if it is a view of the same memory."""
+    return covers(section, part) if part.run_nbytes else _owner(view) is _owner(array)
+
+
+def _owner(array: Host) -> object:
+    return array if array.base is None else array.base
 
 
 def _holds(outer: Section, inner: Section) -> bool:

@@ -119,6 +119,9 @@ class SimArray(Stored, NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Storage:
         raise conversion_error()
 
+    def __array_finalize__(self, made_from: SimArray) -> None:
+        """Do nothing: as CuPy's, for subclasses, whose views are of the subclass."""
+
     def __offload_section__(self) -> Section:
         """Return the storage that the array covers, for ``depend`` clauses."""
         return self._device.section(self)
@@ -225,6 +228,12 @@ class SimArray(Stored, NDArrayOperatorsMixin):
             raise self._block.retired.error(self)
         return SimArray(storage, self._device, self._block)
 
+    def view(self, dtype: Any = None) -> SimArray:
+        """Return a view: with another dtype, or, as NumPy and CuPy do, of a subclass."""
+        if isinstance(dtype, type) and issubclass(dtype, SimArray):
+            return dtype(self._part(self._storage)._storage, self._device, self._block)
+        return self._part(self._storage if dtype is None else self._storage.view(dtype))
+
     # -- elements --------------------------------------------------------------------------------
     def __getitem__(self, index: Any) -> SimArray:
         if isinstance(index, str):
@@ -271,7 +280,7 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         return str(self._settled())
 
     # -- ndarray's methods -----------------------------------------------------------------------
-    swapaxes, squeeze, transpose, view = map(_view_method, ("swapaxes", "squeeze", "transpose", "view"))
+    swapaxes, squeeze, transpose = map(_view_method, ("swapaxes", "squeeze", "transpose"))
     all, any, argmax, argmin = map(_method, ("all", "any", "argmax", "argmin"))
     argpartition, argsort, astype, choose = map(_method, ("argpartition", "argsort", "astype", "choose"))
     clip, compress, conj, conjugate = map(_method, ("clip", "compress", "conj", "conjugate"))
@@ -409,7 +418,9 @@ def _wrap(result: Any, found: list[SimArray], device: ArraysDevice) -> Any:
             return SimArray(result, device, device.memory.take(result.nbytes))
         for array in found:
             if np.may_share_memory(result, array._storage):  # by bounds: allocations do not interleave
-                return SimArray(result, device, array._block)
+                view = type(array)(result, device, array._block)
+                view.__array_finalize__(array)
+                return view
         whole_nbytes = getattr(result.base, "nbytes", result.nbytes)  # the base may be any object with a buffer
         return SimArray(result, device, device.memory.take(whole_nbytes))
     if isinstance(result, np.generic):
