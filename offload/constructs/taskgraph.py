@@ -335,6 +335,12 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     in the body, or put results into arrays. An object that equals itself alone, as one of a class without ``==``, is
     passed as it is, and has the state that it has when a task runs; so has what cannot be copied.
 
+    Arrays that the arguments reach through objects belong to the record: by attributes, slots, class attributes,
+    containers, arrays of objects, methods, partial functions and closures. A call with other arrays there records
+    again. If the body or a task puts another array there, the call is not recorded. Neither is a call whose arguments
+    reach more than 100,000 objects; a `PerformanceWarning` says so. Numbers in such objects do not belong to the
+    record, nor do globals and the variables of enclosing functions that the body uses.
+
     In a replay, a wait in the body orders what follows it; code between tasks is not run. What depends on a task that
     failed does not run. An event in the graph is armed again, for which a replay first waits for one that is under way;
     others may be in flight at the same time (``nogroup``). List items, device numbers and sections are those that were
