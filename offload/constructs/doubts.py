@@ -117,8 +117,8 @@ def warn_of_no_write(item: MapItem, body: Any) -> None:
     """Warn where a region copies an array to the host of which its body wrote no element: what comes is not defined."""
     code = getattr(body, "__code__", None)
     warn(
-        f"the body wrote no element of {item.label}, which is only copied from the device: the host gets uninitialised "
-        "memory. In the body a section begins at index 0; assign to the elements, as y[...] = value, or map it tofrom",
+        f"{item.text()}: the body wrote no element, so that the host gets uninitialised memory; assign to elements, as "
+        "y[...] = value (a section begins at index 0 in the body), or use tofrom (OpenACC: copy)",
         DirectiveWarning,
         f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "",
     )

@@ -234,10 +234,10 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         if all(type(item) in _BASIC_INDICES or isinstance(item, np.integer) for item in items):
             # A view, also of a single element: the trailing Ellipsis keeps NumPy from making a scalar of it.
             items = items if Ellipsis in items else (*items, Ellipsis)
-            part = self._part(self._storage[items])
-            if not part.size and _misses(self.shape, items):
+            storage = self._storage[items]
+            if not storage.size and _misses(self.shape, items):
                 self._block.is_missed = True
-            return part
+            return self._part(storage)
         return apply(_element, (self, items), {})  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -246,7 +246,7 @@ class SimDevice:
             )
         if not to.flags.writeable:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
-        if isinstance(dst, SimArray):
+        if to is not dst:
             dst._block.is_unused = False  # noqa: SLF001
         stream.launch(_copy, dst, src)
 
@@ -259,7 +259,7 @@ class SimDevice:
             Work on the device has failed.
         """
         self.fate.check()
-        if isinstance(dst, SimArray):
+        if isinstance(dst, SimArray):  # and not a host array
             dst._block.is_unused = False  # noqa: SLF001
         stream.launch(_copy_indexed, dst, src, to, at)
 
