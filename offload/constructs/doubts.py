@@ -103,11 +103,7 @@ def is_parameter_unread(function: Any, slot: Slot) -> bool:
         if slot >= n_named:  # one of `*args`
             return False
         slot = names[slot]
-    if (
-        slot not in names
-        or slot in code.co_cellvars
-        or not {"locals", "vars", "eval", "exec"}.isdisjoint(code.co_names)
-    ):
+    if slot not in names or slot in code.co_cellvars or not _SEEING.isdisjoint(code.co_names):
         return False
     loads = (step.argval for step in dis.get_instructions(code) if step.opname.startswith("LOAD_FAST"))
     return not any(slot in name if isinstance(name, tuple) else slot == name for name in loads)
