@@ -172,13 +172,16 @@ class TaskgraphFunction(DirectiveFunction):
 
 
 def _bound_to(function: Any) -> tuple[Any, ...]:
-    """Return the objects that a callable has besides its arguments: a method's, a partial function's."""
+    """Return the objects that a callable has besides its arguments: a method's, a partial function's.
+
+    A task that is the region itself looks into its own object when it runs.
+    """
     if isinstance(function, functools.partial):
         return (*_bound_to(function.func), *function.args, *function.keywords.values())
     if hasattr(function, "__self__"):
         return () if isinstance(function.__self__, ModuleType) else (function.__self__,)
     if isinstance(function, DirectiveFunction):
-        return _bound_to(function.__wrapped__)  # type: ignore[attr-defined]  # as each has it
+        return function._bound if isinstance(function, TaskgraphFunction) else ()  # noqa: SLF001  # its own kind
     return () if isinstance(function, (FunctionType, type)) else (function,)
 
 

@@ -81,6 +81,9 @@ _CLOSED = (sys.stdlib_module_names | {"numpy"}) - _OPEN
 _NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}
 """Libraries whose classes hold no arrays of the program."""
 
+_SAYINGS = ("__offload_section__", "__cuda_array_interface__", "__dlpack__")
+"""Attributes of arrays that are not NumPy's."""
+
 _NUMBERS_AS_ONE = 64
 """Numbers in a list that are passed over in the time that one object takes."""
 
@@ -184,7 +187,7 @@ class Reached:
                 self._note((id(kind),), _of_class(kind), _How.SHARED)
 
     def _key_of(self, value: Any, how: _How) -> Any:
-        """Return what makes an object another one than others: a number, or the storage of an array of objects."""
+        """Return what identifies an object; of an array of objects, its storage."""
         if how is not _How.SHARED:
             return self._copied.setdefault(id(value), ("copy", len(self._copied)))
         return id(value) if not isinstance(value, np.ndarray) else (address_of(value), value.shape, value.strides)
@@ -206,7 +209,7 @@ class Reached:
 
 
 def _storage_of(value: Any, *, is_shared: bool) -> Any:
-    """Return what makes an array or a buffer another one than others; None for any other object."""
+    """Return what identifies the storage of an array or a buffer; None for any other object."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return None
@@ -217,12 +220,16 @@ def _storage_of(value: Any, *, is_shared: bool) -> Any:
 
 
 def _foreign_storage_of(value: Any) -> Any:
-    """Return the same of an array of a device, or of another library."""
+    """Return what identifies an array of a device or of another library; None for any other object.
+
+    The class says whether an object is one. To ask the object may run code of the program: ``__getattr__`` of a proxy.
+    """
+    kind, own = type(value), getattr(value, "__dict__", ())
+    if not any(hasattr(kind, name) or name in own for name in _SAYINGS):
+        return None
     if is_device_array(value):
-        return type(value), array_section(value), value.shape, value.strides, value.dtype
-    if hasattr(value, "__dlpack__"):
-        return id(value), _tried(_host_address, value)
-    return None
+        return kind, array_section(value), value.shape, value.strides, value.dtype
+    return (id(value), _tried(_host_address, value)) if hasattr(value, "__dlpack__") else None
 
 
 def _host_address(value: Any) -> int:
@@ -230,7 +237,7 @@ def _host_address(value: Any) -> int:
 
 
 def _buffer_of(value: Any) -> Any:
-    """Return the same of an object that gives its bytes, of which arrays may be views."""
+    """Return what identifies a buffer; arrays may be views of it. Raises TypeError for any other object."""
     view = memoryview(value)
     return id(value), view.nbytes, address_of(np.asarray(view))
 
