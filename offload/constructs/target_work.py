@@ -6,13 +6,16 @@ See `offload.runtime.works.Work`. What is mapped, and what the body is given for
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import leaves_of
 from offload.arrays.items import address_of, array_section, is_device_array, label
+from offload.constructs.doubts import is_parameter_unread, warn_of_no_write
 from offload.data.entries import Counter
 from offload.data.known import Layouts
+from offload.data.maptypes import MapType
 from offload.data.plans import CountedEnter, entry_at
 from offload.errors import DeviceLostError, InternalError, MapError
 from offload.runtime.touching import touch
@@ -24,10 +27,17 @@ if TYPE_CHECKING:
     import numpy as np
 
     from offload.constructs.clauses.binding import Binding, Slot
+    from offload.data.items import MapItem
     from offload.data.plans import Entered
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.runtime.works import Launch
+
+
+_FROM = MapType.FROM
+
+_RANGE = re.compile(r"\[([^\]:]*):[^\]]*\]")
+"""A dimension of a section, with its lower bound."""
 
 
 class Known:
@@ -231,6 +241,11 @@ class TargetWork(Work):
             launch.point = place.leave(plan, lane, key if is_first else None, known)
             if launch.point is not None:
                 return
+        unwritten: Sequence[MapItem] = ()
+        for item in self.items:
+            if item.map_type is _FROM:
+                unwritten = self._unwritten(plan, place)
+                break
         ended = place.exit_region(plan, lane, staged)
         if ended is None:
             ended = place.exit(present_items(plan), lane, staged, self._counter, ends_region=True)
@@ -239,6 +254,35 @@ class TargetWork(Work):
             if not binding.privates:  # else what it was given lies in what is held
                 launch.args, launch.kwargs = self.args, self.kwargs
         launch.held, launch.point = ended
+        for item in unwritten:  # the region has ended: the warning may be an error
+            warn_of_no_write(item, self.body)
+
+    def _unwritten(self, plan: Entered, place: DevicePlace) -> Sequence[MapItem]:
+        """Return the items that are only copied from the device, and of which the body surely wrote no element."""
+        is_unused = getattr(place.device, "is_unused", None)  # of the simulated device
+        if is_unused is None:
+            return ()
+        found = []
+        for number, (item, entry) in enumerate(zip(self.items, plan.entries, strict=True)):
+            if item.map_type is _FROM and entry is not None and entry in plan.created and is_unused(entry.buffer):
+                is_missed = place.device.is_missed(entry.buffer)  # type: ignore[attr-defined]  # of the same device
+                if is_missed or self._never_reads(number):
+                    found.append(item)
+        return found
+
+    def _never_reads(self, number: int) -> bool:
+        """Tell whether an item is of parameters that the code of the body does not read."""
+        slots = [slot for slot, _, _, other in self._binding.arrays if other == number]
+        return bool(slots) and all(is_parameter_unread(self.body, slot) for slot in slots)
+
+    def note(self, error: BaseException) -> None:
+        """Say in the error of a loop's index that its array is a section."""
+        array = getattr(error, "array", None) if isinstance(error, IndexError) else None
+        for item in self.items:
+            section = str(item.label)
+            if array is not None and section.startswith(f"{array}["):
+                first = _RANGE.sub(lambda found: f"[{found[1].strip() or 0}]", section)
+                error.args = (f"{error}; {array} is the section {section} in the body: index 0 there is {first}",)
 
     def abort(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         if launch.plan is not None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from offload.arrays.containers import MOST_PARTS
 from offload.constructs.clauses.maps import check_name
 from offload.constructs.functions import DirectiveFunction, decorate
 from offload.constructs.groups import Taskgroup
 from offload.constructs.taskgraph_keys import Key
-from offload.errors import ClauseError, UsageError
+from offload.constructs.taskgraph_reach import TooMuchError
+from offload.errors import ClauseError, PerformanceWarning, UsageError
 from offload.graphs.plan import is_replayable, tasks_of
 from offload.graphs.recording import Recorder
 from offload.graphs.taskgraph import TaskGraph
+from offload.interrupts.frames import warn
 from offload.runtime.current import for_finalizers, here
 
 if TYPE_CHECKING:
@@ -57,6 +62,7 @@ class TaskgraphFunction(DirectiveFunction):
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         super().__init__(function, clauses)
         self._records = _Records()
+        self._bound = _bound_to(function)
         try:
             self._signature: inspect.Signature | None = inspect.signature(function)
         except (TypeError, ValueError):  # a callable of an extension module
@@ -75,10 +81,10 @@ class TaskgraphFunction(DirectiveFunction):
         if is_kept and not (resets or kwargs):
             found = self._records.last(scope.runtime, graph_id, args)
         if found is None and (is_kept or resets):
-            key = Key(scope.runtime, graph_id, *self._positional(args, kwargs))
-            if resets:
+            key = self._key(scope.runtime, args, kwargs)
+            if resets and key is not None:
                 self._records.forget(key)
-            if is_kept:
+            if is_kept and key is not None:
                 found = self._records.find_or_claim(key)
         if found is not None and not isinstance(found, Key):
             waits = not clauses.get("nogroup")
@@ -100,6 +106,19 @@ class TaskgraphFunction(DirectiveFunction):
             record = self._record(scope, frame, found)
         finally:
             self._records.settle(found, record)
+
+    def _key(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
+        """Return the key of a call; None if its arguments reach too many objects."""
+        args, kwargs = self._positional(args, kwargs)
+        try:
+            return Key(runtime, self._clauses.get("graph_id"), args, kwargs, self._bound)
+        except TooMuchError:
+            warn(
+                f"taskgraph {self._name!r} is not recorded: its arguments reach more than {MOST_PARTS:,} objects, too "
+                "many to look through for arrays at each call; pass the arrays themselves as arguments",
+                PerformanceWarning,
+            )
+            return None
 
     def _group(self) -> Any:
         """Return the construct's taskgroup, if it has one."""
@@ -133,7 +152,7 @@ class TaskgraphFunction(DirectiveFunction):
                 "is a copy, so that the caller would not see it, and a replay would find what the one before has left. "
                 "Put what tasks produce into an array, or an object that equals only itself; copy what the body changes"
             )
-        if is_complete and is_replayable(graph, outer):
+        if is_complete and is_replayable(graph, outer) and key.reaches_the_same():
             from offload.graphs.replay import Replay  # for programs that replay: `import offload` is quicker without it
 
             record = Replay(graph, outer, self._site_in(scope.runtime), self._label)
@@ -150,6 +169,20 @@ class TaskgraphFunction(DirectiveFunction):
             return args, kwargs  # the call of the body says what is wrong
         bound.apply_defaults()
         return bound.args, bound.kwargs
+
+
+def _bound_to(function: Any) -> tuple[Any, ...]:
+    """Return the objects that a callable has besides its arguments: a method's, a partial function's.
+
+    A task that is the region itself looks into its own object when it runs.
+    """
+    if isinstance(function, functools.partial):
+        return (*_bound_to(function.func), *function.args, *function.keywords.values())
+    if hasattr(function, "__self__"):
+        return () if isinstance(function.__self__, ModuleType) else (function.__self__,)
+    if isinstance(function, DirectiveFunction):
+        return function._bound if isinstance(function, TaskgraphFunction) else ()  # noqa: SLF001  # its own kind
+    return () if isinstance(function, (FunctionType, type)) else (function,)
 
 
 @contextmanager
@@ -304,6 +337,12 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     reaches no replay. What the body or a task changes there would not reach the caller, so that it is an error; copy it
     in the body, or put results into arrays. An object that equals itself alone, as one of a class without ``==``, is
     passed as it is, and has the state that it has when a task runs; so has what cannot be copied.
+
+    Arrays that the arguments reach through objects belong to the record: by attributes, slots, class attributes,
+    containers, arrays of objects, methods, partial functions and closures. A call with other arrays there records
+    again. If the body or a task puts another array there, the call is not recorded. Neither is a call whose arguments
+    reach more than 100,000 objects; a `PerformanceWarning` says so. Numbers in such objects do not belong to the
+    record, nor do globals and the variables of enclosing functions that the body uses.
 
     In a replay, a wait in the body orders what follows it; code between tasks is not run. What depends on a task that
     failed does not run. An event in the graph is armed again, for which a replay first waits for one that is under way;

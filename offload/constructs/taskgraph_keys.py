@@ -12,6 +12,9 @@ it. *By reference* are arrays, and objects that equal themselves alone: plain in
 cannot be copied, what ``==`` gives no truth value for, and what has a finalizer, which its copies would run as well.
 Their state is theirs, as everywhere in Python.
 
+Arrays that such objects hold belong to the key as well (`offload.constructs.taskgraph_reach`). If the body or a task
+gives an object other arrays, the call is not recorded: a replay runs no line of the body.
+
 Whether the body's copy is as it was is a question of all attributes, also of those that ``==`` does not look at.
 
 Rejected: to give the body the caller's objects and compare those again at a replay (another thread, or the caller after
@@ -30,7 +33,7 @@ import numpy as np
 
 from offload.arrays.containers import attributes_of
 from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign, mapper_of
-from offload.constructs.clauses.maps import MapClause
+from offload.constructs.taskgraph_reach import Reached, TooMuchError, mapped_by
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable, Iterator
@@ -45,23 +48,45 @@ class Key:
     ----------
     given : tuple of (tuple, dict)
         What the body is called with: the arguments, or where those may change a copy.
+
+    Raises
+    ------
+    TooMuchError
+        The arguments reach too many objects.
     """
 
-    __slots__ = ("_args", "_has_copies", "_layouts", "_pairs", "_runtime", "_signed", "given", "graph_id")
+    __slots__ = (
+        *("_args", "_bound", "_has_copies", "_is_plain", "_layouts", "_pairs", "_reached", "_runtime", "_signed"),
+        *("given", "graph_id"),
+    )
 
-    def __init__(self, runtime: Runtime, graph_id: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        graph_id: Hashable,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        bound: tuple[Any, ...] = (),
+    ) -> None:
         self._runtime = runtime
+        self._bound = bound
         self.graph_id = graph_id
         self._args = self.given = args, kwargs
         self._signed = _signed(args), _signed(kwargs)
         self._layouts: list[Any] = []
         self._pairs: list[tuple[Any, Any]] = []  # of each object that was copied, the body's copy and the kept one
-        self._has_copies = False
+        self._has_copies = self._is_plain = False
+        self._reached = self._reach()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Key):
             return NotImplemented
-        return self._runtime is other._runtime and self.graph_id == other.graph_id and self._signed == other._signed
+        return (
+            self._runtime is other._runtime
+            and self.graph_id == other.graph_id
+            and self._signed == other._signed
+            and self._reached == other._reached
+        )
 
     __hash__ = None  # type: ignore[assignment]  # arguments need not be hashable
 
@@ -78,6 +103,22 @@ class Key:
             self._args = kept
         self._signed = _signed(kept[0], copies.alone), _signed(kept[1], copies.alone)
         self._layouts = [_layout(value) for value in args]
+        self._is_plain = self._reached is None and not (self._has_copies or kwargs)
+
+    def _reach(self) -> Reached | None:
+        """Return what the arguments reach through objects; None if they hold nothing but arrays and numbers."""
+        args, kwargs = self._args
+        values = (*args, kwargs) if kwargs else args
+        if not self._bound and _is_signed_whole(values):
+            return None
+        return Reached(values, self._bound)
+
+    def reaches_the_same(self) -> bool:
+        """Tell whether the arguments still reach the arrays that they reached."""
+        try:
+            return self._reached == self._reach()
+        except TooMuchError:
+            return False
 
     def is_as_given(self) -> bool:
         """Tell whether what the body was given is what it was."""
@@ -103,14 +144,8 @@ class Key:
         Arrays have to be the same objects. Their memory is the same then: this refers to them, so that they cannot be
         resized.
         """
-        mine, named = self._args
-        if (
-            runtime is not self._runtime
-            or named
-            or self._has_copies
-            or len(args) != len(mine)
-            or graph_id != self.graph_id
-        ):
+        mine = self._args[0]
+        if runtime is not self._runtime or not self._is_plain or len(args) != len(mine) or graph_id != self.graph_id:
             return False
         if not args:
             return True
@@ -128,6 +163,18 @@ def _layout(value: Any) -> tuple[Any, ...] | None:
     if value.__class__ is not np.ndarray:
         return None
     return value.shape, value.strides, value.dtype, value.flags.writeable
+
+
+def _is_signed_whole(value: Any) -> bool:
+    """Tell whether a value is a number or an array, or holds nothing else; arrays of objects do."""
+    kind = value.__class__
+    if kind is np.ndarray:
+        return not value.dtype.hasobject
+    if kind is tuple or kind is list:
+        return all(map(_is_signed_whole, value))
+    if kind is dict:
+        return all(map(_is_signed_whole, (*value, *value.values())))
+    return kind in SCALARS or is_device_array(value)
 
 
 # -- what arguments have in common -------------------------------------------------------------------
@@ -183,9 +230,7 @@ def _signed(value: Any, alone: Container[int] = ()) -> Any:
         return type(value), array_section(value), value.shape, value.strides, value.dtype
     mapper = mapper_of(value)
     if mapper is not None:
-        given = mapper(value)
-        clauses = (given,) if isinstance(given, (MapClause, np.ndarray)) else tuple(given)
-        return type(value), _own(value, alone), *(_signed(item, alone) for clause in clauses for item in _items(clause))
+        return type(value), _own(value, alone), *(_signed(item, alone) for item in mapped_by(mapper, value))
     return _own(value, alone)
 
 
@@ -199,11 +244,6 @@ def _own(value: Any, alone: Container[int]) -> Any:
         fields = [field.name for field in dataclasses.fields(value) if field.compare]
         return type(value), *(_signed(getattr(value, name, None), alone) for name in fields)
     return _Value(value, alone)
-
-
-def _items(clause: Any) -> tuple[Any, ...]:
-    """Return the list items of what a mapper yields: a map clause, or an item by itself."""
-    return clause.items if isinstance(clause, MapClause) else (clause,)
 
 
 def _is_record(value: Any) -> bool:

@@ -168,7 +168,7 @@ class TaskGraph(Graph):
         )
 
     # -- running again -------------------------------------------------------------------------------
-    def compute(self, scheduler: Any = "threads", **kwargs: Any) -> dict[str, Any]:
+    def compute(self, scheduler: Any = "auto", **kwargs: Any) -> dict[str, Any]:
         """Run the graph through Dask: every directive a node, every dependence an edge.
 
         A node with a detach event or device work completes when the event is fulfilled or the stream has got there;
@@ -176,8 +176,10 @@ class TaskGraph(Graph):
 
         Parameters
         ----------
-        scheduler : {"synchronous", "threads"} or distributed.Client
-            A scheduler in this process; a client must have its workers in this process too.
+        scheduler : {"auto", "synchronous", "threads"} or distributed.Client
+            A scheduler in this process; a client must have its workers in this process too. ``"auto"`` takes what
+            Dask's collections take: the scheduler of Dask's configuration, else the active client, else threads. In a
+            task of a client it takes threads.
         **kwargs
             For the scheduler, for example ``num_workers``.
 
@@ -306,9 +308,9 @@ class TaskGraph(Graph):
 
     @property
     def __dask_scheduler__(self) -> Callable[..., Any]:
-        from offload.graphs.dask import get_threaded  # imports Dask
+        from offload.graphs.dask import DEFAULT  # imports Dask
 
-        return get_threaded
+        return DEFAULT
 
     # -- views ---------------------------------------------------------------------------------------
     def __rich__(self) -> Any:

@@ -295,6 +295,8 @@ class DeviceTask(Task):
                 error = lost
         if self.owner is None and ends_body(error):  # else the owner raises the failure
             self.seen = True  # the wait that runs the body raises it
+        if self.work is not None:
+            self.work.note(error)
         note_task(error, self)
         return without_engine_frames(error)
 

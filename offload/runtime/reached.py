@@ -102,6 +102,8 @@ def found(task: Any, failure: BaseException | None) -> BaseException | None:
             task.value = finding(task.value)
     except Exception as error:  # noqa: BLE001  # kept for whoever waits
         task.value = None
+        if task.work is not None:
+            task.work.note(error)
         note_task(error, task)
         return error.with_traceback(None)  # which is ours alone, and refers to the task
     return None

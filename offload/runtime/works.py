@@ -129,6 +129,9 @@ class Work:
     def check(self, launch: Launch, value: Any) -> None:
         """Raise where the body of a launch that has a plan must not return such a value."""
 
+    def note(self, error: BaseException) -> None:
+        """Add to the error of a body what the construct knows of its arguments."""
+
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         """Take note that the copies that were staged have been carried out, or have failed."""
 

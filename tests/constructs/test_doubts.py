@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 
 import offload as omp
-from offload import delete, from_, in_, inout, inoutset, out, release, to, tofrom
+from offload import acc, delete, from_, in_, inout, inoutset, out, release, to, tofrom
 from offload.arrays.items import MAPPERS
 
 N = 8
@@ -117,3 +118,135 @@ def test_an_exit_that_copies_nothing(runtime, nowait):
     assert (a == 0).all()
     omp.target_disassociate_ptr(a)
     omp.target_free(d)
+
+
+# -- arrays that are only copied from the device -----------------------------------------------------
+
+
+def outside(a, b):
+    b[10:15] = 2 * a[10:15]
+
+
+def outside_in_place(a, b):
+    b[10:15] += a[10:15]
+
+
+def outside_of_a_view(a, b):
+    part = b[2:]
+    part[10:] = a[10:]
+
+
+def bound_anew(a, b):
+    b = 2 * a  # noqa: F841  # the mistake
+
+
+def unread(a, b):
+    pass
+
+
+def run(region, *args):
+    region(*args)
+    omp.taskwait()
+    acc.wait()
+
+
+@pytest.mark.parametrize("kind", ["target", "acc", "nowait", "async"])
+@pytest.mark.parametrize("body", [outside, outside_in_place, outside_of_a_view, bound_anew, unread])
+def test_a_body_that_writes_no_element(runtime, body, kind):
+    """A region warns if it copies back an array of which the body has written no element."""
+    a, b = np.arange(20.0), np.zeros(20)
+    region = {
+        "target": omp.target(map=[to("a[10:5]"), from_("b[10:5]")]),
+        "nowait": omp.target(map=[to("a[10:5]"), from_("b[10:5]")], nowait=True),
+        "acc": acc.parallel(copyin=["a[10:5]"], copyout=["b[10:5]"]),
+        "async": acc.kernels(copyin=["a[10:5]"], copyout=["b[10:5]"], async_=1),
+    }[kind](body)
+    with pytest.warns(omp.DirectiveWarning, match=r"b\[10:5\]\): the body wrote no element.*index 0") as caught:
+        run(region, a, b)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+WRITES = {
+    "item": lambda a, b, n: b.__setitem__(slice(0, 5), a[:5]),
+    "element": lambda a, b, n: b.__setitem__(1, 3.0),
+    "in place": lambda a, b, n: b.__iadd__(a) is None,
+    "view": lambda a, b, n: b[1:3].__setitem__(..., 1.0),
+    "reversed view": lambda a, b, n: np.add(a, a, out=b[::-1]) is None,
+    "out": lambda a, b, n: np.multiply(a, 2, out=b) is None,
+    "copyto": lambda a, b, n: np.copyto(b, a),
+    "fill": lambda a, b, n: b.fill(1),
+    "set": lambda a, b, n: b.set(np.ones(5)),
+    "mask": lambda a, b, n: b.__setitem__(a > 100, 1.0),
+    "unwrap": lambda a, b, n: b.unwrap().fill(1),
+    "method": lambda a, b, n: b.sort(),
+    "no trip": lambda a, b, n: [b.__setitem__(i, 1.0) for i in range(n)] and None,
+    "empty slice": lambda a, b, n: b.__setitem__(slice(n, n), 1.0),
+    "empty slice at the end": lambda a, b, n: b.__setitem__(slice(5 + n, 5 + n), 1.0),
+    "outside, and inside": lambda a, b, n: b.__setitem__(slice(7, 9), 1.0) or b.__setitem__(0, 1.0),
+    "inside, and outside": lambda a, b, n: b.__setitem__(0, 1.0) or b.__setitem__(slice(7, 9), 1.0),
+    "unread, a comprehension": lambda a, b, n: [value for value in (b,) if n] and None,
+    "locals": lambda a, b, n: locals()["b"].fill(1),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_body_that_may_have_written(runtime, write):
+    """No warning where an element was written in any way, or where the body had nothing to write."""
+    a, b = np.arange(20.0), np.zeros(20)
+    omp.target(map=[to("a[10:5]"), from_("b[10:5]")])(WRITES[write])(a, b, 0)
+
+
+def test_arrays_that_are_not_only_copied_back(runtime):
+    """No warning for arrays that are copied to the device, present, empty, or not of a parameter's own."""
+    a, b = np.arange(5.0), np.zeros(5)
+    omp.target(map=[tofrom("a")])(lambda a: None)(a)
+    with omp.target_data(map=[to(b)]):
+        omp.target(map=[from_("b")])(lambda b: None)(b)
+    omp.target(map=[from_("a")])(lambda a: None)(a[:0])
+    omp.target(map=[from_(a)])(lambda: None)()
+    omp.target(lambda *arrays: None).options(map=[from_(a), from_(b)])(a, b)
+    acc.parallel(copyout=[acc.zero(a)])(lambda: None)()
+    assert (a == 0).all()
+
+
+@pytest.mark.parametrize("n", [0, 5])
+def test_loops_do_not_warn(runtime, n):
+    """A loop writes what its iterations write, if there are any."""
+    b = np.zeros(5)
+
+    @omp.target_loop(map=[from_("b")])
+    def loop(b, n):
+        for i in range(n):
+            b[i] = 1.0
+
+    loop(b, n)
+
+
+@pytest.mark.parametrize("nowait", [False, True])
+@pytest.mark.parametrize("is_acc", [False, True])
+def test_an_index_outside_of_a_section(runtime, nowait, is_acc):
+    """The error of a loop's index names the section, and where it begins: proved before it runs, or found there."""
+    a, b, indices = np.arange(20.0), np.zeros((9, 20)), np.array([0, 17])
+
+    def proved(a, b):
+        for i in range(10, 15):
+            b[0, i] = 2 * a[i]
+
+    def looked_up(a, b, indices):
+        for i in range(2):
+            b[0, indices[i]] = a[i]
+
+    for body, args, section, first in (
+        (proved, (a, b), r"a\[10:5\]", r"a\[10\]"),
+        (looked_up, (a, b, indices), r"b\[2:3\]\[:6\]", r"b\[2\]\[0\]"),
+    ):
+        if is_acc:
+            loop = acc.parallel_loop(copyin=["a[10:5]"], copy=["b[2:3][:6]"], async_=1 if nowait else acc.async_sync)
+        else:
+            loop = omp.target_loop(map=[to("a[10:5]"), tofrom("b[2:3][:6]")], nowait=nowait)
+        with pytest.raises((IndexError, ExceptionGroup)) as caught:
+            loop(body)(*args)
+            omp.taskwait()
+        error = getattr(caught.value, "exceptions", [caught.value])[0]
+        assert isinstance(error, IndexError)
+        assert re.search(rf"is the section {section} in the body: index 0 there is {first}$", str(error))

@@ -534,6 +534,19 @@ def test_dask_compute_of_two_graphs(sim):
     assert [*first.values(), *second.values()] == ["a", "b"]
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_dask_compute_with_another_collection(sim, is_first):
+    """A graph is computed together with a collection of Dask's, without a scheduler."""
+    log = Log()
+    with omp.record(execute=False) as graph:
+        log.task("a", "a")
+    collections = [graph, dask.delayed(sum)([1, 2])]
+    values = dask.compute(*(collections if is_first else reversed(collections)))
+    assert [*values] == ([{graph.nodes[0].key: "a"}, 3] if is_first else [3, {graph.nodes[0].key: "a"}])
+    (persisted,) = dask.persist(graph)
+    assert dask.compute(persisted, dask.delayed(7)) == (values[0 if is_first else 1], 7)
+
+
 def test_dask_compute_of_two_graphs_with_waits(sim):
     """The waits of two graphs are nodes of their own."""
     log = Log()
@@ -548,6 +561,49 @@ def test_dask_compute_of_two_graphs_with_waits(sim):
     dask.compute(*graphs)
     assert log.before("a before", "a after")
     assert log.before("b before", "b after")
+
+
+def named(graph):
+    """Return what the only task of a graph returns: the name of a thread."""
+    return next(iter(graph.compute().values()))
+
+
+def test_the_active_client_is_used(sim):
+    """Without a scheduler the active client computes a graph, or the configured scheduler, as it does in Dask."""
+    with omp.record(execute=False) as graph:
+        omp.task(lambda: threading.current_thread().name)()
+    assert named(graph).startswith("offload-dask")
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster),
+    ):
+        assert "Dask-Default-Threads" in named(graph)
+        values, seven = dask.compute(graph, dask.delayed(7))
+        assert all("Dask-Default-Threads" in value for value in values.values())
+        assert seven == 7
+        assert next(iter(graph.compute("threads").values())).startswith("offload-dask")
+        with dask.config.set(scheduler="synchronous"):
+            assert named(graph) == threading.current_thread().name
+        with omp.record(execute=False) as outer:
+            omp.task(lambda: named(graph))()
+        assert named(outer).startswith("offload-dask")  # the client has one slot, which the outer task holds
+    with dask.config.set(scheduler=dask.get):
+        assert named(graph) == threading.current_thread().name
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_active_client_of_other_processes_is_refused(sim):
+    """An active client that cannot compute a graph is an UnsupportedError that says which scheduler can."""
+    with omp.record(execute=False) as graph:
+        omp.task(lambda: 1)()
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        Client(cluster),
+    ):
+        for compute in (graph.compute, lambda: dask.compute(graph), lambda: dask.compute(graph, dask.delayed(7))):
+            with pytest.raises(omp.UnsupportedError, match=r"scheduler='threads'"):
+                compute()
+        assert [*graph.compute("threads").values()] == [1]
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "client"])

@@ -162,6 +162,7 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         """Return the storage once what the body has given to its stream is done; refuse if it has gone back."""
         if self._block.retired is not None:
             raise self._block.retired.error(self)
+        self._block.is_unused = False
         self._device.settle()
         return self._storage
 
@@ -242,13 +243,20 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         if all(type(item) in _BASIC_INDICES or isinstance(item, np.integer) for item in items):
             # A view, also of a single element: the trailing Ellipsis keeps NumPy from making a scalar of it.
             items = items if Ellipsis in items else (*items, Ellipsis)
-            return self._part(self._storage[items])
+            storage = self._storage[items]
+            if not storage.size and _misses(self.shape, items):
+                self._block.is_missed = True
+            return self._part(storage)
         return apply(_element, (self, items), {})  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise mixing_error(value)
+        block = self._block
+        is_unused = block.is_unused
         apply(operator.setitem, (self, index, value), {})
+        if is_unused and _misses(self.shape, index if type(index) is tuple else (index,)):
+            block.is_missed = block.is_unused = True  # no element has been written
 
     def __len__(self) -> int:
         return len(self._storage)
@@ -382,7 +390,10 @@ def _unwrap(value: Any, found: list[SimArray], host_allowed: bool) -> Any:
         if value._block.retired is not None:
             raise value._block.retired.error(value)
         found.append(value)
-        return value._storage
+        storage = value._storage
+        if storage.size:
+            value._block.is_unused = False
+        return storage
     if isinstance(value, np.ndarray):
         if value.ndim and not host_allowed:
             raise mixing_error(value)
@@ -434,6 +445,18 @@ def _wrap(result: Any, found: list[SimArray], device: ArraysDevice) -> Any:
 
 def _is_in(result: Storage, found: list[SimArray]) -> bool:
     return any(np.may_share_memory(result, array._storage) for array in found)
+
+
+def _misses(shape: tuple[int, ...], items: tuple[Any, ...]) -> bool:
+    """Tell whether a slice begins behind the end of its dimension, and is not empty as written."""
+    for item, size in zip(items, shape, strict=False):
+        if type(item) is slice:
+            start, stop = item.start, item.stop
+            if type(start) is int and start >= size > 0 and (stop is None or (type(stop) is int and stop > start)):
+                return True
+        elif type(item) is not int:
+            break
+    return False
 
 
 def _element(storage: Storage, items: tuple[Any, ...]) -> Any:

@@ -27,21 +27,27 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import dask.config
+
 from offload.errors import UnsupportedError
-from offload.graphs.dask.local import get_synchronous, get_threaded, rebuild
+from offload.graphs.dask.local import DEFAULT, get_synchronous, get_threaded, rebuild
 from offload.graphs.dask.nodes import dask_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["compute", "dask_graph", "get_threaded", "rebuild"]
+__all__ = ["DEFAULT", "compute", "dask_graph", "rebuild"]
 
 _SYNCHRONOUS = frozenset({"sync", "synchronous", "single-threaded"})
 _THREADS = frozenset({"threads", "threading"})
+_CLIENTS = ("dask.distributed", "distributed")
+"""Names of the active client in Dask's configuration."""
 
 
 def compute(graph: Any, scheduler: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Compute a recorded graph and return the values by key; everything else as `TaskGraph.compute` says."""
+    if isinstance(scheduler, str) and scheduler == "auto":
+        scheduler = _active()
     name = scheduler.lower() if isinstance(scheduler, str) else ""
     keys = graph.__dask_keys__()
     if name in _SYNCHRONOUS:
@@ -54,9 +60,33 @@ def compute(graph: Any, scheduler: Any, kwargs: Mapping[str, Any]) -> dict[str, 
         from offload.graphs.dask.client import get_on_client  # imports distributed
 
         values = get_on_client(graph, keys, scheduler, **kwargs)
+    elif callable(scheduler):
+        values = scheduler(dask_graph(graph), keys, **kwargs)
     else:
         raise UnsupportedError(
             f"compute: scheduler={scheduler!r:.60} is not in this process, where the graph's memory and events are; "
             "use 'threads', 'synchronous' or a distributed.Client(processes=False)"
         )
     return dict(zip(keys, values, strict=True))
+
+
+def _active() -> Any:
+    """Return the scheduler that Dask's own collections would take: the configured one, the active client, or threads.
+
+    A task of a client holds a slot of its worker, in which it computes by threads: the client may have no other slot.
+    """
+    configured = dask.config.get("scheduler", None)
+    distributed = sys.modules.get("distributed")
+    if configured is not None and configured not in _CLIENTS:
+        return configured
+    if distributed is None or _finds(distributed.get_worker) is not None:
+        return "threads"
+    return _finds(distributed.Client.current) or "threads"
+
+
+def _finds(find: Callable[[], Any]) -> Any:
+    """Return what Dask finds; None if it finds nothing."""
+    try:
+        return find()
+    except ValueError:
+        return None

@@ -119,19 +119,22 @@ def get_on_client(graph: Any, keys: Sequence[str], client: Client, **kwargs: Any
 def _check(client: Client, run: ClientRun) -> None:
     if client.asynchronous:
         raise UsageError(
-            "compute: the client is asynchronous, and compute blocks; use a Client(processes=False) outside of its loop"
+            "compute: the client is asynchronous, and compute blocks; use a Client(processes=False) outside of its "
+            "loop, or scheduler='threads'"
         )
     try:
         is_here = client.run(_is_here, run)
     except Exception as error:
         raise UnsupportedError(
-            f"compute: the client's workers cannot import offload, so they are in other processes: {error!r}"
+            f"compute: the client's workers cannot import offload, so they are in other processes: {error!r}; "
+            "use Client(processes=False), or scheduler='threads'"
         ) from error
     others = [address for address, here in is_here.items() if not here]
     if others or not is_here:
         where = f"{others[0]} is in another process" if others else "it has none"
         raise UnsupportedError(
-            f"compute: the client's workers must be in this process, and {where}; use Client(processes=False)"
+            f"compute: the client's workers must be in this process, and {where}; use Client(processes=False), or "
+            "scheduler='threads'"
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import dask.config
+import dask.threaded
 from dask.delayed import Delayed
 from dask.local import get_async, get_sync
 from dask.system import CPU_COUNT
@@ -122,7 +123,7 @@ def get_synchronous(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 def get_threaded(dsk: Any, keys: Any, **kwargs: Any) -> Any:
     """Compute a Dask graph with nodes of recorded graphs in it, on threads; a node that waits for its event holds none.
 
-    The default scheduler of a `TaskGraph`, so what `dask.compute` calls.
+    The default scheduler of a `TaskGraph` (see `DEFAULT`), so what `dask.compute` calls.
 
     Parameters
     ----------
@@ -153,11 +154,33 @@ def get_threaded(dsk: Any, keys: Any, **kwargs: Any) -> Any:
         return _run(dsk, keys, own, kwargs)
 
 
+class _Default:
+    """`get_threaded` as the default scheduler of collections.
+
+    Dask computes collections together if their default schedulers are equal. This one equals Dask's own for threads,
+    which can compute recorded graphs too.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
+        return get_threaded(dsk, keys, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is dask.threaded.get
+
+    def __hash__(self) -> int:
+        return hash(dask.threaded.get)
+
+
+DEFAULT = _Default()
+
+
 class Values(Delayed):
     """The values of a graph by key: what `dask.persist` and `dask.optimize` make of a `TaskGraph`."""
 
     __slots__ = ()
-    __dask_scheduler__ = staticmethod(get_threaded)
+    __dask_scheduler__ = DEFAULT
 
 
 def rebuild(dsk: Mapping[str, Any], finish: Any, extra: tuple[Any, ...], *, rename: object = None) -> Values:

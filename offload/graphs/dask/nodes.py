@@ -59,7 +59,7 @@ def run_node(reference: Round | str, key: str, *_predecessors: object) -> Any:
     if round_ is None:
         raise UnsupportedError(
             f"{key} was recorded in another process, where its memory and its events are, or its graph is gone; "
-            "use a scheduler in the process that has the graph"
+            "use scheduler='threads', or a Client(processes=False)"
         )
     return round_.run(key)
 

@@ -70,11 +70,16 @@ def iteration(nest: ir.Nest, axes: Sequence[Trips], trips: Sequence[int]) -> str
 
 
 def index_error(access: Located, index: int, dimension: int, extent: int, where: str) -> IndexError:
-    """Return the error of an access outside of its array, which has this extent there."""
-    return IndexError(
+    """Return the error of an access outside of its array, which has this extent there.
+
+    Its attribute ``array`` is the name of the array, by which a construct says which section that is.
+    """
+    error = IndexError(
         f"index {index} is out of bounds for axis {dimension} of {access.array!r} with size {extent}, at iteration "
         f"{where}, {access.place.file}:{access.place.line}"
     )
+    vars(error)["array"] = access.array
+    return error
 
 
 class Located(Protocol):

@@ -1,0 +1,320 @@
+"""Storage that the arguments of a task graph reach through objects: a part of the key of its records.
+
+Theory of operation
+-------------------
+The body of a task graph takes arrays out of the objects that it is given, and the recorded tasks keep those arrays. The
+program may give the objects other arrays between two calls. The key of a record therefore has every array that the
+arguments reach, with the path to it. Paths lead through attributes, slots, class attributes, items, the object of a
+method, the arguments of a partial function, and the variables of a closure. If a path ends in another array, the call
+does not find the record.
+
+*Identity.* An object on a path counts by identity, also a list or a dict. A recorded task may have been given that very
+object; the program may change it after the arguments have come to hold an equal one. By contents count tuples, frozen
+sets, methods, and the objects that the key copies (see `offload.constructs.taskgraph_keys`).
+
+*Pruning.* Only paths to arrays count. A list of log lines may grow, and a number may change.
+
+*Bound.* Each call with such objects looks through them. A call whose arguments reach more than `MOST_PARTS` objects is
+not recorded.
+
+Modules, the globals of functions, and objects of the library and of the standard library are not looked into, except
+containers. An array that a body finds there is the recording's.
+
+Rejected: to have the numbers in objects in the key too (a counter would have every call recorded); to look at the
+arrays of the recorded tasks instead (a body that chooses among arrays may find another one).
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import deque
+from contextlib import suppress
+from enum import Enum, IntEnum, auto
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+
+from offload.arrays.containers import MOST_PARTS, attributes_of
+from offload.arrays.items import SCALARS, address_of, array_section, is_device_array, mapper_of
+from offload.constructs.clauses.maps import MapClause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    _Part = tuple[Any, Any]  # the name of a part of an object, and the part
+
+_OPAQUE = (ModuleType, CodeType, FrameType, Enum, np.dtype, np.generic, np.ufunc, slice, range)
+
+_METHODS = (MethodType, BuiltinFunctionType)
+
+_FIXED = (tuple, frozenset, *_METHODS)
+"""Objects that have the same parts as long as they live."""
+
+_CONTAINERS = {tuple, frozenset, list, set, dict, deque, np.ndarray}
+"""Classes whose objects have items and no attributes."""
+
+_OF_CLASSES = (FunctionType, classmethod, staticmethod, property, GetSetDescriptorType, MemberDescriptorType)
+"""Attributes of a class that hold no arrays themselves."""
+
+_OPEN = {
+    *("_collections", "_functools", "_thread", "_weakrefset", "array", "builtins", "collections", "ctypes"),
+    *("functools", "itertools", "mmap", "operator", "queue", "types", "weakref"),
+}
+"""Modules of the standard library whose objects hold objects of the program."""
+
+_CLOSED = (sys.stdlib_module_names | {"numpy"}) - _OPEN
+"""Libraries into whose objects nobody looks: loggers, threads, event loops, generators of random numbers."""
+
+_NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}
+"""Libraries whose classes hold no arrays of the program."""
+
+_SAYINGS = ("__offload_section__", "__cuda_array_interface__", "__dlpack__")
+"""Attributes of arrays that are not NumPy's."""
+
+_NUMBERS_AS_ONE = 64
+"""Numbers in a list that are passed over in the time that one object takes."""
+
+
+class TooMuchError(Exception):
+    """Arguments reach more than `MOST_PARTS` objects."""
+
+
+class _How(IntEnum):
+    """How an object that is reached becomes a part of the key."""
+
+    SIGNED = auto()
+    """By value, with the arrays in it: the key compares those itself."""
+    COPIED = auto()
+    """By value: the key has a copy, which holds the arrays themselves."""
+    SHARED = auto()
+    """By identity."""
+
+
+class Reached:
+    """The arrays that arguments reach through objects, and the paths to them, as they are now.
+
+    Parameters
+    ----------
+    args : tuple
+        The arguments, which the key compares by value.
+    bound : tuple
+        Objects that the body has besides its arguments.
+
+    Raises
+    ------
+    TooMuchError
+        They reach too much.
+    """
+
+    __slots__ = ("_arrays", "_classes", "_copied", "_found_in", "_kept", "_n_left", "_objects", "_todo")
+
+    def __init__(self, args: tuple[Any, ...], bound: tuple[Any, ...]) -> None:
+        self._n_left = MOST_PARTS
+        self._arrays: dict[tuple[Any, ...], Any] = {}  # by path: storage
+        self._objects: dict[tuple[Any, ...], Any] = {}  # by path: the key of an object
+        self._found_in: dict[Any, list[Any]] = {}  # by the key of an object: the keys of the objects that hold it
+        self._classes: set[int] = set()  # by `id`: those that have been looked at
+        self._copied: dict[int, Any] = {}  # by `id`: the keys of objects that count by value
+        self._kept: list[tuple[Any, Any]] = []  # with its key each: no id and no address comes to mean something else
+        self._todo: list[tuple[tuple[Any, ...], Any, _How]] = []
+        self._note(("args",), enumerate(args), _How.SIGNED)
+        self._note(("bound",), enumerate(bound), _How.SHARED)
+        while self._todo:
+            with suppress(ReferenceError):  # a proxy of what is gone
+                self._take(*self._todo.pop())
+        self._prune()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Reached):
+            return NotImplemented
+        return self._arrays == other._arrays and self._objects == other._objects
+
+    __hash__ = None  # type: ignore[assignment]  # it is only compared
+
+    def _note(self, path: tuple[Any, ...], parts: Iterable[_Part], how: _How) -> None:
+        """Note the parts of an object that are to be looked at."""
+        n_parts = 0
+        for name, part in parts:
+            n_parts += 1
+            if type(part) not in SCALARS:
+                self._n_left -= len(path)  # a path is as long as tuples are nested
+                self._todo.append(((*path, name), part, how))
+        self._n_left -= n_parts // _NUMBERS_AS_ONE
+        if self._n_left < 0:
+            raise TooMuchError
+
+    def _take(self, path: tuple[Any, ...], value: Any, how: _How) -> None:
+        """Note an array, or an object and its parts."""
+        kind: Any = type(value)
+        if isinstance(value, _OPAQUE):
+            return
+        is_array = isinstance(value, np.ndarray)
+        is_alone = is_array or kind.__eq__ is object.__eq__ or isinstance(value, _METHODS)
+        inner = _How.SHARED if is_alone else how
+        storage = None if kind in _CONTAINERS and not is_array else _storage_of(value, is_shared=inner is _How.SHARED)
+        if storage is not None:
+            if how is not _How.SIGNED or not is_array:
+                self._arrays[path] = storage
+                self._kept.append((path[0], value))
+        else:
+            if not isinstance(value, _FIXED):
+                key = self._key_of(value, inner)
+                self._objects[path] = key
+                holders = self._found_in.setdefault(key, [])
+                holders.append(path[0])
+                if len(holders) > 1:
+                    return
+                self._kept.append((key, value))
+                path = (key,)
+            self._note(path, _tried(_items_of, value) or (), inner)
+        if kind not in _CONTAINERS:
+            self._note(path, _tried(_attributes_of, value) or (), max(inner, _How.COPIED))
+            if id(kind) not in self._classes:
+                self._classes.add(id(kind))
+                self._note((id(kind),), _of_class(kind), _How.SHARED)
+
+    def _key_of(self, value: Any, how: _How) -> Any:
+        """Return what identifies an object; of an array of objects, its storage."""
+        if how is not _How.SHARED:
+            return self._copied.setdefault(id(value), ("copy", len(self._copied)))
+        return id(value) if not isinstance(value, np.ndarray) else (address_of(value), value.shape, value.strides)
+
+    def _prune(self) -> None:
+        """Forget the objects that lead to no array."""
+        leading = {path[0] for path in self._arrays}
+        todo = [*leading]
+        while todo:
+            for holder in self._found_in.get(todo.pop(), ()):
+                if holder not in leading:
+                    leading.add(holder)
+                    todo.append(holder)
+        self._objects = {path: key for path, key in self._objects.items() if key in leading}
+        self._kept = [(key, value) for key, value in self._kept if key in leading]
+        self._found_in.clear()
+        self._copied.clear()
+        self._classes.clear()
+
+
+def _storage_of(value: Any, *, is_shared: bool) -> Any:
+    """Return what identifies the storage of an array or a buffer; None for any other object."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            return None
+        return type(value), address_of(value), value.shape, value.strides, value.dtype, value.flags.writeable
+    if isinstance(value, type):
+        return None
+    return _tried(_foreign_storage_of, value) or (_tried(_buffer_of, value) if is_shared else None)
+
+
+def _foreign_storage_of(value: Any) -> Any:
+    """Return what identifies an array of a device or of another library; None for any other object.
+
+    The class says whether an object is one. To ask the object may run code of the program: ``__getattr__`` of a proxy.
+    """
+    kind, own = type(value), getattr(value, "__dict__", ())
+    if not any(hasattr(kind, name) or name in own for name in _SAYINGS):
+        return None
+    if is_device_array(value):
+        return kind, array_section(value), value.shape, value.strides, value.dtype
+    return (id(value), _tried(_host_address, value)) if hasattr(value, "__dlpack__") else None
+
+
+def _host_address(value: Any) -> int:
+    return address_of(np.from_dlpack(value))
+
+
+def _buffer_of(value: Any) -> Any:
+    """Return what identifies a buffer; arrays may be views of it. Raises TypeError for any other object."""
+    view = memoryview(value)
+    return id(value), view.nbytes, address_of(np.asarray(view))
+
+
+def _items_of(value: Any) -> Iterable[_Part]:
+    """Return the items of a container."""
+    if isinstance(value, dict):
+        keys = [(("key", at), key) for at, key in enumerate([*value]) if type(key) not in SCALARS]
+        return [*keys, *value.items()]
+    if isinstance(value, (set, frozenset)):
+        return [(id(item), item) for item in value]
+    if isinstance(value, (tuple, list, deque)):
+        return enumerate([*value])
+    if isinstance(value, np.ndarray):  # of objects
+        return enumerate(value.ravel().tolist())
+    return ()
+
+
+def _attributes_of(value: Any) -> Iterable[_Part]:
+    """Return the parts of an object that are not its items."""
+    if isinstance(value, FunctionType):
+        return _of_function(value)
+    if isinstance(value, type):
+        return _of_class(value)
+    if isinstance(value, _METHODS):
+        return [(name, getattr(value, name, None)) for name in ("__self__", "__func__")]
+    if isinstance(value, partial):
+        return [("func", value.func), ("args", value.args), *value.keywords.items(), *vars(value).items()]
+    if isinstance(value, ref):
+        return [("referent", value())]
+    library = _library(type(value))
+    if library == "offload":  # a function under a directive, or a clause
+        return [(name, getattr(value, name, None)) for name in ("__wrapped__", "_clauses", "_depend", "items")]
+    if library in _CLOSED:
+        return ()
+    found: Iterable[_Part] = attributes_of(value).items() or enumerate(gc.get_referents(value))
+    mapper = mapper_of(value)
+    mapped = [] if mapper is None else _tried(partial(mapped_by, mapper), value) or []
+    return [*found, *((("mapper", at), item) for at, item in enumerate(mapped))]
+
+
+def _of_function(function: FunctionType) -> list[_Part]:
+    """Return the variables of a closure, and defaults."""
+    found: list[_Part] = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not bound yet
+            found.append((name, cell.cell_contents))
+    return [*found, *vars(function).items()]
+
+
+def _of_class(kind: type) -> list[_Part]:
+    """Return what a class holds for all of its objects."""
+    return [
+        (name, value)
+        for cls in kind.__mro__
+        if _library(cls) not in _NO_CLASSES
+        for name, value in [*vars(cls).items()]
+        if not (name.startswith("__") or isinstance(value, _OF_CLASSES))
+        if _library(type(value)) != "offload" or is_device_array(value)
+    ]
+
+
+def mapped_by(mapper: Callable[[Any], Any], value: Any) -> list[Any]:
+    """Return the list items that a mapper yields for an object."""
+    given = mapper(value)
+    clauses = (given,) if isinstance(given, (MapClause, np.ndarray)) else tuple(given)
+    return [item for clause in clauses for item in (clause.items if isinstance(clause, MapClause) else (clause,))]
+
+
+def _library(kind: Any) -> str:
+    """Return the top-level package in which a class is defined."""
+    return str(kind.__module__).partition(".")[0]
+
+
+def _tried(look: Callable[[Any], Any], value: Any) -> Any:
+    """Return what is found of an object; None if its class raises, as for a reference to an object that is gone."""
+    try:
+        return look(value)
+    except Exception:  # noqa: BLE001  # whatever the attributes of a class raise
+        return None
