@@ -110,6 +110,13 @@ class DirectiveFunction:
         """Become what has been pickled."""
         restore(self, state)
 
+    def _texts(self) -> tuple[Any, ...]:
+        """Return the texts that the function needs in a process without its file; a loop is made of its text."""
+        return ()
+
+    def _receive(self, texts: tuple[Any, ...]) -> None:
+        """Keep the texts that came with the function."""
+
     def _with_dependences(self, depend: list[Dependence]) -> Self:
         """Return a copy with other dependences, none of which waits for the call; the usual case in a loop.
 

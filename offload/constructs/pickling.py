@@ -11,7 +11,8 @@ name. It has no place where a class could say which, so that the caller is looke
 from its own module.
 
 *By value* the function comes as state, behind the object, since a body may refer to itself by its global name. Strings
-in clauses may name globals that the body does not mention, which cloudpickle would leave behind; they go along.
+in clauses may name globals that the body does not mention, which cloudpickle would leave behind; they go along. So do
+the texts that a loop is made of, since cloudpickle forgets the file that a function comes from.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ class Directive(Protocol):
 
     def _apply(self, clauses: dict[str, Any]) -> None:
         """Take clauses that have been checked."""
+
+    def _texts(self) -> tuple[Any, ...]:
+        """Return the texts that the function needs in a process without its file."""
+
+    def _receive(self, texts: tuple[Any, ...]) -> None:
+        """Keep the texts that came with the function."""
 
 
 _Directive = TypeVar("_Directive", bound=Directive)
@@ -60,9 +67,11 @@ def reduced(directive: Directive, clauses: dict[str, Any]) -> str | tuple[Any, .
     function = directive._function  # noqa: SLF001  # the directive's own
     if isinstance(function, MethodType) and getattr(found, "__wrapped__", None) is function.__func__:
         return bound_copy_of, (found, function.__self__, clauses)
-    named = _named_in_strings(function, clauses) if takes_values and found is not function else {}
+    by_value = takes_values and found is not function
+    named = _named_in_strings(function, clauses) if by_value else {}
+    texts = directive._texts() if by_value else ()  # noqa: SLF001  # its kind's
     given = {key: value for key, value in vars(directive).items() if not key.startswith("_")}  # the user's
-    return object.__new__, (type(directive),), (function, clauses, named, given)
+    return object.__new__, (type(directive),), (function, clauses, named, given, texts)
 
 
 def _named(module: str, name: str) -> Any:
@@ -89,9 +98,10 @@ def bound_copy_of(directive: Any, instance: object, clauses: dict[str, Any]) -> 
 
 def restore(directive: Directive, state: tuple[Any, ...]) -> None:
     """Make an object the function under a directive that `reduced` has told of."""
-    function, clauses, named, given = state
+    function, clauses, named, given, texts = state
     for name, value in named.items():
         function.__globals__.setdefault(name, value)
+    directive._receive(texts)  # noqa: SLF001  # its kind's
     directive.__init__(function, clauses)  # type: ignore[misc]  # of an object that has been made only
     vars(directive).update(given)
 

@@ -1,7 +1,8 @@
 """Compiled loops on disk: one file a key, a library or what a GPU runs, with the digest of its contents beside it.
 
-The folder is the user's alone, and what somebody else owns there is not loaded. Whatever cannot be read or kept is no
-error: the loop is compiled again.
+The folder is the user's alone, and what somebody else owns there is not loaded. Another user may own a folder above it,
+and exchange it at any moment. So the folder is opened, the open folder is checked, and its files are reached through it
+(`held`). Whatever cannot be read or kept is no error: the loop is compiled again.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import secrets
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 Kind: TypeAlias = Literal["so", "cubin"]
 
@@ -39,30 +40,49 @@ def folder(environ: Mapping[str, str]) -> Path:
     return base / "offload" / "loops"
 
 
-def find(where: Path, key: str) -> Path | None:
-    """Return the library of a key, if it is there, whole, and the user's own."""
-    return None if read(where, key, "so") is None else where / f"{key}.so"
+@contextlib.contextmanager
+def held(where: Path) -> Iterator[Path]:
+    """Yield a path that leads to a folder for as long as the block lasts, whoever renames folders above it.
 
+    Parameters
+    ----------
+    where : Path
+        A folder that is the user's alone.
 
-def keep(where: Path, key: str, library: Path) -> Path:
-    """Put a library there, and return its new place; where that cannot be done, the old one."""
+    Yields
+    ------
+    Path
+        To be used in this process.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be opened, or others may change it.
+    """
+    if not hasattr(os, "O_DIRECTORY"):  # no POSIX: the system's own rules hold
+        yield where
+        return
+    number = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        contents = library.read_bytes()
-    except OSError:
-        return library
-    return where / f"{key}.so" if store(where, key, "so", contents) else library
+        state, there = os.fstat(number), _OPEN / str(number)
+        if not _is_ours(state):
+            raise PermissionError(f"{where} is not the user's alone")
+        yield there if there.exists() else _unmoved(where, state)
+    finally:
+        os.close(number)
+
+
+def find(folder: Path, key: str) -> Path | None:
+    """Return the library of a key in a folder that is held, if it is there, whole, and the user's own."""
+    return None if _contents(folder, key, "so") is None else folder / f"{key}.so"
 
 
 def read(where: Path, key: str, kind: Kind) -> bytes | None:
     """Return the contents of the file of a key, if it is there, whole, and the user's own."""
-    path = where / f"{key}.{kind}"
     try:
-        if not all(_is_ours(one) for one in (where, path)):
-            return None
-        contents = path.read_bytes()
-        # A library that was cut short may load, and end the process when it is used.
-        return contents if (where / f"{key}.sha256").read_text() == _digest(contents) else None
-    except (OSError, UnicodeDecodeError):
+        with held(where) as folder:
+            return _contents(folder, key, kind)
+    except OSError:
         return None
 
 
@@ -70,10 +90,9 @@ def store(where: Path, key: str, kind: Kind, contents: bytes) -> bool:
     """Put a file of these contents there; tell whether that could be done."""
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_ours(where):
-            return False
-        _write(where / f"{key}.{kind}", contents)
-        _write(where / f"{key}.sha256", _digest(contents).encode())
+        with held(where) as folder:
+            _write(folder / f"{key}.{kind}", contents)
+            _write(folder / f"{key}.sha256", _digest(contents).encode())
     except OSError:
         return False
     return True
@@ -118,12 +137,42 @@ def clear(where: Path) -> dict[Path, int]:
     return kept
 
 
-def _is_ours(path: Path) -> bool:
-    state = path.lstat()
+_OPEN: Final = Path("/proc/self/fd")
+"""Where Linux has the open files of a process, as links that lead to them and not to their names."""
+
+_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _contents(folder: Path, key: str, kind: Kind) -> bytes | None:
+    path = folder / f"{key}.{kind}"
+    try:
+        if not _is_ours(path.lstat()):
+            return None
+        contents = path.read_bytes()
+        # A library that was cut short may load, and end the process when it is used.
+        return contents if (folder / f"{key}.sha256").read_text() == _digest(contents) else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _is_ours(state: os.stat_result) -> bool:
     if stat.S_ISLNK(state.st_mode):
         return False
     is_ours = not hasattr(os, "getuid") or state.st_uid == os.getuid()
-    return is_ours and not (os.name == "posix" and state.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return is_ours and not (os.name == "posix" and state.st_mode & _BY_OTHERS)
+
+
+def _unmoved(where: Path, state: os.stat_result) -> Path:
+    """Return the path of a folder of this state, where no others may rename a folder above it."""
+    found = where.resolve()
+    for above in found.parents:
+        of_it = above.lstat()
+        is_shared = of_it.st_mode & _BY_OTHERS and not of_it.st_mode & stat.S_ISVTX
+        if is_shared or of_it.st_uid not in (0, os.getuid()):
+            raise PermissionError(f"others may rename what is in {above}")
+    if not os.path.samestat(found.lstat(), state):
+        raise PermissionError(f"{where} has been exchanged")
+    return found
 
 
 def _write(path: Path, contents: bytes) -> None:

@@ -52,6 +52,16 @@ class LoopFunction(DirectiveFunction):
         """Return all clauses, as the construct has them."""
         return dict(self._all)
 
+    def _texts(self) -> tuple[Any, ...]:
+        """Return the text of the function, and of those that it calls."""
+        return self._program.source.texts()
+
+    def _receive(self, texts: tuple[Any, ...]) -> None:
+        """Keep the texts that came with the function, before it is parsed."""
+        from offload.loops.front.source import received  # as above
+
+        received(texts)
+
     @property
     def python(self) -> Callable[..., Any]:
         """The undecorated function."""

@@ -49,6 +49,24 @@ def add_there(x):
     x += 1
 
 
+def twice(a):
+    return n * a
+
+
+@omp.target_loop
+def scale(x):
+    for i in range(len(x)):
+        x[i] = twice(x[i]) + 1
+
+
+@omp.parallel_loop(reduction={"+": ["total"]})
+def summed(x):
+    total = 0.0
+    for i in range(len(x)):
+        total += twice(x[i])
+    return total
+
+
 class Solver:
     factor = 2
 
@@ -78,9 +96,10 @@ def everything():
     """Use each function, and return what came of it."""
     x = np.zeros(4)
     found = []
-    for use in (add, graph, graph, add_there, lambda x: fill(range(4), x), lambda x: solver.fill(range(4), x)):
+    uses = (add, graph, graph, add_there, lambda x: fill(range(4), x), lambda x: solver.fill(range(4), x), scale)
+    for use in (*uses, scale.options(if_=False)):
         use(x)
-        found.append(x.tolist())
+        found.append([summed(x), *x.tolist()])
     return [found, len(graph.records), fibonacci(7).result(), solver.step().result(), enclosed().result()]
 '''
 
@@ -89,10 +108,12 @@ import sys
 import cloudpickle
 import pickle
 
-before = cloudpickle.dumps([everything, fibonacci, add, graph, fill, add_there, solver.step, solver.fill, enclosed])
+named = fibonacci, add, graph, fill, add_there, scale, summed
+functions = everything, *named, scale.options(name="q"), solver.step, solver.fill, enclosed
+before = cloudpickle.dumps(functions)
 expected = everything()
-after = cloudpickle.dumps([everything, fibonacci, add, graph, fill, add_there, solver.step, solver.fill, enclosed])
-for function in (fibonacci, add, graph, fill, add_there):
+after = cloudpickle.dumps(functions)
+for function in named:
     assert pickle.loads(pickle.dumps(function)) is function
 sys.stdout.buffer.write(pickle.dumps((expected, before, after)))
 """
@@ -136,6 +157,18 @@ def add_there(x):
     x += 1
 
 
+@omp.target_loop
+def scale(x):
+    for i in range(len(x)):
+        x[i] = 2 * x[i]
+
+
+@omp.parallel_loop
+def scale_here(x):
+    for i in range(len(x)):
+        x[i] = 2 * x[i]
+
+
 @acc.declare(copyin=["x"])
 def around(x):
     add_there(x)
@@ -166,7 +199,7 @@ def use():
     """Use each function, so that it has all that it keeps in this process."""
     x = np.zeros(3)
     double(1).result()
-    for function in (add, graph, graph, add_there, around):
+    for function in (add, graph, graph, add_there, scale, scale_here, around):
         function(x)
     fill(range(3), x)
     under_another_name(1).result()
@@ -187,7 +220,7 @@ def again(request):
 
 def test_what_is_found_by_its_name_is_pickled_by_name(used, again):
     """A function that its module has under its name is the same object again."""
-    for function in (double, add, graph, fill, add_there, around):
+    for function in (double, add, graph, fill, add_there, scale, scale_here, around):
         assert again(function) is function
 
 
@@ -205,6 +238,10 @@ def test_a_copy_with_other_clauses_is_one_again(used, again):
     reset(x)
     assert len(graph.records) == n_records - 1
     assert again(add_there.options(async_=1))(x).result() is None
+    y = np.ones(2)
+    again(scale.options(speculate=True))(y)
+    again(scale_here.options(check=True))(y)
+    assert y.tolist() == [4, 4]
 
 
 def test_methods_and_functions_under_another_name(used, again):
@@ -224,10 +261,11 @@ def test_a_copy_in_this_process_is_one_by_name(sim):
 
 
 def test_by_value_from_a_script_and_from_closures(tmp_path):
-    """cloudpickle takes functions of a script and of closures by value, before and after use, to another process."""
+    """cloudpickle takes functions of a script and of closures by value, to a process that has no such file."""
     script = tmp_path / "script.py"
     script.write_text(PROGRAM + textwrap.dedent(MAIN))
     found = subprocess.run([sys.executable, script], capture_output=True, timeout=60, check=True)
+    script.unlink()
     subprocess.run([sys.executable, "-c", OTHER], input=found.stdout, timeout=60, check=True)
 
 

@@ -13,9 +13,11 @@ import pytest
 import offload as omp
 from offload import acc, in_, inout, out, to, tofrom
 from tests.gpu.conftest import cupy, warm
-from tests.loops.oracle import copy_of
+from tests.loops.oracle import compare, copy_of
 from tests.loops.programs import program
 from tests.loops.test_launch_rules import clauses_of
+from tests.loops.test_meanings import rows, rows_counted, rows_from
+from tests.loops.zeros import WAYS, zeros
 
 pytestmark = pytest.mark.gpu
 
@@ -116,6 +118,44 @@ def run_program(seed):
     arguments = copy_of(made.arguments)
     returned = omp.target_loop(**clauses_of(made))(made.function())(**arguments)
     made.check(returned, arguments)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_integer_zero_has_no_sign(gpu, dtype):
+    """A float between -1 and 0 that becomes an integer, and a float again, is +0, as in CPython."""
+    f, a, o, expected = zeros(dtype)
+    omp.target_loop(f)(a, o)
+    for k, way in enumerate(WAYS):
+        compare(o[k], expected[k], way, exact=True)
+
+
+@pytest.mark.parametrize("words", [{}, {"num_threads": 64}])
+@pytest.mark.parametrize("function", [rows, rows_from, rows_counted])
+def test_an_inner_bound_beyond_int64_is_an_error(gpu, function, words):
+    """A bound of uint64 is no negative number; other iterations are carried out, and the context lives on."""
+    n = np.array([1, 2, 3], np.uint64)
+    o, expected = np.zeros((3, 4)), np.zeros((3, 4))
+    loop = omp.target_loop(**words)(function)
+    loop(o, n)
+    function(expected, n)
+    assert np.array_equal(o, expected)
+    n[1] = 2**63 + 1
+    with pytest.raises(OverflowError, match=r"range.* i=1, line \d+, .*64 bits"):
+        loop(o, n)
+    assert is_alive()
+
+
+def test_the_absolute_value_of_a_truth_value(gpu):
+    """It is that truth value."""
+
+    @omp.target_loop
+    def absolute(x, y):
+        for i in range(x.size):
+            y[i] = abs(x[i])
+
+    x, y = np.array([True, False]), np.ones(2)
+    absolute(x, y)
+    assert y.tolist() == [1, 0]
 
 
 def test_library_functions(gpu):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from offload.devices import diskcache
-from offload.errors import InternalError
+from offload.errors import ClauseError, InternalError
 from offload.loops.running import build, compilers, pool
 from offload.loops.running.build import Builder
 from offload.loops.tree.ir import Place
@@ -121,6 +121,16 @@ def test_a_real_compilers_message_names_the_line(tmp_path):
         )
 
 
+@pytest.mark.parametrize("name", ["OFFLOAD_CC", "CC"])
+@pytest.mark.parametrize("value", ['"gcc', "gcc 'x", "gcc \\"])
+def test_a_command_that_is_none_is_an_error_with_its_variable(tmp_path, name, value):
+    """A command that no shell would take is a `ClauseError`, each time that a compiler is asked for."""
+    builder = Builder(environ(tmp_path, **{"OFFLOAD_CC": "", name: value}))
+    for _ in range(2):
+        with pytest.raises(ClauseError, match=f"^{name}=.* is not a command"):
+            _ = builder.compiler
+
+
 def is_running(stat):
     try:
         return stat.read_text().split()[2] != "Z"
@@ -212,6 +222,78 @@ def test_what_others_may_write_is_not_loaded(tmp_path):
     assert call(Builder(variables).load(FOUR, "four")) == 4
     assert count(tmp_path) == 5
     assert len(libraries(tmp_path)) == 2
+
+
+def exchanging(parent, function):
+    """Return a function before whose first call the folders `cache` and `evil` of `parent` are exchanged."""
+
+    def exchanged(*args, **kwargs):
+        if (parent / "evil").exists():
+            (parent / "cache").rename(parent / "was here")
+            (parent / "evil").rename(parent / "cache")
+        return function(*args, **kwargs)
+
+    return exchanged
+
+
+def with_evil(tmp_path, number):
+    """Return a source, with whose library in the cache another one, `evil`, may be exchanged."""
+    source = f"int four(void) {{ return 4; }} int own{number}(void) {{ return 0; }}"
+    variables = environ(tmp_path)
+    # In another process, since a library that was loaded is not loaded again.
+    program = f"from offload.loops.running.build import builder; builder.load({source!r}, 'four')"
+    subprocess.run([sys.executable, "-c", program], env=variables, check=True, timeout=60)
+    compiler = build.builder.compiler
+    assert compiler is not None
+    evil = tmp_path / "evil" / "loops"
+    evil.mkdir(parents=True)
+    made = compiler.compile(source.replace("4", "666"), evil)
+    assert diskcache.store(evil, compiler.key(source), "so", made.read_bytes())
+    return source, variables
+
+
+@pytest.mark.parametrize("moment", ["before it is read", "before it is loaded"])
+def test_a_folder_that_is_exchanged_is_not_loaded_from(tmp_path, monkeypatch, moment):
+    """The owner of a folder above the cache, who exchanges it behind the check, has nothing of his loaded."""
+    source, variables = with_evil(tmp_path, len(moment))
+    builder = Builder(variables)
+    assert builder.compiler is not None
+    owner, name = (Path, "read_bytes") if moment == "before it is read" else (ctypes, "CDLL")
+    monkeypatch.setattr(owner, name, exchanging(tmp_path, getattr(owner, name)))
+    assert call(builder.load(source, "four")) == 4
+    assert (tmp_path / "was here").exists()
+
+
+def test_what_a_device_runs_is_not_read_from_an_exchanged_folder(tmp_path, monkeypatch):
+    """What is kept for a GPU comes from the folder that was checked."""
+    for name in ("cache", "evil"):
+        assert diskcache.store(tmp_path / name / "loops", "0" * 64, "cubin", name.encode())
+    monkeypatch.setattr(Path, "read_bytes", exchanging(tmp_path, Path.read_bytes))
+    assert diskcache.read(tmp_path / "cache" / "loops", "0" * 64, "cubin") == b"cache"
+    assert (tmp_path / "was here").exists()
+
+
+def test_without_the_links_of_open_files_no_folder_above_is_anothers(tmp_path, monkeypatch):
+    """Where the system has no links to open files, a cache is used where nobody else can rename a folder above it."""
+    monkeypatch.setattr(diskcache, "_OPEN", tmp_path / "no such folder")
+    variables = environ(tmp_path, OFFLOAD_CC=counted(tmp_path))
+    for n_compiled in (2, 2):
+        assert call(Builder(variables).load(FOUR, "four")) == 4
+        assert count(tmp_path) == n_compiled
+    (tmp_path / "cache").chmod(0o777)
+    assert call(Builder(variables).load(FOUR, "four")) == 4
+    assert count(tmp_path) == 4
+    (tmp_path / "cache").chmod(0o1777)
+    (tmp_path / "link").symlink_to(tmp_path / "cache")
+    assert call(Builder({**variables, "OFFLOAD_CACHE_DIR": str(tmp_path / "link")}).load(FOUR, "four")) == 4
+    assert count(tmp_path) == 4
+
+
+def test_libraries_that_are_kept_nowhere_are_told_apart(tmp_path):
+    """However many are compiled where there is no cache, each is loaded as itself."""
+    builder = Builder(environ(tmp_path, OFFLOAD_CACHE_DIR="/proc/nothing"))
+    for number in (5, 6, 7):
+        assert call(builder.load(f"int number(void) {{ return {number}; }}", "number")) == number
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no users")

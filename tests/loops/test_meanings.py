@@ -7,13 +7,17 @@ import pytest
 
 import offload as omp
 from offload import acc
+from offload.loops.front.calls import FUNCTIONS
 from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
+from tests.loops.oracle import compare, function_of_text
+from tests.loops.zeros import WAYS, zeros
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
 BEYOND = 2**70
+HALF = 2**63
 
 
 @pytest.fixture(params=["threads", "python"], autouse=True)
@@ -124,6 +128,143 @@ def test_a_constant_beyond_64_bits_is_a_number_where_floats_are():
     o = np.zeros(3)
     omp.parallel_loop(stored)(o)
     assert (o == 2.0**70).all()
+
+
+def bounded(o, start, stop, step):
+    for i in range(start, stop, step):
+        o[i] = 1
+
+
+@pytest.mark.parametrize("construct", [omp.parallel_loop, omp.target_loop, acc.kernels_loop])
+@pytest.mark.parametrize(
+    "bounds",
+    [(np.uint64(HALF), 5, 1), (np.uint64(2**64 - 3), 5, 1), (0, np.uint64(HALF), 1), (3, 0, np.uint64(2**64 - 1))],
+)
+def test_a_bound_beyond_int64_is_an_error(construct, bounds):
+    """A bound or a step of uint64 is no negative number: it is refused, and nothing is written."""
+    o = np.zeros(5)
+    with pytest.raises(OverflowError, match="64 bits"):
+        construct(bounded)(o, *bounds)
+    assert not o.any()
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "uint32", "uint8", "int8"])
+def test_bounds_of_other_types(dtype):
+    """Bounds of unsigned and of narrow integers are the numbers that they are, computed ones too."""
+    start, stop, step = np.array([1, 120, 2], dtype)
+    o, expected = np.zeros(250), np.zeros(250)
+    omp.parallel_loop(bounded)(o, start, stop, step)
+    bounded(expected, start, stop, step)
+    assert np.array_equal(o, expected)
+    assert o.any()
+
+
+def rows(o, n):
+    for i in range(n.size):
+        for j in range(n[i]):
+            o[i, j] = 1
+
+
+def rows_from(o, n):
+    for i in range(n.size):
+        for j in range(n[i], 4, 2):
+            o[i, j] = 1
+
+
+def rows_counted(o, n):
+    for i in range(n.size):
+        k = 0
+        for j in range(n[i] - n[i], n[i], n[i]):
+            k += j + 1
+        o[i, 0] = k
+
+
+def rows_of_a_scalar(o, n, m=HALF):
+    for i in range(n.size):
+        for j in range(m):
+            o[i, j] = 1
+
+
+@pytest.mark.parametrize("construct", [omp.parallel_loop, omp.target_loop, omp.target_loop(check=True)])
+@pytest.mark.parametrize("function", [rows, rows_from, rows_counted])
+def test_an_inner_bound_beyond_int64_is_an_error(construct, function):
+    """So is that of an inner loop, whose other iterations are carried out; smaller ones are numbers as any."""
+    n = np.array([1, 2, 3], np.uint64)
+    o, expected = np.zeros((3, 4)), np.zeros((3, 4))
+    loop = construct(function)
+    loop(o, n)
+    function(expected, n)
+    assert np.array_equal(o, expected)
+    n[1] = HALF + 1
+    o[:] = 0
+    with pytest.raises(OverflowError, match=r"range.* i=1, line \d+, .*64 bits"):
+        loop(o, n)
+    assert not o[1].any()
+
+
+def test_an_inner_bound_that_is_an_argument_beyond_int64_is_an_error():
+    """It is found where it is used: a loop without iterations asks for no bound."""
+    o = np.zeros((3, 4))
+    with pytest.raises(OverflowError, match="64 bits"):
+        omp.parallel_loop(rows_of_a_scalar)(o, np.zeros(3), np.uint64(HALF))
+    assert not o.any()
+    omp.parallel_loop(rows_of_a_scalar)(o, np.zeros(0), np.uint64(HALF))
+    omp.parallel_loop(rows_of_a_scalar)(o, np.zeros(3), np.uint64(2))
+    assert o.tolist() == [[1, 1, 0, 0]] * 3
+
+
+# -- zeros -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_integer_zero_has_no_sign(dtype):
+    """A float between -1 and 0 that becomes an integer, and a float again, is +0, as in CPython."""
+    f, a, o, expected = zeros(dtype)
+    omp.parallel_loop(f)(a, o)
+    for k, way in enumerate(WAYS):
+        compare(o[k], expected[k], way, exact=True)
+
+
+# -- functions of every type -----------------------------------------------------------------------------
+
+
+CALLS = {name: FUNCTIONS.get(name, 1) for name in (*FUNCTIONS, "int", "float", "bool")} | {"min": 2, "max": 2}
+
+
+def of_calls(calls):
+    """Return a loop function that stores what each call gives of an element."""
+    lines = [f"        o[i, {k}] = {call}\n" for k, call in enumerate(calls)]
+    return function_of_text(
+        f"import math\nimport numpy\n\n\ndef f(x, o):\n    for i in range(x.size):\n{''.join(lines)}"
+    )
+
+
+def is_in_the_subset(call, x):
+    try:
+        omp.parallel_loop(of_calls([call])).source(x, np.zeros((3, 1)))
+    except omp.LoopError as refused:
+        assert refused.rule == "types"  # noqa: PT017  # another outcome, which is asked for
+        return False
+    return True
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint64", "int64", "float32", "float64"])
+def test_a_function_of_any_type_is_what_it_is_in_python(dtype):
+    """Or it is a `LoopError`: it is never one of the compiler."""
+    x = np.array([1, 0, 1], dtype)
+    calls = [f"{name}({', '.join(['x[i]', 'x[i] > 0'][:count])})" for name, count in sorted(CALLS.items())]
+    calls = [call for call in calls if is_in_the_subset(call, x)]
+    assert "abs(x[i])" in calls
+    o = np.ones((3, len(calls)))
+    omp.parallel_loop(of_calls(calls))(x, o)
+    for k, call in enumerate(calls):
+        expected = np.ones((3, 1))
+        try:
+            with np.errstate(all="ignore"):
+                of_calls([call])(x, expected)
+        except (TypeError, ValueError, OverflowError):  # a pole, or a function that NumPy's truth values do not have
+            continue
+        compare(o[:, [k]].astype(np.float32), expected.astype(np.float32), call, exact=False)
 
 
 # -- names whose values change ---------------------------------------------------------------------------

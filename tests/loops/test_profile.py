@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 
@@ -122,7 +123,12 @@ def test_a_profile_stands_for_the_first_call():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "{", '{"version": 2}', '{"version": 1, "verdict": "fine"}', "null"],
+    [
+        *("", "[]", "{}", "{", '{"version": 2}', '{"version": 1, "verdict": "fine"}', "null"),
+        pytest.param("[" * 100_000, id="nested"),
+        pytest.param('{"version": ' * 100_000, id="nested objects"),
+        pytest.param('{"version": 1, "verdict": ' + "9" * 5_000 + "}", id="many digits"),
+    ],
 )
 def test_a_broken_file(tmp_path, text):
     """A file that holds no profile is a ClauseError; one that is not there says so."""
@@ -143,6 +149,46 @@ def test_a_file_with_wrong_parts(tmp_path):
         path.write_text(json.dumps({**facts, name: value}))
         with pytest.raises(omp.ClauseError):
             omp.DependenceProfile.load(path)
+
+
+WRONG = (None, True, -1.5, 1e400, "x", [], ["x"], [[1]], [[[[1]]]], {}, {"x": []}, [{"x": 1}], [{}], [None])
+"""What may stand in a file in place of anything."""
+
+
+def places(facts, path=()):
+    """Yield the path of each value in nested lists and dicts."""
+    for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts):
+        yield (*path, key)
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*path, key))
+
+
+def test_a_file_with_anything_in_it(tmp_path):
+    """Whatever stands in place of whichever part, it is a ClauseError, or a profile that can be used."""
+    path = tmp_path / "profile.json"
+    omp.profile_dependences(scattered, (Q, X, X.copy())).save(path)
+    text = path.read_text()
+    n_refused = 0
+    for place in [*places(json.loads(text))]:
+        for wrong in WRONG:
+            facts = json.loads(text)
+            inner = facts
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = wrong
+            path.write_text(json.dumps(facts))
+            try:
+                profile = omp.DependenceProfile.load(path)
+            except omp.ClauseError as refused:
+                assert "holds no profile" in str(refused)  # noqa: PT017  # one outcome of two
+                n_refused += 1
+                continue
+            assert isinstance(hash(profile), int)
+            profile.save(tmp_path / "again.json")
+            assert omp.DependenceProfile.load(tmp_path / "again.json") == profile
+            with checked("sim:1"), contextlib.suppress(omp.ClauseError):
+                omp.target_loop(scattered, speculate=profile)(P, X, X.copy())
+    assert n_refused > 200
 
 
 def other(p, x, y):

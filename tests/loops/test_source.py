@@ -6,6 +6,7 @@ import math as mathematics
 import sys
 from functools import partial
 from math import sin as sine
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import offload as omp
 from offload import acc as openacc
 from offload.errors import LoopError
-from offload.loops.front.source import Frozen, Known, Plain, Source, Unfit, attribute
+from offload.loops.front.source import Frozen, Known, Plain, Source, Unfit, attribute, received
 
 COUNT = 3
 FLAG = True
@@ -196,6 +197,39 @@ def test_a_text_that_was_read_stays(module):
     first = Source.of(made.f)
     file.write_text("")
     assert Source.of(made.f).definition is first.definition
+
+
+def test_a_text_that_was_sent(module):
+    """A function of another process, whose file is not here, has the text that came with it, and messages its lines."""
+    made, file = module(
+        "class Some:\n    def g(x):\n        return x\n\n"
+        "def maker(c):\n    # before\n    @staticmethod\n    def f(x):\n"
+        "        y = g(x)\n        return y + c\n    return f\ng = Some.g\n"
+    )
+    function = made.maker(2).__func__
+    closure = function.__closure__
+    for here in ("<dynamic-code>", "/nowhere/program.py"):  # as cloudpickle names it, since 3.1.3 and before
+        texts = Source.of(function).texts()
+        assert [(text.file, text.lines.count("\n")) for text in texts] == [(str(file), 4), (str(file), 2)]
+        codes = [text.code.replace(co_filename=here) for text in texts]
+        received(tuple(text._replace(code=code) for text, code in zip(texts, codes, strict=True)))
+        function = FunctionType(codes[0], {"g": FunctionType(codes[1], {})}, closure=closure)
+        source = Source.of(function)
+        assert (source.file, source.place.line, source.free) == (str(file), 8, ("c", "g"))
+        assert source.line_of(source.definition.body[0]) == "y = g(x)"
+        assert Source.of(source.meaning("g").function).place.line == 2
+
+
+def test_a_code_without_a_file(module):
+    """A code that cloudpickle made without a file's name is sought in its module's file, and compared with the text."""
+    made, file = module("def maker():\n    def f(x):\n        return x\n    return f\n")
+    code = made.maker().__code__.replace(co_filename="<dynamic-code>", co_qualname="sent")
+    source = Source.of(FunctionType(code, {"__file__": str(file)}))
+    assert (source.file, source.place.line) == (str(file), 2)
+    other = code.replace(co_name="h")
+    for names in ({"__file__": str(file)}, {"__file__": None}, {}):
+        with pytest.raises(LoopError, match="needs the text of this function"):
+            Source.of(FunctionType(other, names))
 
 
 def test_functions_without_text():

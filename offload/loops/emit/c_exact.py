@@ -28,7 +28,7 @@ from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_statements import ATOMICS, Statements, combined, may_note
 from offload.loops.emit.emit_c import STOP, Kernel, scope_of
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import constant_step, walk
+from offload.loops.tree.nodes import can_be_refused, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +171,7 @@ class _ExactStatements(Statements):
     def _counted(self, node: ir.For) -> tuple[list[str], str, str]:
         lines, head, value = super()._counted(node)
         guard = self._guard(node.start, node.stop, node.step)
-        if not guard and constant_step(node) is None:
+        if not guard and can_be_refused(node):
             guard = [f"if (fault.what) {self._exit()}"]
         return [*lines, *guard], head, value
 

@@ -79,11 +79,16 @@ class Expressions(Indices):
             case ir.Select():
                 return f"({self.text(node.condition)} ? {self.text(node.then)} : {self.text(node.otherwise)})"
             case ir.Convert():
-                return converted(self.text(node.operand), _dtype(node.operand), node.to.dtype)
+                return self._converted(node)
             case ir.Call():
                 return self._call(node)
             case _:
                 raise AssertionError(node)
+
+    def _converted(self, node: ir.Convert) -> str:
+        of, to = _dtype(node.operand), node.to.dtype
+        text = converted(self.text(node.operand), of, to)
+        return f"positive_zero_{to}({text})" if self._scope.truncates and is_integer(of) and is_float(to) else text
 
     def _load(self, node: ir.Load) -> str:
         dtype, mode = self._scope.dtype(node.array), self._scope.modes.get(node.at, "check")

@@ -24,7 +24,8 @@ MEMORY_TYPES: Final = {**C_TYPES, "bool": "uint8_t"}
 """Of elements: the byte of a truth value may hold anything."""
 
 FAULT: Final = r"""
-/* What an iteration has found wrong first: 1 an index, 2 a division by zero, 3 an assertion, 4 a step of zero. */
+/* What an iteration has found wrong first: 1 an index, 2 a division by zero, 3 an assertion, 4 a step of zero,
+   5 a bound or a step that int64 does not hold. */
 typedef struct { int64_t what, where, index, dimension; } Fault;
 """.strip()
 
@@ -108,6 +109,13 @@ FN int64_t nonzero_step(Fault *fault, int64_t step, int64_t where)
     return step;
 }
 
+FN int64_t held_bound(Fault *fault, uint64_t bound, int64_t where)
+{
+    if (bound >> 63)
+        note(fault, 5, where, 0, 0);
+    return (int64_t)bound;
+}
+
 /* a < b and a == b of integers of which one may be negative and the other above what int64 holds */
 FN bool less_su(int64_t a, uint64_t b) { return a < 0 || (uint64_t)a < b; }
 FN bool less_us(uint64_t a, int64_t b) { return b >= 0 && a < (uint64_t)b; }
@@ -170,8 +178,11 @@ FN T mod_##name(T a, T b) { return (T)(a % b); } \
 INTEGER(T, T, name)
 
 /* `//` and `%` as CPython and NumPy have them, which is not floor(a / b) */
+/* `positive_zero` of an integer that was a float: gcc makes both conversions one trunc, which keeps the sign of a zero,
+   since it is told that floats do not trap. The sum is one of a variable: gcc leaves out that of a conversion and 0. */
 #define FLOAT(T, name, f) \
 EACH(T, name) \
+FN T positive_zero_##name(T a) { return a + (T)0; } \
 FN T floordiv_##name(T a, T b) \
 { \
     if (b == 0) \

@@ -86,6 +86,8 @@ class Scope:
         32 where extents, strides in bytes, offsets, trips and the variables of axes are such numbers.
     narrow : frozenset of str
         Variables of loops that have 32 bits. As values of the program they are made 64 bits wide.
+    truncates : bool
+        Whether floats become integers anywhere.
     tried : frozenset of int
         Loads that are tried where they are written now; see `c_ranges`.
     ends : dict of str to str
@@ -102,6 +104,7 @@ class Scope:
     dialect: Dialect = "c"
     index_bits: int = 64
     narrow: frozenset[str] = frozenset()
+    truncates: bool = False
     tried: frozenset[int] = frozenset()
     ends: dict[str, str] = field(default_factory=dict)
     fields: dict[Field, None] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES
 from offload.loops.emit.c_statements import Statements
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import constant_step, walk
+from offload.loops.tree.nodes import can_be_refused, walk
 from offload.loops.tree.promotion import identity
 
 if TYPE_CHECKING:
@@ -174,14 +174,12 @@ class SharedStatements(Statements):
         sharing = self._shared.get(id(node)) if self._group is not None else None
         if sharing is None:
             return super()._for(node)
-        self._doubt(node.start, node.stop, node.step, is_sure=constant_step(node) is None)
+        self._doubt(node.start, node.stop, node.step, is_sure=can_be_refused(node))
         depth = self._loops + 1
         is_narrow = node.variable in self._scope.narrow
-        index, number = ("int32_t", self._expressions.narrow) if is_narrow else ("int64_t", self._text)
+        index = "int32_t" if is_narrow else "int64_t"
         counter, cast = ("uint32_t", "(int32_t)") if is_narrow else ("int64_t", "")  # the last trip and a stride fit
-        start, stop, step = number(node.start), number(node.stop), self._text(node.step)
-        if constant_step(node) is None:
-            step = f"nonzero_step(&fault, {step}, {node.place.line})"
+        start, stop = (self._bound(node, bound, is_narrow=is_narrow) for bound in (node.start, node.stop))
         items = [item for item in node.clauses.reductions if item.name not in self._accumulators]
         of, rank, count = self._shares(sharing)
         ctype = self._scope.ctype(node.variable)
@@ -191,7 +189,7 @@ class SharedStatements(Statements):
         lines = [
             f"const {index} b{depth} = {start};",
             f"const {index} e{depth} = {stop};",
-            f"const int64_t s{depth} = {step};",
+            f"const int64_t s{depth} = {self._step(node)};",
             f"const {counter} n{depth} = trips_of(b{depth}, e{depth}, s{depth});",
             *[line for item in items for line in self._start(item, depth)],
             f"for ({counter} k{depth} = {rank}; k{depth} < n{depth}; k{depth} += {count}) {{",

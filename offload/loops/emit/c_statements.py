@@ -18,7 +18,14 @@ from offload.loops.emit.c_host import LOGICAL, in_lanes, indented
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_ranges import once_checked
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import can_divide_by_zero, constant_step, walk
+from offload.loops.tree.nodes import (
+    beyond_int64,
+    can_be_refused,
+    can_divide_by_zero,
+    constant_step,
+    may_be_beyond,
+    walk,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -208,7 +215,7 @@ class Statements:
         return [*lines, "}"]
 
     def _for(self, node: ir.For) -> list[str]:
-        self._doubt(node.start, node.stop, node.step, is_sure=constant_step(node) is None)
+        self._doubt(node.start, node.stop, node.step, is_sure=can_be_refused(node))
         self._loops += 1
         lines, head, value = self._counted(node)
         lines += self._ask_before(node)
@@ -226,18 +233,30 @@ class Statements:
         depth = self._loops
         trip, start, stop, step = (f"{letter}{depth}" for letter in "kbes")
         is_narrow = node.variable in self._scope.narrow
-        index, number = ("int32_t", self._expressions.narrow) if is_narrow else ("int64_t", self._text)
-        lines = [f"const {index} {start} = {number(node.start)};", f"const {index} {stop} = {number(node.stop)};"]
-        if constant_step(node) in (1, -1):
+        index = "int32_t" if is_narrow else "int64_t"
+        bounds = (start, node.start), (stop, node.stop)
+        lines = [f"const {index} {name} = {self._bound(node, bound, is_narrow=is_narrow)};" for name, bound in bounds]
+        if constant_step(node) in (1, -1) and not may_be_beyond(node):
             relation, change = ("<", "++") if constant_step(node) == 1 else (">", "--")
             return lines, f"for ({index} {trip} = {start}; {trip} {relation} {stop}; {trip}{change}) {{", trip
-        distance = self._text(node.step)
-        if constant_step(node) is None:
-            distance = f"nonzero_step(&fault, {distance}, {node.place.line})"
-        lines += [f"const int64_t {step} = {distance};"]
+        lines += [f"const int64_t {step} = {self._step(node)};"]
         lines += [f"const {index} n{depth} = trips_of({start}, {stop}, {step});"]
         head = f"for ({index} {trip} = 0; {trip} < n{depth}; {trip}++) {{"
         return lines, head, f"{start} + {trip} * {'(int32_t)' if is_narrow else ''}{step}"
+
+    def _bound(self, loop: ir.For, bound: Expression, *, is_narrow: bool) -> str:
+        """Return a bound of a loop, or its step."""
+        operand = beyond_int64(bound)
+        if operand is not None:
+            return f"held_bound(&fault, {self._text(operand)}, {loop.place.line})"
+        return self._expressions.narrow(bound) if is_narrow else self._text(bound)
+
+    def _step(self, node: ir.For) -> str:
+        """Return the step of a loop; 0, with which there is no trip, if something has been found wrong."""
+        text = self._bound(node, node.step, is_narrow=False)
+        if constant_step(node) is None:
+            text = f"nonzero_step(&fault, {text}, {node.place.line})"
+        return f"(fault.what ? 0 : {text})" if may_be_beyond(node) else text
 
     def _gains_without_checks(self, node: ir.For) -> bool:
         """Tell whether a loop is worth two forms: on the host, where a vectoriser would stop at its checks."""
@@ -386,7 +405,7 @@ def may_note(node: ir.Expression | ir.Statement, modes: Mapping[int, ir.Mode]) -
         case ir.Binary():
             return can_divide_by_zero(node)
         case ir.For():
-            return constant_step(node) is None
+            return can_be_refused(node)
         case ir.Assert():
             return True
         case _:

@@ -29,13 +29,14 @@ from offload.loops.emit.c_scope import Dialect, Field, Layout, Scope
 from offload.loops.emit.c_statements import Statements, can_fail, n_elements
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
-from offload.loops.tree.promotion import identity
+from offload.loops.tree.promotion import identity, is_float, is_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from offload.loops.emit.c_scope import FieldKind
     from offload.loops.tree.ir import Nest, Typed
+    from offload.loops.tree.nodes import Node
 
 _PLAIN: Final = (ir.Expression, ir.Assign, ir.Store, ir.Reduce, ir.If)
 _OWN_COPY: Final = frozenset({"+", "-", "*", "min", "max", "&", "|", "^"})
@@ -341,7 +342,14 @@ def scope_of(
         dialect,
         index_bits,
         narrow,
+        any(_truncates(node) for node in walk(*nest.body)),
     )
+
+
+def _truncates(node: Node) -> bool:
+    if not isinstance(node, ir.Convert) or node.operand.type is None:
+        return False
+    return is_float(node.operand.type.dtype) and is_integer(node.to.dtype)
 
 
 def assigned(nest: Nest) -> tuple[str, ...]:

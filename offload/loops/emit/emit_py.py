@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import has_load, names_assigned, names_in, walk
+from offload.loops.tree.nodes import beyond_int64, has_load, names_assigned, names_in, walk
 from offload.loops.tree.promotion import identity, is_float
 
 if TYPE_CHECKING:
@@ -140,6 +140,11 @@ class _Emitter:
             case _:
                 raise AssertionError(node)
 
+    def bound(self, node: Expression) -> str:
+        """Return a bound of a loop, or its step, before it becomes one of int64, which may not hold it."""
+        operand = beyond_int64(node)
+        return self.expression(node if operand is None else operand)
+
     def _constant(self, node: ir.Constant) -> str:
         assert node.type is not None
         value = f"{node.value!r}" if abs(node.value) < float("inf") else f"'{node.value!r}'"
@@ -219,7 +224,7 @@ class _Emitter:
                     yield f"{head}else:"
                     yield from self.block(node.otherwise, depth + 1)
             case ir.For():
-                bounds = ", ".join(map(self.expression, (node.start, node.stop, node.step)))
+                bounds = ", ".join(map(self.bound, (node.start, node.stop, node.step)))
                 values = f"values_of({bounds}, {node.place.line}, {self.trips}, {self.report})"
                 yield f"{head}for {self.scalar(node.variable)} in {values}:"
                 yield from self.block(node.body, depth + 1)
@@ -271,7 +276,7 @@ class _Host(_Emitter):
     def axes(self, nest: Nest) -> str:
         """Return the lines that return the bounds of a nest."""
         bounds = (
-            f"axis({self.expression(a.start)}, {self.expression(a.stop)}, {self.expression(a.step)}, {a.place.line})"
+            f"axis({self.bound(a.start)}, {self.bound(a.stop)}, {self.bound(a.step)}, {a.place.line})"
             for a in nest.axes
         )
         lines = [*self._step_checks(nest), f"return ({', '.join(bounds)},)"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from offload.loops.tree.ir import Dtype, Mode, Nest, ReductionOperator, Type, Typed
 
-INDEX, DIVISION, ASSERTION, STEP = 1, 2, 3, 4
+INDEX, DIVISION, ASSERTION, STEP, BOUND = 1, 2, 3, 4, 5
 
 
 class Trips(NamedTuple):
@@ -86,7 +86,7 @@ def host_parts(typed: Typed) -> tuple[Callable[[dict[str, Any], Mapping[str, Any
 
     Each takes the scalars, a dictionary of values as `held` makes them, and the arrays. That of a statement carries it
     out on the dictionary; that of a nest returns its axes. What goes wrong raises: `ValueError` for a step of zero,
-    `ZeroDivisionError`, `AssertionError`.
+    `OverflowError` for a bound that int64 does not hold, `ZeroDivisionError`, `AssertionError`.
     """
     count = len(typed.function.parts)
     compiled = _compile(emit_parts(typed), typed.function.name)
@@ -210,12 +210,31 @@ def _values_of(
     if step == 0 and report is not None:
         _fail(report, STEP, line, 0, 0, trips)
     _check_step(step, line)
-    return map(np.int64, range(int(start), int(stop), int(step)))
+    values = range(int(start), int(stop), int(step))
+    if _beyond_int64(values) is not None and report is not None:
+        _fail(report, BOUND, line, 0, 0, trips)
+    _check_held(values, line)
+    return map(np.int64, values)
 
 
 def _axis(start: Any, stop: Any, step: Any, line: int) -> Trips:
     _check_step(step, line)
-    return Trips(int(start), int(step), len(range(int(start), int(stop), int(step))))
+    values = range(int(start), int(stop), int(step))
+    _check_held(values, line)
+    return Trips(values.start, values.step, len(values))
+
+
+def _beyond_int64(values: range) -> int | None:
+    """Return a bound, or the step, that int64 does not hold: that of a uint64."""
+    return next((one for one in (values.start, values.stop, values.step) if one >= 1 << 63), None)
+
+
+def _check_held(values: range, line: int) -> None:
+    beyond = _beyond_int64(values)
+    if beyond is not None:
+        raise OverflowError(
+            f"line {line}: range() has a bound or step of {beyond}, and ints in loops have 64 bits; use one below 2**63"
+        )
 
 
 def _check_step(step: Any, line: int) -> None:

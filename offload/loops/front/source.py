@@ -12,6 +12,10 @@ kernel, and of the key (`Source.key`) under which the kernel is kept, so that a 
 A *known* name is one of a library's that loops have a form for, by where it is found (``math.sin``, under whatever name
 the program imported it). A *plain* function is inlined. Anything else is *unfit*, and the reader of the name says why.
 
+A function that cloudpickle takes by value comes to another process without its file, and without the file's name. So a
+loop function is sent with its text and the texts of the functions that it calls (`Source.texts`), and the receiver
+keeps these under their code (`received`), which compares by its contents.
+
 NumPy is not imported: what has a NumPy type is told by its class.
 """
 
@@ -84,17 +88,17 @@ class Source:
     definition : ast.FunctionDef
         Its lines are those of the file.
     file : str
-        The file.
+        The file, perhaps one of another process.
     text : str
-        The text of the whole file.
+        The text of the whole file; of a function that was sent, of its own lines, with blank ones before them.
     """
 
     __slots__ = ("__dict__", "definition", "file", "function", "text")
 
-    def __init__(self, function: FunctionType, definition: ast.FunctionDef, text: str) -> None:
+    def __init__(self, function: FunctionType, definition: ast.FunctionDef, text: str, file: str) -> None:
         self.function = function
         self.definition = definition
-        self.file = function.__code__.co_filename
+        self.file = file
         self.text = text
 
     @classmethod
@@ -112,7 +116,7 @@ class Source:
                 " `def` makes; pass that",
                 rule="source",
             )
-        key = function.__code__, function.__code__.co_filename  # equal codes may be of two files
+        key = _key(function.__code__)
         if key not in _DEFINITIONS:
             _DEFINITIONS[key] = _definition(function)
         return cls(function, *_DEFINITIONS[key])
@@ -172,6 +176,10 @@ class Source:
         what they depend on. `outlook` tells whether it is worth asking again.
         """
         return tuple(self.facts())
+
+    def texts(self) -> tuple[Text, ...]:
+        """Return the texts of the function and of those that it calls now, for `received` in another process."""
+        return tuple([_sent(code) for _, code in self.outlook().codes])
 
     def outlook(self) -> Outlook:
         """Return the values that names from outside have now, those that `key` follows from."""
@@ -331,22 +339,56 @@ def _known(value: Any) -> Known | None:
 # -- texts -----------------------------------------------------------------------------------------------
 
 
-_DEFINITIONS: Final[dict[tuple[CodeType, str], tuple[ast.FunctionDef, str]]] = {}
-"""The definitions that were found, and the texts of their files."""
+class Text(NamedTuple):
+    """The text of one function, for another process: its code, its file, and its lines with those of decorators."""
+
+    code: CodeType
+    file: str
+    lines: str
 
 
-def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str]:
+_DEFINITIONS: Final[dict[tuple[CodeType, str], tuple[ast.FunctionDef, str, str]]] = {}
+"""The definitions that were found, each with its text and its file."""
+
+
+def received(texts: tuple[Text, ...]) -> None:
+    """Keep the texts that came with a function of another process."""
+    for code, file, lines in texts:
+        if _key(code) not in _DEFINITIONS:
+            n_before = code.co_firstlineno - 1
+            # Lines of a method or a closure are indented, so there are lines before them, of which one becomes a block.
+            before = "\n" * (n_before - 1) + "if True:\n" if lines[0].isspace() else "\n" * n_before
+            text = before + lines
+            found = _named(code, ast.parse(text))
+            assert found is not None
+            _DEFINITIONS[_key(code)] = found, text, file
+
+
+def _sent(code: CodeType) -> Text:
+    node, text, file = _DEFINITIONS[_key(code)]
+    return Text(code, file, "\n".join(text.split("\n")[_first_line(node) - 1 : node.end_lineno]) + "\n")
+
+
+def _key(code: CodeType) -> tuple[CodeType, str]:
+    """Return the key of a definition: equal codes may be of two files."""
+    return code, code.co_filename
+
+
+def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str, str]:
     code = function.__code__
     file, line = code.co_filename, code.co_firstlineno
-    linecache.checkcache(file)
-    text = "".join(linecache.getlines(file, function.__globals__))
+    text = _text_of(file, function)
     where = f"{file}:{line}, {code.co_name}"
     if code.co_name == "<lambda>":
         raise LoopError(f"{where}: a lambda has no loops; write the function with `def`", file, line, "source")
     if not text:
+        found = _in_file_of_module(function)
+        if found is not None:
+            return found
         raise LoopError(
-            f"{where}: there is no text of this function, as of one that `exec` made or that was typed at a prompt"
-            " which keeps none; write it to a file",
+            f"{where}: offload needs the text of this function, and cannot find it; `exec` made the function, or a"
+            " prompt that keeps no text, or cloudpickle sent a function that defines it; write it to a file, and"
+            " decorate it at the top level there",
             file,
             line,
             "source",
@@ -362,7 +404,7 @@ def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str]:
             "source",
         ) from None
     if node is not None:
-        return node, text
+        return node, text, file
     raise LoopError(
         f"{where}: the text there is not what this function was compiled from: the file was changed after its import,"
         " or something rewrites it at import; start the program again, or leave the rewriting out",
@@ -372,11 +414,30 @@ def _definition(function: FunctionType) -> tuple[ast.FunctionDef, str]:
     )
 
 
+def _text_of(file: str, function: FunctionType) -> str:
+    linecache.checkcache(file)
+    return "".join(linecache.getlines(file, function.__globals__))
+
+
+def _in_file_of_module(function: FunctionType) -> tuple[ast.FunctionDef, str, str] | None:
+    """Return the definition in the file of the function's module, which cloudpickle keeps; None if it is not there."""
+    file = function.__globals__.get("__file__")
+    text = _text_of(file, function) if isinstance(file, str) else ""
+    node = _written(function.__code__, text)
+    return None if node is None else (node, text, str(file))
+
+
 def _written(code: CodeType, text: str) -> ast.FunctionDef | None:
     """Return the definition in a text that a code was compiled from, None if there is none."""
-    for node in ast.walk(_tree(text)):
+    node = _named(code, _tree(text))
+    return node if node is not None and _is_compiled_from(code, text) else None
+
+
+def _named(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
+    """Return the definition in a tree that has the name and the first line of a code."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno):
-            return node if _is_compiled_from(code, text) else None
+            return node
     return None
 
 

@@ -398,6 +398,8 @@ def _numpy_call(node: ir.Call, name: str, arguments: tuple[Expression, ...]) -> 
 def _python_call(node: ir.Call, arguments: tuple[Expression, ...]) -> Expression:
     types = tuple(type_of(argument) for argument in arguments)
     if node.function == "abs":
+        if types[0] == BOOL:
+            return arguments[0]
         return _applied(node, arguments, WEAK_INT if types[0] == WEAK_BOOL else types[0])
     if node.function == "round":
         if not is_float(types[0].dtype):

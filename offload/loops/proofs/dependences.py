@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from offload.errors import ClauseError
 
@@ -17,7 +17,10 @@ _VERSION: Final = 1
 """Of the files."""
 
 ProfileVerdict = Literal["parallel", "probably parallel", "sequential"]
-_VERDICTS: Final = ("parallel", "probably parallel", "sequential")
+_VERDICTS: Final[tuple[ProfileVerdict, ...]] = ("parallel", "probably parallel", "sequential")
+_KINDS: Final[tuple[DependenceKind, ...]] = ("flow", "anti", "output")
+_Word = TypeVar("_Word", bound=str)
+_Kind = TypeVar("_Kind")
 
 
 class DependenceExample(NamedTuple):
@@ -118,7 +121,7 @@ class DependenceProfile:
             with open(path, encoding="utf-8") as file:  # noqa: PTH123
                 facts = json.load(file)
             return _profile_of(facts)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ClauseError(
                 f"{os_name(path)} holds no profile of dependences ({type(error).__name__}: {error}); make it again with"
                 " profile_dependences, and save that"
@@ -132,39 +135,63 @@ def os_name(path: str | os.PathLike[str]) -> str:
 
 def _profile_of(facts: Any) -> DependenceProfile:
     """Return the profile of what a file says; raise `ValueError`, `KeyError` or `TypeError` where it says none."""
-    if facts["version"] != _VERSION:
-        raise ValueError(f"version {facts['version']!r}")
-    if facts["verdict"] not in _VERDICTS:
-        raise ValueError(f"verdict {facts['verdict']!r}")
-    dependences = [
-        ProfiledDependence(
-            str(one["array"]),
-            one["kind"],
-            int(one["count"]),
-            int(one["min_distance"]),
-            int(one["max_distance"]),
-            DependenceExample(*(_tupled(part) for part in _example(one["example"]))),
-        )
-        for one in facts["dependences"]
-    ]
+    if _number(facts["version"]) != _VERSION:
+        raise ValueError(f"version {facts['version']!r:.60}")
     return DependenceProfile(
-        facts["verdict"],
-        tuple(dependences),
-        _tupled(facts["privatise"]),
-        _tupled(facts["reductions"]),
-        int(facts["iterations"]),
-        int(facts["inputs"]),
-        str(facts["function"]),
-        str(facts["source_sha256"]),
-        tuple([dict(one) for one in facts["types"]]),
+        _word(facts["verdict"], _VERDICTS),
+        tuple([_dependence(one) for one in facts["dependences"]]),
+        _names(facts["privatise"]),
+        _names(facts["reductions"]),
+        _number(facts["iterations"]),
+        _number(facts["inputs"]),
+        _text(facts["function"]),
+        _text(facts["source_sha256"]),
+        tuple([{_text(name): _text(kind) for name, kind in one.items()} for one in _list(facts["types"], dict)]),
     )
 
 
-def _example(parts: Any) -> tuple[Any, Any, Any]:
-    iterations, element, lines = parts
-    return iterations, element, lines
+def _dependence(facts: Any) -> ProfiledDependence:
+    iterations, element, lines = _list(facts["example"], list)
+    first, second = iterations
+    above, below = _numbers(lines)
+    example = DependenceExample((_iteration(first), _iteration(second)), _numbers(element), (above, below))
+    distances = _number(facts["min_distance"]), _number(facts["max_distance"])
+    kind = _word(facts["kind"], _KINDS)
+    return ProfiledDependence(_text(facts["array"]), kind, _number(facts["count"]), *distances, example)
 
 
-def _tupled(value: Any) -> Any:
-    """Return lists as the tuples that they were."""
-    return tuple([_tupled(one) for one in value]) if isinstance(value, list) else value
+def _iteration(value: Any) -> Any:
+    """Return the value of a loop's variable, or a tuple of those of several loops."""
+    return _numbers(value) if isinstance(value, list) else _number(value)
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    return tuple(map(_number, _list(values, int)))
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    return tuple(_list(values, str))
+
+
+def _number(value: Any) -> int:
+    return _of(value, int)
+
+
+def _text(value: Any) -> str:
+    return _of(value, str)
+
+
+def _word(value: Any, words: tuple[_Word, ...]) -> _Word:
+    if value not in words:
+        raise ValueError(f"{value!r:.60} is not one of {', '.join(words)}")
+    return value  # type: ignore[no-any-return]  # one of the words
+
+
+def _list(values: Any, kind: type[_Kind]) -> list[_Kind]:
+    return [_of(value, kind) for value in _of(values, list)]
+
+
+def _of(value: Any, kind: type[_Kind]) -> _Kind:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.60} is not of type {kind.__name__}")
+    return value

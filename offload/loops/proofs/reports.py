@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HEAD: Final = 5
 """Slots of a record before those of the trips: state, what, access or line, index, dimension."""
 
-INDEX, DIVISION, ASSERTION, STEP = 1, 2, 3, 4
+INDEX, DIVISION, ASSERTION, STEP, BOUND = 1, 2, 3, 4, 5
 """What can be wrong."""
 
 
@@ -56,6 +56,11 @@ def failure_of(
         return ZeroDivisionError(f"integer division or modulo by zero at iteration {variables}, line {where}")
     if what == STEP:
         return ValueError(f"range() arg 3 must not be zero, at iteration {variables}, line {where}")
+    if what == BOUND:
+        return OverflowError(
+            f"range() has a bound or step of 2**63 or more at iteration {variables}, line {where}, and ints in loops"
+            " have 64 bits; use one below 2**63"
+        )
     text = next(
         (node.text for node in walk(*nest.body) if isinstance(node, ir.Assert) and node.place.line == where), ""
     )

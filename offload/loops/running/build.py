@@ -5,6 +5,7 @@ A compiler works if it makes the loop threads (``pool.c``), which every program 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -14,17 +15,19 @@ import threading
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offload.devices import diskcache
-from offload.errors import InternalError
+from offload.errors import InternalError, PerformanceWarning
+from offload.interrupts.frames import warn
 from offload.loops.running import compilers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from offload.loops.emit.emit_c import CKernel
     from offload.loops.running.compilers import Compiler
-    from offload.loops.tree.ir import Place
+    from offload.loops.tree.ir import Nest, Place
 
 
 class Builder:
@@ -43,6 +46,7 @@ class Builder:
         self._limit_s = limit_s
         self._libraries: dict[str, ctypes.CDLL] = {}
         self._tried: list[str] = []
+        self._obstacle: str | None = None
         self._choice: tuple[Compiler, ctypes.CDLL] | None = None
         self._has_chosen = False
         self.after_fork()
@@ -72,6 +76,11 @@ class Builder:
         """Why each compiler that was tried does not work."""
         return tuple(self._tried)
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why no compiler works, if that is not their fault."""
+        return self._obstacle
+
     def load(self, source: str, entry: str, place: Place | None = None, options: Sequence[str] = ()) -> int:
         """Return the address of a function of the source.
 
@@ -88,6 +97,8 @@ class Builder:
 
         Raises
         ------
+        HostFailure
+            If it cannot be compiled now, whatever the source is.
         InternalError
             If there is no compiler, it does not compile the source, or the library has no such function.
         """
@@ -96,6 +107,8 @@ class Builder:
             raise InternalError("generated C cannot be compiled, there is no compiler; ask `compiler` first")
         try:
             library = self._library(replace(compiler, options=(*compiler.options, *options)), source)
+        except compilers.HostFailure:
+            raise
         except compilers.CompilerFailure as failure:
             where = "" if place is None else f" for {place.file}:{user_line(source, str(failure), place)}"
             raise InternalError(f"generated C{where} was not compiled: {failure}\nPlease report this.") from failure
@@ -103,6 +116,21 @@ class Builder:
         if function is None:
             raise InternalError(f"generated C has no function {entry!r}")
         return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def address(self, kernel: CKernel, nest: Nest, options: Sequence[str]) -> int:
+        """Return the address of a nest as C; 0, with a `PerformanceWarning`, where nothing can be compiled now.
+
+        Raises
+        ------
+        InternalError
+            As `load`.
+        """
+        try:
+            return self.load(kernel.source, kernel.entry, nest.place, options)
+        except compilers.HostFailure as failure:
+            where = f"{nest.place.file}:{nest.place.line}"
+            warn(f"the loop at {where} {of_obstacle(str(failure))}", PerformanceWarning, where)
+            return 0
 
     def _chosen(self) -> tuple[Compiler, ctypes.CDLL] | None:
         if not self._has_chosen:
@@ -119,6 +147,8 @@ class Builder:
                 return compiler, self._library(compiler, source)
             except compilers.CompilerFailure as failure:
                 self._tried.append(str(failure))
+                if isinstance(failure, compilers.HostFailure):
+                    self._obstacle = str(failure)
         return None
 
     def _library(self, compiler: Compiler, source: str) -> ctypes.CDLL:
@@ -134,18 +164,23 @@ class Builder:
 
     def _obtain(self, compiler: Compiler, source: str, key: str) -> ctypes.CDLL:
         where = diskcache.folder(self._environ)
-        kept = diskcache.find(where, key)
-        if kept is not None and (library := _opened(kept)) is not None:
-            return library
+        kept = _from_cache(where, key)
+        if kept is not None:
+            return kept
         try:
-            with tempfile.TemporaryDirectory(prefix="offload-") as folder:
+            with tempfile.TemporaryDirectory(prefix="offload-", ignore_cleanup_errors=True) as folder:
                 made = compiler.compile(source, Path(folder))
-                library = _opened(diskcache.keep(where, key, made)) or _opened(made)
+                is_kept = diskcache.store(where, key, "so", made.read_bytes())
+                return (_from_cache(where, key) if is_kept else None) or _opened(made)
+        except compilers.HostFailure as failure:
+            raise compilers.HostFailure(f"{_folder_of_compilers()}: {failure}") from failure
         except OSError as error:
-            raise compilers.CompilerFailure(f"nothing can be written for `{compiler}`: {error}") from error
-        if library is None:
-            raise compilers.CompilerFailure(f"what `{compiler}` wrote is no library that can be loaded")
-        return library
+            said = str(error)
+            if isinstance(error, _LoadError) and not any(word in said.lower() for word in _NOT_MAPPED):
+                raise compilers.CompilerFailure(
+                    f"what `{compiler}` wrote is no library that can be loaded: {said}"
+                ) from error
+            raise compilers.HostFailure(f"{_folder_of_compilers()}: {said}") from error
 
 
 @functools.cache
@@ -154,11 +189,42 @@ def pool_source() -> str:
     return resources.files("offload.loops.running").joinpath("pool.c").read_text(encoding="utf-8")
 
 
-def _opened(library: Path) -> ctypes.CDLL | None:
+def of_obstacle(obstacle: str) -> str:
+    """Return what a warning says of a loop that cannot be compiled now."""
+    return (
+        f"runs as Python, some hundred times slower: {obstacle}; make room there, name another folder in TMPDIR, or"
+        " free memory, and start the program again"
+    )
+
+
+def _from_cache(where: Path, key: str) -> ctypes.CDLL | None:
+    """Return the library of a key in the cache, if it is there and can be loaded."""
+    with contextlib.suppress(OSError), diskcache.held(where) as folder:
+        kept = diskcache.find(folder, key)
+        return None if kept is None else _opened(kept)
+    return None
+
+
+class _LoadError(OSError):
+    """A library was not loaded."""
+
+
+_NOT_MAPPED: Final = ("failed to map segment", "cannot allocate memory")
+"""What the system says of a library that nothing is wrong with: no file of its folder may be executed, say."""
+
+
+def _opened(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
-    except OSError:  # a folder that nothing may be executed from, or no library
-        return None
+    except OSError as error:
+        raise _LoadError(str(error)) from None
+
+
+def _folder_of_compilers() -> str:
+    """Return how messages begin that are about the folder in which compilers work."""
+    with contextlib.suppress(OSError):
+        return f"nothing can be compiled in {tempfile.gettempdir()}"
+    return "nothing can be compiled"
 
 
 def user_line(source: str, message: str, place: Place) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import importlib.util
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from offload.errors import ClauseError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -30,6 +33,12 @@ _OPTIONS = [
 ]
 
 
+_OF_HOST = (
+    *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENOMEM)),
+    *("signal terminated program", "unable to execute command", "NoSpaceLeft"),  # of gcc, clang and zig
+)
+"""What compilers say where the source is not at fault."""
+
 _LARGE = 40_000
 _OF_LARGE = ("-O1",)
 """For sources of more characters, of some 250 statements: -O3 took 15 s for 400 stores, this 0.2 s."""
@@ -37,6 +46,10 @@ _OF_LARGE = ("-O1",)
 
 class CompilerFailure(Exception):  # noqa: N818  # no error of the program's: another compiler may do, or none
     """A compiler has not made what it was asked for; the text is what it said."""
+
+
+class HostFailure(CompilerFailure):
+    """The source is not at fault: a folder is full or cannot be used, or the system has ended the compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +86,16 @@ class Compiler:
         ------
         CompilerFailure
             If it fails, says nothing for `limit_s`, or writes no library.
+        OSError
+            The source cannot be written.
         """
         text, library = folder / "loop.c", folder / "loop.so"
         text.write_text(source, encoding="utf-8")
-        words = [*self.command, *self._options_for(source), "-o", str(library), str(text), "-lm"]
+        words = [*self.command, *self._options_for(source), "-o", library.name, text.name, "-lm"]
         status, said = _run(words, self.limit_s, folder)
         if status != 0:
-            raise CompilerFailure(f"`{self}` ended with status {status}:\n{said.strip()}")
+            kind = HostFailure if status < 0 or any(word in said for word in _OF_HOST) else CompilerFailure
+            raise kind(f"`{self}` ended with status {status}:\n{said.strip()}")
         if not library.is_file() or library.stat().st_size == 0:
             raise CompilerFailure(f"`{self}` ended well, but wrote no library; it said: {said.strip()!r}")
         return library
@@ -105,7 +121,15 @@ def candidates(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Iterator
 
 def _commands(environ: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for name in ("OFFLOAD_CC", "CC"):
-        if command := shlex.split(environ.get(name, "")):
+        value = environ.get(name, "")
+        try:
+            command = shlex.split(value)
+        except ValueError as error:
+            raise ClauseError(
+                f"{name}={value!r:.60} is not a command ({error}); write a command and its options as for a shell, for"
+                f" example {name}='gcc -g'"
+            ) from None
+        if command:
             yield tuple(command)
     for name in ("gcc", "clang", "cc"):
         yield (name,)
@@ -138,11 +162,16 @@ def _processor() -> str:
 
 
 def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> tuple[int, str]:
-    """Run a command, and return its status and what it said; it is killed with its children when its time is over."""
+    """Run a command, and return its status and what it said; it is killed with its children when its time is over.
+
+    It speaks English, and in a folder it keeps its own temporary files there.
+    """
+    environ = {**os.environ, "LC_ALL": "C"} | ({} if folder is None else {"TMPDIR": "."})
     try:
         process = subprocess.Popen(  # noqa: S603  # the user's own compiler
             command,
             cwd=folder,
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

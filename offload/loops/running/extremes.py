@@ -11,6 +11,7 @@ import numpy as np
 from offload.arrays.items import address_of
 from offload.loops.running import pool
 from offload.loops.running.build import builder
+from offload.loops.running.compilers import HostFailure
 from offload.runtime.current import here
 
 _LEAST_NBYTES: Final = 1 << 20
@@ -34,12 +35,13 @@ def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     are small, or whose elements are not spaced evenly, or where there is no compiler.
     """
     row = _row(array) if array.nbytes >= _LEAST_NBYTES else None
-    if row is None or builder.compiler is None:
+    entry = 0 if row is None or builder.compiler is None else _entry(row.dtype.name)
+    if row is None or not entry:
         return int(array.min()), int(array.max())
     found = np.empty((_CHUNKS, 2), row.dtype)
     arguments = np.array((address_of(row), row.strides[0], address_of(found)), np.int64)
     n_threads = 1 + len(here().runtime.engine.threads)
-    pool.run(_entry(row.dtype.name), address_of(arguments), row.size, _CHUNKS, n_threads)
+    pool.run(entry, address_of(arguments), row.size, _CHUNKS, n_threads)
     return int(found[:, 0].min()), int(found[:, 1].max())
 
 
@@ -56,6 +58,9 @@ def _row(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 
 @functools.cache
 def _entry(dtype: str) -> int:
-    """Return the address of the kernel for a type."""
+    """Return the address of the kernel for a type; 0 where it cannot be compiled now."""
     source = resources.files("offload.loops.running").joinpath("extremes.c").read_text(encoding="utf-8")
-    return builder.load(source, f"extremes_{dtype}")
+    try:
+        return builder.load(source, f"extremes_{dtype}")
+    except HostFailure:
+        return 0

@@ -70,8 +70,10 @@ class OrderedForm:
 
     @cached_property
     def entry(self) -> int:
-        """The address of the compiled function."""
-        return builder.load(self.kernel.source, self.kernel.entry, self.nest.place, self.options)
+        """The address of the compiled function; 0 where there is none, and the nest runs as Python."""
+        entry = builder.address(self.kernel, self.nest, self.options) if self.is_compiled else 0
+        self.is_compiled = entry != 0
+        return entry
 
     @cached_property
     def python(self) -> Callable[..., None]:
@@ -132,7 +134,7 @@ class OrderedRun:
     def _entry(self) -> Callable[[int, int], None]:
         """What carries out the trips from one to before another."""
         form, address = self.form, self.address
-        if form.is_compiled:
+        if form.entry:
             entry = _ENTRY(form.entry)
             return lambda begin, end: entry(address, begin, end, 0, 0)
         arguments = arguments_of(self._scalars, self._arrays, self._blank.axes)

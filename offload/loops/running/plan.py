@@ -30,7 +30,7 @@ from offload.loops.proofs.remedies import proved_error, proved_text
 from offload.loops.proofs.reports import index_error, iteration
 from offload.loops.proofs.requirements import require
 from offload.loops.running import pool
-from offload.loops.running.build import builder
+from offload.loops.running.build import builder, of_obstacle
 from offload.loops.running.runs import NestForm
 from offload.loops.tree import ir
 from offload.loops.tree.uses import Addressing, addressing, numbered
@@ -252,13 +252,17 @@ def form_of(spec: Specialisation, number: int, plan: NestPlan) -> NestForm:
 
 
 def warn_of_python(spec: Specialisation) -> None:
-    """Give a `PerformanceWarning`, once a loop, where there is no compiler for the host."""
-    if builder.compiler is None:
-        warn_once(
-            spec,
+    """Give a `PerformanceWarning`, once a loop, where there is no compiler for the host, or none that works now."""
+    if builder.compiler is not None:
+        return
+    if builder.obstacle is None:
+        what = (
             "there is no C compiler, so that the loop runs as Python, some hundred times slower; install gcc or clang,"
-            ' or pip install "offload[loops]", or name a compiler in OFFLOAD_CC',
+            ' or pip install "offload[loops]", or name a compiler in OFFLOAD_CC'
         )
+    else:
+        what = f"it {of_obstacle(builder.obstacle)}"
+    warn_once(spec, what)
 
 
 def check(spec: Specialisation, plans: tuple[NestPlan, ...]) -> None:

@@ -81,7 +81,11 @@ class NestForm:
 
     @cached_property
     def _entry(self) -> int:
-        return builder.load(self.kernel.source, self.kernel.entry, self.nest.place, self.options)
+        """The address of the compiled function; 0 where there is none, and the nest runs as Python."""
+        entry = builder.address(self.kernel, self.nest, self.options) if self.is_compiled else 0
+        if not entry:
+            self.is_compiled, self.copies = False, ()
+        return entry
 
     @cached_property
     def _python(self) -> Callable[..., None]:
@@ -89,7 +93,7 @@ class NestForm:
 
     def compile(self) -> None:
         """Make what `run` runs, if that has not been made: so that it is not made on a stream."""
-        _ = self._entry if self.is_compiled else self._python
+        _ = self._entry or self._python
 
     @property
     def source(self) -> str:
@@ -126,7 +130,7 @@ class NestForm:
     def run(self, grid: tuple[int, ...], run: NestRun) -> None:
         """Run all chunks, and what follows them."""
         n_chunks = grid[0]
-        if run.order is not None or not self.is_compiled:
+        if n_chunks and (run.order is not None or not self._entry):
             self._run_in_order(n_chunks, run)
         elif n_chunks:
             size = run.blank.size
@@ -139,8 +143,8 @@ class NestForm:
     def _run_in_order(self, n_chunks: int, run: NestRun) -> None:
         """Run the chunks one after another on this thread, in the order that the run says."""
         trips = run.blank.trips
-        entry = _ENTRY(self._entry) if self.is_compiled else None
-        arguments, report = (None, None) if self.is_compiled else (run.arguments, run.report)
+        entry = _ENTRY(self._entry) if self._entry else None
+        arguments, report = (run.arguments, run.report) if entry is None else (None, None)
         bounds = self._bounds(trips)
         for chunk in range(n_chunks) if run.order is None else run.order:
             begin, end = trips * chunk // n_chunks, trips * (chunk + 1) // n_chunks

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from offload.loops.running.build import builder
+from offload.loops.running.compilers import HostFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,10 @@ class Competitor:
 
     def start(self) -> bool:
         """Begin; return false where no thread can be had."""
-        start, _ = _functions()
+        functions = _functions()
+        if functions is None:
+            return False
+        start, _ = functions
         running.add(self)  # before there is a thread: its memory must live as long
         self._is_started = start(ctypes.addressof(self._words)) == 0
         if not self._is_started:
@@ -91,7 +95,8 @@ class Competitor:
         """Wait until the thread is gone. Idempotent."""
         if self._is_started:
             self._is_started = False
-            _functions()[1](ctypes.addressof(self._words))
+            _, join = _functions()  # type: ignore[misc]  # it has been started by one of them
+            join(ctypes.addressof(self._words))
             running.discard(self)
 
 
@@ -100,10 +105,13 @@ running: set[Competitor] = set()
 
 
 @functools.cache
-def _functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
-    """Return what starts a thread, and what waits until it is gone."""
+def _functions() -> tuple[Callable[[int], int], Callable[[int], None]] | None:
+    """Return what starts a thread, and what waits until it is gone; None where that cannot be compiled now."""
     source = resources.files("offload.loops.speculative").joinpath("competitor.c").read_text(encoding="utf-8")
-    start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(builder.load(source, "offload_competitor_start"))
+    try:
+        start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(builder.load(source, "offload_competitor_start"))
+    except HostFailure:
+        return None
     join = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(builder.load(source, "offload_competitor_join"))
     return start, join
 

@@ -221,7 +221,7 @@ def _both(one: ProfiledDependence, other: ProfiledDependence) -> ProfiledDepende
 
 def source_sha256(program: LoopProgram) -> str:
     """Return the SHA-256 of a function's text, without its decorators."""
-    definition, lines = program.source.definition, program.source.text.splitlines()
+    definition, lines = program.source.definition, program.source.text.split("\n")
     text = textwrap.dedent("\n".join(lines[definition.lineno - 1 : definition.end_lineno]))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -305,7 +305,7 @@ class _Host:
     def _start(self) -> OrderedRun:
         """Begin, now that the arrays are there."""
         (run,) = ordered_runs(self._attempt.spec, {**self._attempt.values, **self.arrays})
-        if self._is_beside and run.form.is_compiled:
+        if self._is_beside and run.form.entry:
             competitor = Competitor(run)
             self._competitor = competitor if competitor.start() else None
         self._run = run

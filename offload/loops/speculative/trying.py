@@ -97,7 +97,7 @@ def sampled_s(spec: Specialisation, values: Mapping[str, Any], done: int, *, is_
     ``is_new``: nobody has touched what it writes. What was tried is tried again then.
     """
     (run,) = ordered_runs(spec, values)
-    if not run.form.is_compiled:
+    if not run.form.entry:
         return math.inf
     run.run(0, 0)  # what is compiled once
     first = done = 0 if done >= run.trips else done

@@ -88,6 +88,25 @@ def constant_step(loop: ir.For) -> int | None:
     return int(loop.step.value) or None if isinstance(loop.step, ir.Constant) else None
 
 
+def beyond_int64(bound: ir.Expression) -> ir.Expression | None:
+    """Return the uint64 that a bound or a step follows from, which int64 may not hold; None if it is none."""
+    match bound:
+        case ir.Convert(to=ir.Type(dtype="int64", is_weak=True), operand=operand) if operand.type is not None:
+            return operand if operand.type.dtype == "uint64" else None
+        case _:
+            return None
+
+
+def may_be_beyond(loop: ir.For) -> bool:
+    """Tell whether int64 may not hold a bound, or the step, of a loop."""
+    return any(beyond_int64(bound) is not None for bound in (loop.start, loop.stop, loop.step))
+
+
+def can_be_refused(loop: ir.For) -> bool:
+    """Tell whether the bounds of a loop, or its step, may be such as loops cannot have."""
+    return constant_step(loop) is None or may_be_beyond(loop)
+
+
 def has_load(expression: ir.Expression) -> bool:
     """Tell whether an expression reads an element."""
     return any(isinstance(node, ir.Load) for node in walk(expression))

@@ -14,4 +14,5 @@ if TYPE_CHECKING:
 def refusal(place: Place, rule: str, what: str) -> LoopError:
     """Return the error for a line that breaks a rule; `what` says why, and what to do."""
     text = linecache.getline(place.file, place.line).strip()
-    return LoopError(f"{place.file}:{place.line}: `{text}`: {what}", place.file, place.line, rule)
+    shown = f" `{text}`:" if text else ""  # a function may come from a process that has the file
+    return LoopError(f"{place.file}:{place.line}:{shown} {what}", place.file, place.line, rule)
