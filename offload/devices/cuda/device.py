@@ -19,6 +19,7 @@ from cupy.cuda import runtime as cuda
 from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
 from offload.devices.cuda.events import EventPool
+from offload.devices.cuda.forked import check_fork, error_of_fork
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.kernels import CudaKernels
 from offload.devices.cuda.memory import Block, DeviceMemory, block_of, references
@@ -50,10 +51,13 @@ def _current_device() -> int:
 
 
 def device_count() -> int:
-    """Return the number of CUDA devices; 0 where there is no driver."""
+    """Return the number of CUDA devices; 0 where there is no driver. In a forked child `UsageError` may be raised."""
     try:
         return int(cuda.getDeviceCount())
-    except cuda.CUDARuntimeError:
+    except cuda.CUDARuntimeError as error:
+        forked = error_of_fork(error)
+        if forked is not None:
+            raise forked from error
         return 0
 
 
@@ -226,6 +230,7 @@ class CudaDevice:
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:
         """Return (free, total) memory in bytes, under the limit of CuPy's pool if it has one."""
+        check_fork()
         catch_up()
         with self._errors():
             return self._memory.info()
@@ -332,6 +337,7 @@ class CudaDevice:
         MemoryError
             The system has not so much, or does not lock it.
         """
+        check_fork()
         try:
             with self._on():
                 return cupy.cuda.alloc_pinned_memory(nbytes)
@@ -409,6 +415,7 @@ class CudaDevice:
 
     def synchronize(self) -> None:
         """Block until every stream of the device is idle."""
+        check_fork()
         with self.capturing, self._errors():
             self._device.synchronize()
 
@@ -445,5 +452,5 @@ class CudaDevice:
         except (cuda.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
             raise self._lost(error) from error
 
-    def _lost(self, error: BaseException) -> DeviceLostError:
-        return DeviceLostError(f"{self.name}: {error}")
+    def _lost(self, error: BaseException) -> DeviceLostError | UsageError:
+        return error_of_fork(error) or DeviceLostError(f"{self.name}: {error}")
