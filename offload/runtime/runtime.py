@@ -63,9 +63,9 @@ class Runtime(Threads):
     Parameters
     ----------
     devices : str, optional
-        ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count, at most 1,024), ``"none"``, or a list of those separated by
-        commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy sees, else
-        ``"sim:1"``.
+        ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count, at most 1,024), ``"none"``, or a list of
+        those separated by commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy
+        sees, else ``"sim:1"``.
     num_threads : int, optional
         Host workers besides the calling thread, at least 0; by default 2 to 4, by the number of processors.
     check : bool
