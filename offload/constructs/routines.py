@@ -146,8 +146,14 @@ def device(n: int) -> Device | Host:
 
 
 def devices() -> list[Device]:
-    """Return the non-host devices, by number."""
-    return [place.device for place in current_runtime().places]
+    """Return the non-host devices, by number.
+
+    Raises
+    ------
+    RuntimeClosedError
+        The current runtime belongs to the parent of a forked process.
+    """
+    return current_runtime().devices()
 
 
 # -- where a body is -------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ class Kind(ABC):
         What OpenACC calls its type of device, in lower case; None: the devices are merely not the host.
     vendor : str
         Who makes the devices.
+    in_forks : str
+        What to do in a forked child of a process that has used the devices.
     variables : mapping
         The variables of the environment that the kind has for itself, named ``OFFLOAD_…``: functions of text and name,
         which return a str, int or float and raise `ClauseError`.
@@ -71,6 +73,7 @@ class Kind(ABC):
     has_indices: ClassVar[bool] = False
     acc_type: ClassVar[str | None] = None
     vendor: ClassVar[str] = "offload"
+    in_forks: ClassVar[str] = "make one in the child"
     variables: ClassVar[Mapping[str, Callable[[str, str], Any]]] = MappingProxyType({})
 
     def count(self) -> int:

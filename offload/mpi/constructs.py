@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from offload.arrays.items import is_device_array
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, in_, inout, out
 from offload.constructs.clauses.maps import check_name, check_priority
 from offload.constructs.copying import place_of
 from offload.errors import ClauseError, UsageError
 from offload.events.event import Event
+from offload.mpi.arguments import (
+    array_of,
+    check_arguments,
+    check_array,
+    check_unknown,
+    communicator,
+    is_direct,
+    is_in_place,
+    is_written,
+)
 from offload.mpi.calls import CallRecipe
 from offload.mpi.methods import FILLING, Access
 from offload.mpi.operations import ObjectReceive, Operation, Start
@@ -62,8 +71,9 @@ def call(
     Raises
     ------
     ClauseError
-        There is no ``depend`` for a method whose buffers are not known; a clause is wrong; a send has no
-        ``dest``; device arrays are on several devices; or in a final task.
+        There is no ``depend`` for a method whose buffers are not known; a clause or an argument is wrong; a send has
+        no ``dest``; an array that is received into is read-only, or has elements that share memory; device arrays are
+        on several devices; or in a final task.
     UsageError
         The communicator is null, or has been freed; or MPI cannot be called here (`Event.fulfill_on` says when).
 
@@ -77,6 +87,8 @@ def call(
 
     MPI 4.1, 3.7 "Nonblocking Communication", 6.12 "Nonblocking Collective Operations".
     """
+    if not callable(method):
+        raise ClauseError(f"mpi.call: {method!r:.60} cannot be called; give a method of a communicator, as comm.Isend")
     return generate(Operation(method, args, kwargs), depend, name, priority)
 
 
@@ -146,9 +158,7 @@ def send_object(
 
     By default the task depends on the object if that is an array. Otherwise as `call`.
     """
-    return generate(
-        Operation((MPI.COMM_WORLD if comm is None else comm).isend, (obj, dest, tag), {}), depend, name, priority
-    )
+    return generate(Operation(communicator("isend", comm).isend, (obj, dest, tag), {}), depend, name, priority)
 
 
 @for_finalizers
@@ -161,7 +171,7 @@ def recv_object(
     priority: int = 0,
 ) -> Task:
     """Receive a pickled object of any size in a task, whose result is the object; otherwise as `call`."""
-    return generate(ObjectReceive(MPI.COMM_WORLD if comm is None else comm, source, tag), depend, name, priority)
+    return generate(ObjectReceive(communicator("irecv", comm), source, tag), depend, name, priority)
 
 
 def generate(operation: Operation, depend: Any, name: str | None, priority: int) -> Task:
@@ -171,9 +181,10 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     known = operation.known
     if known is not None and known.sends and "dest" not in operation.named:
         raise ClauseError(f"{directive}: dest is missing; give the rank to send to")
+    check_arguments(operation)
     scope = here()
     frame = scope.frame(directive)
-    buffers = _buffers(operation) if known is not None else None
+    buffers = _buffers(operation, has_depend=depend is not None) if known is not None else None
     dependences = _derived(operation, buffers) if depend is None else check_depend_now(directive, depend)
     label, rank = check_name(name), min(check_priority(priority), scope.runtime.engine.max_priority)
     if frame.inherited.is_final:
@@ -203,81 +214,68 @@ def _derived(operation: Operation, buffers: Buffers | None) -> Sequence[Dependen
     return [_CLAUSES[access](array) for _, array, access in buffers if array.size]
 
 
-def _buffers(operation: Operation) -> Buffers:
+def _buffers(operation: Operation, *, has_depend: bool) -> Buffers:
     """Return each array of a known operation, its parameter, and what is done with it.
 
     Raises
     ------
     ClauseError
-        One is no array.
+        One is no array, or cannot be sent or received.
     """
     named, found = operation.named, []
     for parameter, access in operation.known.buffers if operation.known is not None else ():
         array = named.get(parameter)
         if type(array) is not np.ndarray:
-            array = _array_of(array, f"MPI {operation.name}: {parameter}", parameter)
+            array = array_of(operation, parameter, has_depend=has_depend)
         if array is not None:
-            is_updated = access is Access.WRITE and named.get("sendbuf") is MPI.IN_PLACE
+            is_updated = access is Access.WRITE and is_in_place(operation)
+            if isinstance(array, np.ndarray):
+                check_array(operation, parameter, array, access)
             found.append((parameter, array, Access.UPDATE if is_updated else access))
     return found
 
 
 def _staging(runtime: Runtime, operation: Operation, buffers: Buffers | None, directive: str) -> Staging | None:
-    """Return what there is to do for the device arrays of an operation; None where there are none.
+    """Return what there is to do for the arrays that an operation does not take as they are; None for none.
 
     Raises
     ------
     ClauseError
-        They are on several devices, or not on one of this runtime; or it is not known what the method does with them.
+        Device arrays are on several devices, or not on one of this runtime; or it is not known what the method does
+        with them.
     """
     if buffers is None:
-        if any(map(is_device_array, (*operation.args, *operation.kwargs.values()))):
-            raise ClauseError(
-                f"{directive}: what it does with a device array is not known; give an array of the host, or call a "
-                "method of a communicator of which it is"
-            )
+        check_unknown(operation)
         return None
-    found = [buffer for buffer in buffers if not isinstance(buffer[1], np.ndarray)]
-    if not found:
-        return None
-    places = {place_of(runtime, array, f"{directive}: {parameter}") for parameter, array, _ in found}
+    found, places = [], set()
+    for parameter, array, access in buffers:
+        if isinstance(array, np.ndarray):
+            if is_direct(operation, parameter, array):
+                continue
+        else:
+            places.add(place_of(runtime, array, f"{directive}: {parameter}"))
+        found.append((parameter, array, _staged(operation, parameter, array, access)))
     if len(places) > 1:
         raise ClauseError(f"{directive}: its buffers are on several devices; give arrays of one, or of the host")
-    place = places.pop()
-    assert place is not None  # none is of the host
-    return Staging(place, [(p, array, _staged(operation, p, array, access)) for p, array, access in found])
+    return Staging(places.pop() if places else None, found) if found else None
 
 
 def _staged(operation: Operation, parameter: str, array: Any, access: Access) -> Access:
-    """Return what a call does with the memory that it gets for a device array.
+    """Return what a call does with the memory that it gets for an array.
 
     What it may leave as it is, in whole or in part, is to be there before, as it is copied back: a rank that is not the
     root, gaps between blocks, a neighbour that is none. All of the others' is written, and of a message what has come.
     """
+    if not is_written(operation, parameter, access):
+        return Access.READ
     if access is Access.WRITE and not (operation.named[parameter] is array and _fills(operation, array)):
         return Access.UPDATE
     return access
 
 
 def _fills(operation: Operation, array: Any) -> bool:
-    """Tell whether a call writes all of a device array that it is given as it is, or by a message its beginning."""
+    """Tell whether a call writes all of an array that it is given as it is, or by a message its beginning."""
     known = operation.known
     if known is not None and known.receives:
         return not known.sends and bool(array.flags.c_contiguous)  # MPICH's Isendrecv does not say what has come
     return operation.name in FILLING
-
-
-def _array_of(value: Any, what: str, parameter: str) -> Any:
-    """Return the array of a buffer specification of mpi4py's; None where it has none."""
-    if isinstance(value, (list, tuple)) and parameter != "obj":
-        value = value[0] if value else None
-    if value is None or value is MPI.IN_PLACE or value is MPI.BOTTOM:
-        return None
-    if isinstance(value, np.ndarray) or is_device_array(value):
-        return value
-    if parameter == "obj":
-        return None
-    try:
-        return np.asarray(memoryview(value))
-    except TypeError:
-        raise ClauseError(f"{what} is {type(value).__name__} {value!r:.40}, no array; give depend=") from None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mpi4py import MPI
-
+from offload.mpi.arguments import communicator
 from offload.mpi.constructs import generate
 from offload.mpi.methods import METHODS
 from offload.mpi.operations import Operation
@@ -13,6 +12,8 @@ from offload.runtime.current import for_finalizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from mpi4py import MPI
 
     from offload.tasks.task import Task
 
@@ -28,9 +29,7 @@ def _construct(method: str) -> Callable[..., Task]:
         priority: int = 0,
         **kwargs: Any,
     ) -> Task:
-        return generate(
-            Operation(getattr(MPI.COMM_WORLD if comm is None else comm, method), args, kwargs), depend, name, priority
-        )
+        return generate(Operation(getattr(communicator(method, comm), method), args, kwargs), depend, name, priority)
 
     parameters = ", ".join(METHODS[method].parameters)
     construct.__name__ = construct.__qualname__ = method.lower()

@@ -6,6 +6,8 @@ METHODS : dict
     Of each method that returns a request: what kind it is, and its parameters, as mpi4py 4.1 has them.
 FILLING : frozenset
     The methods that write all of an array that is given as it is: it has to be as long as what is sent to the rank.
+ROOTED : dict
+    Of each method that has a root, the buffer that only the root reads or writes.
 """
 
 from __future__ import annotations
@@ -47,19 +49,26 @@ class Method:
         Each parameter that is a buffer, and what is done with it.
     sends, receives : bool
         Whether it has a message to a rank, or from one.
+    required, all_names : frozenset of str
+        The names of arguments that it cannot be called without, and of all that it takes.
     """
 
     parameters: tuple[str, ...]
     buffers: tuple[tuple[str, Access], ...]
     sends: bool
     receives: bool
+    required: frozenset[str]
+    all_names: frozenset[str]
 
     @classmethod
     def of(cls, kind: Kind, parameters: Sequence[str]) -> Method:
         """Return a method of a kind, with parameters in order."""
         accesses = {**_ACCESSES, "buf": _OF_ONE_BUFFER[kind]}
         buffers = tuple((parameter, accesses[parameter]) for parameter in parameters if parameter in accesses)
-        return cls(tuple(parameters), buffers, "dest" in parameters, "source" in parameters)
+        sends, receives = "dest" in parameters, "source" in parameters
+        optional = {"recvbuf"} if sends and receives else set()
+        required = frozenset({*(parameter for parameter, _ in buffers), *(["dest"] if sends else [])} - optional)
+        return cls(tuple(parameters), buffers, sends, receives, required, frozenset(parameters))
 
     def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by the names of their parameters."""
@@ -122,3 +131,12 @@ METHODS = _table(
 )
 
 FILLING = frozenset({"Iallreduce", "Iscan", "Ialltoall", "Iallgather"})
+
+ROOTED = {
+    "Ibcast": None,
+    "Igather": "recvbuf",
+    "Igatherv": "recvbuf",
+    "Ireduce": "recvbuf",
+    "Iscatter": "sendbuf",
+    "Iscatterv": "sendbuf",
+}

@@ -38,11 +38,13 @@ class Operation:
         What is known of the method; None where it is not in the table.
     named : dict
         The arguments by their parameters, where it is.
+    method : callable
+        The method itself.
     staging : Staging or None
-        What there is to do for device arrays among them.
+        What there is to do for arrays among them that the method does not take as they are.
     """
 
-    __slots__ = ("_method", "args", "comm", "known", "kwargs", "name", "named", "staging")
+    __slots__ = ("args", "comm", "known", "kwargs", "method", "name", "named", "staging")
 
     matches_later = False
     """Whether others that are in order with it have to wait until it has found its message."""
@@ -51,7 +53,7 @@ class Operation:
     """What to do where one before it was left out."""
 
     def __init__(self, method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self._method = method
+        self.method = method
         self.args = args
         self.kwargs = kwargs
         self.name: str = getattr(method, "__name__", "") or repr(method)
@@ -88,8 +90,8 @@ class Operation:
         ``arrays`` are given in place of those in buffers, by their parameters.
         """
         if not arrays:
-            return self._method(*self.args, **self.kwargs)
-        return self._method(**{**self.named, **{p: _with_array(self.named[p], array) for p, array in arrays.items()}})
+            return self.method(*self.args, **self.kwargs)
+        return self.method(**{**self.named, **{p: _with_array(self.named[p], array) for p, array in arrays.items()}})
 
     def enter(self, turn: Turn) -> Order | None:
         """Take the turn of a call; return the order that it is in, None where it is in none."""

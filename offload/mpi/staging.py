@@ -1,4 +1,6 @@
-"""Device arrays in calls of MPI: given to a library that is aware of them, else copied through memory of the host.
+"""Arrays that a call of MPI cannot take as they are: device arrays, and views of the host that are not contiguous.
+
+Device arrays are given to a library that is aware of them, else copied through memory of the host.
 
 Theory of operation
 -------------------
@@ -14,7 +16,8 @@ Each call has memory of its own, as much as it needs: bounded buffers deadlock w
 sends. On CUDA it comes from CuPy's pool of page-locked memory and goes back there.
 
 A library that is aware gets a contiguous array itself. Any other view takes the same way as a staged one, through
-memory of the device: one strided copy packs it there.
+memory of the device: one strided copy packs it there. A view of the host that is not contiguous is packed into memory
+of the host, and unpacked from it, by the thread that would otherwise enqueue the copies.
 
 Rejected: tasks of their own for the copies. The task that the program has would fail with a `DependError` where with an
 aware library it is a `TransportError`, and the graph would not be the same.
@@ -29,8 +32,10 @@ import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
+from offload.arrays.hostcopies import copyto
 from offload.constructs.hostmemory import empty_pinned
 from offload.devices.retired import refuse_retired
 from offload.errors import UsageError
@@ -47,25 +52,29 @@ if TYPE_CHECKING:
 
 
 class Staging:
-    """The device arrays of an operation.
+    """The arrays of an operation that are copied before its call or after it, if the library does not take them itself.
 
     Parameters
     ----------
-    place : DevicePlace
-        Where they are.
+    place : DevicePlace or None
+        Where the device arrays are; None where all arrays are the host's.
     buffers : sequence
         Of each the parameter, the array, and what is done with it: `WRITE` where that is all of it, or a message.
     """
 
     __slots__ = ("buffers", "is_aware", "place")
 
-    def __init__(self, place: DevicePlace, buffers: Sequence[tuple[str, Any, Access]]) -> None:
+    def __init__(self, place: DevicePlace | None, buffers: Sequence[tuple[str, Any, Access]]) -> None:
         self.place = place
         self.buffers = buffers
-        self.is_aware = place.device.kind == "cuda" and is_gpu_aware()
+        self.is_aware = place is not None and place.device.kind == "cuda" and is_gpu_aware()
 
     def given(self, array: Any) -> Any:
         """Return what the library gets for an array: the array itself, or memory to copy it to or from."""
+        if isinstance(array, np.ndarray):
+            return np.empty(array.shape, array.dtype)
+        assert self.place is not None
+        refuse_retired(self.place.device, array)
         if not self.is_aware:
             return empty_pinned(array.shape, array.dtype)
         if array.flags.c_contiguous:
@@ -79,7 +88,7 @@ class Transfer:
     Attributes
     ----------
     arrays : dict
-        What the call gets for each parameter that has a device array.
+        What the call gets for each parameter whose array is staged.
     """
 
     __slots__ = ("_after", "_gate", "_staging", "arrays")
@@ -87,24 +96,24 @@ class Transfer:
     def __init__(self, staging: Staging, gate: Gate) -> None:
         self._staging = staging
         self._gate = gate
-        self._after = staging.place.device.caller_event()  # what the calling thread's own stream may fill them by
+        place = staging.place
+        self._after = place.device.caller_event() if place is not None else None  # the caller's stream may fill them
         self.arrays: dict[str, Any] = {}
 
     def bring(self, told: Callable[[BaseException | None], None]) -> None:
-        """Enqueue the copies to the host; call ``told`` when they are done, or with what went wrong."""
+        """Copy what the call reads, or enqueue that; call ``told`` when it is done, or with what went wrong."""
         staging, copies = self._staging, []
         for parameter, array, access in staging.buffers:
-            refuse_retired(staging.place.device, array)
             given = self.arrays[parameter] = staging.given(array)
             if given is not array and access is not Access.WRITE:
                 copies.append((given, array))
-        self._enqueue(copies, told)
+        self._copy(copies, told)
 
     def issue(self, call: Callable[[], Any]) -> Any:
         """Make the call; where the library is aware, with the device of the arrays as the thread's current one."""
-        if not self._staging.is_aware:
-            return call()
         place = self._staging.place
+        if place is None or not self._staging.is_aware:
+            return call()
         outer = place.device.use(place.user_pool.next().stream)
         try:
             return call()
@@ -112,7 +121,7 @@ class Transfer:
             place.device.restore(outer)
 
     def bring_back(self, came: Any, told: Callable[[BaseException | None], None]) -> None:
-        """Enqueue the copies to the device; ``told`` as for `bring`, ``came`` is what the request has brought."""
+        """Copy back what the call has written; ``told`` as for `bring`, ``came`` is what the request has brought."""
         self._after = None
         copies = []
         for parameter, array, access in self._staging.buffers:
@@ -121,19 +130,25 @@ class Transfer:
                 copies.append((array, given))
                 if access is Access.WRITE and isinstance(came, MPI.Status):
                     copies[-1] = _begun(array, given, came.Get_count(MPI.BYTE))
-        self._enqueue([copy for copy in copies if copy[0].size], told)
+        self._copy([copy for copy in copies if copy[0].size], told)
 
-    def _enqueue(self, copies: Sequence[tuple[Any, Any]], told: Callable[[BaseException | None], None]) -> None:
-        place = self._staging.place
-        self.enqueue([partial(place.copy, dst, src) for dst, src in copies], told)
+    def _copy(self, copies: Sequence[tuple[Any, Any]], told: Callable[[BaseException | None], None]) -> None:
+        place, steps = self._staging.place, []
+        for dst, src in copies:
+            if isinstance(dst, np.ndarray) and isinstance(src, np.ndarray):
+                copyto(dst, src)
+            else:
+                assert place is not None
+                steps.append(partial(place.copy, dst, src))
+        self.enqueue(steps, told)
 
     def enqueue(self, steps: Sequence[Step], told: Callable[[BaseException | None], None]) -> None:
         """Enqueue steps, each of which takes a lane and a list for staged copies; ``told`` as for `bring`."""
         after, self._after = self._after, None
-        if not steps and after is None:
+        place = self._staging.place
+        if place is None or (not steps and after is None):
             told(None)
             return
-        place = self._staging.place
         device, lane = place.device, place.user_pool.next()
         with lane.lock:
             if after is not None:

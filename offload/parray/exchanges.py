@@ -203,17 +203,13 @@ class Packing(Transfer):
         self._ends = ends
         self._kept = kept
         self._place = ends[0].place or ends[1].place
-        self.arrays: dict[Any, Any] = {}
-        if self._place is not None:
-            super().__init__(Staging(self._place, ()), gate)
+        super().__init__(Staging(self._place, ()), gate)
+        self.arrays: dict[Any, Any]
 
     def bring(self, told: Told) -> None:
         """Pack what is sent, and copy what the rank keeps; call ``told`` when that is done, or with what went wrong."""
         self.arrays = {end: self._memory(end) for end in self._ends if end.is_packed}
         self._carry_out(self._ends[0], told, self._kept, is_pack=True)
-
-    def issue(self, call: Callable[[], Any]) -> Any:
-        return call() if self._place is None else super().issue(call)
 
     def bring_back(self, _came: Any, told: Told) -> None:
         """Unpack what was received."""

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from offload.runtime.settings import Settings
 
 
+MOST_MADE = 1024
+"""Devices of a kind that makes them, at most: far more than a machine has GPUs, and they open within a second."""
+
+_MOST_DIGITS = 18
+"""Python refuses to convert thousands of digits. No number of devices or index has as many as this."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """One device that was asked for: its kind and its index among those of the kind."""
@@ -106,7 +113,8 @@ def parse_devices(spec: str, count_of: Callable[[Kind], int]) -> list[Wanted]:
     Raises
     ------
     ClauseError
-        A part means nothing, or names a device twice.
+        A part means nothing, or names a device twice; or there are more than `MOST_MADE` devices of a kind that
+        makes them.
     DeviceUnavailableError
         A kind has no devices here.
     """
@@ -119,23 +127,33 @@ def parse_devices(spec: str, count_of: Callable[[Kind], int]) -> list[Wanted]:
             listed = None
             continue
         if listed is not None and part.isdecimal():
-            devices.append(Wanted(listed, int(part)))
+            devices.append(Wanted(listed, _number(part)))
             continue
         kind = kinds.find(name) if not colon or number.isdecimal() else None  # nothing after the colon: not understood
         listed = kind if kind is not None and kind.has_indices and number else None
-        if kind is None or (number and not kind.has_indices and not int(number)):
+        if kind is None or (number and not kind.has_indices and not _number(number)):
             raise ClauseError(
                 f"devices={spec!r}: {part!r} means nothing; write {kinds.words()}, none or a list of those"
             )
         if kind.has_indices:
-            devices += [Wanted(kind, index) for index in ([int(number)] if number else range(count_of(kind)))]
+            devices += [Wanted(kind, index) for index in ([_number(number)] if number else range(count_of(kind)))]
         else:
             first = made.get(kind.name, 0)
-            made[kind.name] = first + int(number or 1)
+            made[kind.name] = first + _number(number or "1")
+            if made[kind.name] > MOST_MADE:
+                raise ClauseError(
+                    f"devices={spec!r:.60}: {made[kind.name]:,} devices of kind {kind.name!r}; there can be at most "
+                    f"{MOST_MADE:,}; write {kind.name}:4 for four"
+                )
             devices += [Wanted(kind, index) for index in range(first, made[kind.name])]
     if len(set(devices)) < len(devices):
         raise ClauseError(f"devices={spec!r} names a device twice")
     return devices
+
+
+def _number(text: str) -> int:
+    """Return the number that decimal digits say; one that is too large for any use may be another such number."""
+    return int(text.lstrip("0")[:_MOST_DIGITS] or "0")
 
 
 def not_a_specification(devices: object) -> OffloadError:

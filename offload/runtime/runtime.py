@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from offload.data.entries import Origin
+from offload.devices import kinds
+from offload.devices.kind import Kind
 from offload.errors import (
     ClauseError,
     CleanupWarning,
     LeakError,
+    RuntimeClosedError,
     UsageError,
 )
 from offload.events.gate import Gate
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from offload.devices.base import Device
     from offload.events.observer import Observer
     from offload.runtime.place import DevicePlace
 
@@ -60,9 +64,9 @@ class Runtime(Threads):
     Parameters
     ----------
     devices : str, optional
-        ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count), ``"none"``, or a list of those separated by
-        commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy sees, else
-        ``"sim:1"``.
+        ``"cuda"`` (all), ``"cuda:0,2"``, ``"sim"``, ``"sim:4"`` (a count, at most 1,024), ``"none"``, or a list of
+        those separated by commas. None: ``OFFLOAD_DEVICES``, else ``ACC_DEVICE_TYPE``, else all CUDA devices that CuPy
+        sees, else ``"sim:1"``.
     num_threads : int, optional
         Host workers besides the calling thread, at least 0; by default 2 to 4, by the number of processors.
     check : bool
@@ -84,6 +88,8 @@ class Runtime(Threads):
         A parameter or variable that means nothing.
     DeviceUnavailableError
         A device that does not exist here.
+    UsageError
+        CUDA devices, in a process that was forked from one that has used CUDA.
     UnsupportedError
         ``devices`` is a ``distributed.Client``: the devices of a Dask cluster are none of a runtime so far.
     """
@@ -297,7 +303,21 @@ class Runtime(Threads):
     def disown(self) -> None:
         """Become unusable in a forked child."""
         self._is_closed = True
-        self.engine.close_for("this runtime belongs to the parent of a forked process; make one in the child")
+        found = [kinds.known_as(place.device.kind) for place in self.places]
+        advice = next((kind.in_forks for kind in found if kind is not None), Kind.in_forks)
+        self.engine.close_for(f"this runtime belongs to the parent of a forked process; {advice}")
+
+    def devices(self) -> list[Device]:
+        """Return the devices, by number.
+
+        Raises
+        ------
+        RuntimeClosedError
+            The runtime is closed, or belongs to the parent of this process.
+        """
+        if self._is_closed:
+            raise RuntimeClosedError(self.engine.closed)
+        return [place.device for place in self.places]
 
     def _shut_down(self) -> None:
         self._is_closed = True

@@ -285,9 +285,13 @@ class Program:
         found = np.empty(array.shape)
         omp.target_memcpy_rect(found, array)
         assert np.array_equal(found, data.value[index])
-        array += 1
+        self.add_one(array)
         data.value[index] += 1
         return True
+
+    def add_one(self, array):
+        """The program writes to a device array, and waits until that is done: later constructs map the host's."""
+        array += 1
 
     def memcpy(self, data):
         """A device array that was asked for before others have written is copied to, and from."""

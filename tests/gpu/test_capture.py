@@ -410,6 +410,7 @@ def test_arrays_of_a_closure_are_kept(gpu):
     assert (y == 8).all()
 
 
+@pytest.mark.measures
 def test_memory_goes_with_the_record(gpu):
     """graph_reset, other records and the end of the runtime let a graph and its memory go."""
     free_nbytes = []

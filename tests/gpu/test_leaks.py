@@ -154,6 +154,7 @@ def test_streams_that_come_and_go(gpu, ledger):
     assert len(own_streams) < 5
 
 
+@pytest.mark.measures
 def test_runtimes_one_after_the_other(ledger):
     """Memory that the driver holds for streams, events and blocks does not grow with the number of runtimes."""
     warm()

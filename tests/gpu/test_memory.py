@@ -10,7 +10,7 @@ import pytest
 import offload as omp
 from tests.gpu.conftest import cupy, cupyx, device_of
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.measures]
 
 MB, GB = 1 << 20, 1 << 30
 U1 = np.dtype("u1")

@@ -8,7 +8,7 @@ import pytest
 import offload as omp
 from offload import in_, inout, out
 from tests.conftest import checked
-from tests.gpu.conftest import cupy, cupyx, warm
+from tests.gpu.conftest import Latch, cupy, cupyx, warm
 
 pytestmark = pytest.mark.gpu
 
@@ -128,6 +128,45 @@ def test_an_array_of_another_gpu_is_refused(current, clauses):
 
 
 # -- order --------------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:The device where the array resides")  # CuPy's own
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("held", ["current", "own", "both"])
+def test_a_region_follows_the_callers_streams(two, device, held):
+    """A region that is given an array waits for the caller's streams of its device and of the current device."""
+    other = 1 - device
+    if not cupy.cuda.runtime.deviceCanAccessPeer(other, device):
+        return  # CuPy refuses to compute there
+    array = block(np.zeros(N), device)
+    begin, end = array[: N // 2], array[N // 2 :]
+    parts = {"current": [(other, array)], "own": [(device, array)], "both": [(other, begin), (device, end)]}[held]
+    latches = {}
+    for index in (other, device):  # code is loaded, and memory allocated, before a stream is held
+        with cupy.cuda.Device(index):
+            array += 0
+            cupy.cuda.get_current_stream().synchronize()
+            latches[index] = Latch()
+    omp.target(double, device=device)(array)
+    for index, part in parts:
+        with cupy.cuda.Device(index):
+            latches[index].hold(cupy.cuda.get_current_stream())
+            cupy.add(part, 1, part)
+    with cupy.cuda.Device(other):
+        task = omp.target(double, device=device, nowait=True)(array)
+    assert not task.done()
+    for latch in latches.values():
+        latch.release()
+    task.result()
+    assert (on_host(array) == 2).all()
+    for index in (other, device):
+        with cupy.cuda.Device(index):
+            cupy.cuda.get_current_stream().synchronize()
+    omp.target_free(array)
+
+
+def double(x):
+    x *= 2
+
+
 def test_dependences_alternate_between_gpus(current):
     """A thousand steps, each on the other GPU than the one before and fed by a copy, count to a thousand."""
     arrays = [block(np.zeros(64), device) for device in range(2)]

@@ -31,7 +31,16 @@ def several(request):
     return request.param
 
 
-class OneGpu(Program):
+class OnGpus(Program):
+    """Computes on the device of an array."""
+
+    def add_one(self, array):
+        with array.device:
+            array += 1
+            cupy.cuda.get_current_stream().synchronize()
+
+
+class OneGpu(OnGpus):
     """Without what names a device by the address of an array, which twins share."""
 
     by_address = ()
@@ -41,7 +50,7 @@ class OneGpu(Program):
 def test_constructs_see_what_the_ones_before_have_left(several, seed):
     """Random constructs on replicated and plain data have NumPy's values."""
     rng = random.Random(seed)
-    program = Program if several.startswith("cuda") else OneGpu
+    program = OnGpus if several.startswith("cuda") else OneGpu
     with omp.Runtime(several, check=True, num_threads=rng.randint(0, 2)) as runtime:
         program(rng, len(runtime.places), Counter(), SHAPES).run()
         assert not any(place.sets for place in runtime.places)
@@ -108,6 +117,7 @@ def test_what_has_replicas_is_in_no_graph(several):
     assert (a == 12).all()
 
 
+@pytest.mark.measures
 def test_a_replica_that_does_not_fit(several):
     """No memory for a replica leaves nothing mapped, and the message names the clause."""
     free, _ = cupy.cuda.runtime.memGetInfo()

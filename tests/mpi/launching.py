@@ -20,6 +20,8 @@ import pytest
 
 HERE = Path(__file__).parent
 LIMIT_S = 100
+ROOT = dict.fromkeys(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"], "1") if os.geteuid() == 0 else {}
+"""What Open MPI's launcher asks root for."""
 
 
 def mpiexec():
@@ -49,7 +51,7 @@ def start(n_ranks, *args, env=None, command=None, **options):
     command = [*(command or mpiexec()), "-n", str(n_ranks), sys.executable, *args]
     mark = f"OFFLOAD_TESTS_JOB={uuid.uuid4()}"
     name, _, value = mark.partition("=")
-    environment = {**os.environ, "OFFLOAD_TESTS_RANKS": str(n_ranks), name: value, **(env or {})}
+    environment = {**os.environ, **ROOT, "OFFLOAD_TESTS_RANKS": str(n_ranks), name: value, **(env or {})}
     job = subprocess.Popen(
         command,
         env=environment,

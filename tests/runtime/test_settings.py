@@ -2,6 +2,7 @@
 
 import pytest
 
+import offload as omp
 from offload.devices.kind import parse_nbytes
 from offload.errors import ClauseError
 from offload.runtime.opening import parse_devices
@@ -31,6 +32,20 @@ def test_devices_that_mean_nothing(text):
     """What is not understood, or named twice, is an error that shows the text."""
     with pytest.raises(ClauseError, match="devices="):
         specs(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["sim:999999", "sim:1025", "sim:1000,sim:25", "sim:" + "9" * 5000, "sim:1024,sim", "none,sim:" + "1" * 30]
+)
+def test_too_many_devices(text):
+    """There is a limit to the devices that are made, which the message has; nothing is opened."""
+    with pytest.raises(ClauseError, match="at most 1,024"):
+        omp.Runtime(text)
+    with pytest.raises(ClauseError, match="at most 1,024"):
+        omp.Runtime(env={"OFFLOAD_DEVICES": text})
+    assert len(specs("sim:1024")) == 1024
+    assert specs("sim:" + "0" * 5000 + "2") == [("sim", 0), ("sim", 1)]
+    assert specs("cuda:" + "9" * 5000)[0][1] > 2**40
 
 
 @pytest.mark.parametrize(

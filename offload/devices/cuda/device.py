@@ -18,7 +18,8 @@ from cupy.cuda import runtime as cuda
 
 from offload.arrays.sections import Section, section_of
 from offload.devices.cuda.copies import Copies, is_pinned
-from offload.devices.cuda.events import EventPool
+from offload.devices.cuda.events import CallerEvents, EventPool
+from offload.devices.cuda.forked import check_fork, error_of_fork
 from offload.devices.cuda.graphs import CudaGraphCapture
 from offload.devices.cuda.kernels import CudaKernels
 from offload.devices.cuda.memory import Block, DeviceMemory, block_of, references
@@ -50,11 +51,22 @@ def _current_device() -> int:
 
 
 def device_count() -> int:
-    """Return the number of CUDA devices; 0 where there is no driver."""
+    """Return the number of CUDA devices; 0 where there is no driver. In a forked child `UsageError` may be raised."""
     try:
         return int(cuda.getDeviceCount())
-    except cuda.CUDARuntimeError:
+    except cuda.CUDARuntimeError as error:
+        forked = error_of_fork(error)
+        if forked is not None:
+            raise forked from error
         return 0
+
+
+def _captures(stream: Any, name: str) -> UsageError:
+    return UsageError(
+        f"the current stream of this thread, {stream!r:.60} of {name}, takes part in the capture of a CUDA graph, or "
+        "waits for a stream that does, so that no task can follow it; end the capture before the construct, or have "
+        "the tasks captured by taskgraph"
+    )
 
 
 class CudaDevice:
@@ -82,6 +94,7 @@ class CudaDevice:
         self.capturing = threading.RLock()  # a device cannot be synchronised meanwhile
         self._events = EventPool(index)
         self._passed_events = self._events.passed
+        self._events_elsewhere: dict[int, EventPool] = {}  # of streams of the device that is current instead
         self.name = f"cuda:{index} ({cuda.getDeviceProperties(index)['name'].decode()})"
         self.kernels: Kernels | None = CudaKernels(index, self.name)
         self._memory = DeviceMemory(index)
@@ -152,6 +165,10 @@ class CudaDevice:
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Hold what is enqueued on ``stream`` from now on until ``event``, of any CUDA device, has passed."""
+        if event.__class__ is CallerEvents:
+            for each in event.events:
+                self.wait_event(stream, each)
+            return
         ptr = stream.ptr
         try:
             if ptr > _LAST_DEFAULT_STREAM:
@@ -203,29 +220,46 @@ class CudaDevice:
     def caller_event(self) -> Any:
         """Record an event on the calling thread's current stream of this device, unless it is idle.
 
+        If another device is current, its stream is asked as well: CuPy enqueues an operation there, wherever the arrays
+        lie.
+
         Raises
         ------
         UsageError
-            The stream captures a CUDA graph, which no task can follow. The question has spoilt that capture.
+            A stream captures a CUDA graph, which no task can follow. The question has spoilt that capture.
         """
-        if cuda.getDevice() != self.index:
+        current = cuda.getDevice()
+        if current != self.index:
+            there = self._event_elsewhere(current)
             with self._on():
-                return self.caller_event()
-        stream = cupy.cuda.get_current_stream(self.index)
+                here = self.caller_event()
+            return CallerEvents(there, here) if there is not None and here is not None else there or here
+        stream = cupy.cuda.get_current_stream(current)
         status = cuda.streamQuery(stream.ptr)  # as `eventQuery`: returned
         if status == 0:
             return None
         if status in _CAPTURE_ERRORS:
-            raise UsageError(
-                f"the current stream of this thread, {stream!r:.60} of {self.name}, takes part in the capture of a "
-                "CUDA graph, or waits for a stream that does, so that no task can follow it; end the capture before "
-                "the construct, or have the tasks captured by taskgraph"
-            )
+            raise _captures(stream, self.name)
         return self.record(stream)
+
+    def _event_elsewhere(self, current: int) -> Any:
+        """Record an event on the calling thread's current stream of the current device, unless it is idle."""
+        stream = cupy.cuda.get_current_stream(current)
+        status = cuda.streamQuery(stream.ptr)
+        if status == 0:
+            return None
+        if status in _CAPTURE_ERRORS:
+            raise _captures(stream, f"cuda:{current}")
+        pool = self._events_elsewhere.get(current) or self._events_elsewhere.setdefault(current, EventPool(current))
+        try:
+            return pool.record(stream.ptr)
+        except cuda.CUDARuntimeError as error:
+            raise self._lost(error) from error
 
     # -- memory ----------------------------------------------------------------------------------
     def memory_info(self) -> tuple[int, int]:
         """Return (free, total) memory in bytes, under the limit of CuPy's pool if it has one."""
+        check_fork()
         catch_up()
         with self._errors():
             return self._memory.info()
@@ -332,6 +366,7 @@ class CudaDevice:
         MemoryError
             The system has not so much, or does not lock it.
         """
+        check_fork()
         try:
             with self._on():
                 return cupy.cuda.alloc_pinned_memory(nbytes)
@@ -409,6 +444,7 @@ class CudaDevice:
 
     def synchronize(self) -> None:
         """Block until every stream of the device is idle."""
+        check_fork()
         with self.capturing, self._errors():
             self._device.synchronize()
 
@@ -421,7 +457,8 @@ class CudaDevice:
         self._copies.close()
         with suppress(DeviceLostError):
             self.synchronize()
-        self._events.close()
+        for pool in (self._events, *self._events_elsewhere.values()):
+            pool.close()
         self._memory.close()
 
     # -- inside ----------------------------------------------------------------------------------
@@ -445,5 +482,5 @@ class CudaDevice:
         except (cuda.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
             raise self._lost(error) from error
 
-    def _lost(self, error: BaseException) -> DeviceLostError:
-        return DeviceLostError(f"{self.name}: {error}")
+    def _lost(self, error: BaseException) -> DeviceLostError | UsageError:
+        return error_of_fork(error) or DeviceLostError(f"{self.name}: {error}")

@@ -102,6 +102,20 @@ class PooledEvent:
         cuda.eventSynchronize(self.ptr)
 
 
+class CallerEvents:
+    """Points in streams of two devices; `offload.devices.cuda.device.CudaDevice.wait_event` waits for each."""
+
+    __slots__ = ("events",)
+
+    def __init__(self, *events: PooledEvent) -> None:
+        self.events = events
+
+    def synchronize(self) -> None:
+        """Block until both streams have passed theirs."""
+        for event in self.events:
+            event.synchronize()
+
+
 def _destroy(ptr: int) -> None:
     with suppress(cuda.CUDARuntimeError):  # a lost device, or a driver that has shut down, has no events left
         cuda.eventDestroy(ptr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
+from offload.devices.cuda.forked import ADVICE, check_fork, error_of_fork, note_use
 from offload.devices.kind import Kind, Opening
 from offload.errors import DeviceUnavailableError
 
@@ -19,9 +20,17 @@ class CudaKind(Kind):
     has_indices = True
     acc_type = "nvidia"
     vendor = "NVIDIA"
+    in_forks = ADVICE
 
     def count(self) -> int:
-        """Return how many devices CuPy sees; see the contract."""
+        """Return how many devices CuPy sees; see the contract.
+
+        Raises
+        ------
+        UsageError
+            This process was forked from one that has used CUDA.
+        """
+        check_fork()
         try:
             from offload.devices.cuda.device import device_count  # imports CuPy
         except ImportError as error:
@@ -32,13 +41,22 @@ class CudaKind(Kind):
         count = device_count()
         if not count:
             raise DeviceUnavailableError("CuPy sees no CUDA device; use devices='sim' for the simulated one")
+        note_use()
         return count
 
     def open(self, opening: Opening) -> Device:
-        """Return the device with an index of CUDA's."""
+        """Return the device with an index of CUDA's; raises as `count`."""
+        check_fork()
         from offload.devices.cuda.device import CudaDevice
 
-        return CudaDevice(opening.number, opening.index)
+        note_use()
+        try:
+            return CudaDevice(opening.number, opening.index)
+        except RuntimeError as error:  # as CuPy's are
+            forked = error_of_fork(error)
+            if forked is None:
+                raise
+            raise forked from error
 
     def driver_version(self) -> str:
         """Return the version of CUDA that the driver has."""

@@ -311,14 +311,176 @@ def test_a_message_that_is_too_long(runtime, comm, left, right):
         after.result()
 
 
+def overlapping(n):
+    return np.lib.stride_tricks.as_strided(np.zeros(1), (n,), (0,))
+
+
+def read_only(n):
+    array = np.zeros(n)
+    array.flags.writeable = False
+    return array
+
+
 @pytest.mark.parametrize(
-    ("buffer", "error"),
-    [(np.zeros((4, 4))[:, 0], (ValueError, BufferError)), (np.broadcast_to(np.zeros(1), 3), (ValueError, BufferError))],
+    ("buffer", "why"),
+    [
+        (overlapping(3), "elements share memory"),
+        (np.lib.stride_tricks.sliding_window_view(np.zeros(5), 3, writeable=True), "elements share memory"),
+        (read_only(3), "read-only"),
+        (read_only(8)[::2], "read-only"),
+        (np.broadcast_to(np.zeros(1), 3), "read-only"),
+        (b"abc", "read-only"),
+        ([memoryview(b"abcd")[::2], 2, MPI.BYTE], "read-only"),
+        (np.zeros(3, object), "Python objects"),
+        ([np.zeros(8, object)[::2], 4, MPI.BYTE], "Python objects"),
+        (np.zeros(3, "M8[s]"), "no such numbers"),
+        (np.zeros(3, ">f8"), "no such numbers"),
+        (np.zeros(6, [("x", "f8")])[::2], "no such numbers"),
+    ],
 )
-def test_buffers_that_mpi4py_refuses(runtime, comm, buffer, error):
-    """What mpi4py raises of a buffer that is not contiguous, or read-only, is the failure as it is."""
-    with pytest.raises(error):
-        mpi.irecv(buffer, comm.rank, 1, comm=comm).result()
+def test_arrays_that_cannot_be_received(runtime, comm, left, right, buffer, why):
+    """Each is an error at the call, which names the argument, and later calls do what they do."""
+    for refused in (
+        lambda: mpi.irecv(buffer, comm.rank, 1, comm=comm),
+        lambda: mpi.irecv(buf=buffer, source=comm.rank, comm=comm, depend=[]),
+        lambda: mpi.call(comm.Irecv, buffer, comm.rank),
+    ):
+        with pytest.raises(omp.ClauseError, match=f"^MPI Irecv: buf .*{why}"):
+            refused()
+    with pytest.raises(omp.ClauseError, match=f"^MPI Iallreduce: recvbuf .*{why}"):
+        mpi.iallreduce(np.zeros(3), buffer, comm=comm)
+    with pytest.raises(omp.ClauseError, match=f"^MPI Iscatter: recvbuf .*{why}"):
+        mpi.iscatter(np.zeros(3), buffer, comm=comm)
+    received = np.zeros((3, 3))
+    mpi.irecv(received[:, 1], left, 1, comm=comm)
+    mpi.isend(read_only(6)[::2], right, 1, comm=comm)
+    mpi.isend(overlapping(3), right, 2, comm=comm)
+    mpi.irecv(received[::-1, 2], left, 2, comm=comm)
+    mpi.iallreduce(received[0], received[1], comm=comm)
+    omp.taskwait()
+
+
+def test_buffers_of_one_rank(runtime, comm):
+    """A buffer of the root alone may be anything on the other ranks, and the root of a broadcast only reads."""
+    is_root = comm.rank == comm.size - 1
+    root, n = comm.size - 1, comm.size
+    frozen = read_only(3)
+    mpi.ibcast(frozen if is_root else np.ones(3), root, comm=comm)
+    mpi.ireduce(np.ones(6)[::2], np.zeros(3) if is_root else frozen, MPI.SUM, root, comm=comm)
+    for nothing in (None, overlapping(3), read_only(3)):
+        mpi.igather(np.ones(6)[::2], np.zeros(3 * n) if is_root else nothing, root, comm=comm)
+        mpi.iscatter(np.zeros(3 * n) if is_root else nothing, np.ones(6)[::2], root, comm=comm)
+    mpi.irecv(frozen, MPI.PROC_NULL, comm=comm)
+    mpi.irecv(None, MPI.PROC_NULL, comm=comm)
+    if not is_root:
+        with pytest.raises(omp.ClauseError, match=r"^MPI Ibcast: buf .*read-only"):
+            mpi.ibcast(frozen, root, comm=comm)
+    else:
+        with pytest.raises(omp.ClauseError, match=r"^MPI Igather: recvbuf .*read-only"):
+            mpi.igather(np.ones(3), read_only(3 * n), root, comm=comm)
+        with pytest.raises(omp.ClauseError, match=r"^MPI Iscatter: sendbuf is None"):
+            mpi.iscatter(None, np.ones(3), root, comm=comm)
+    omp.taskwait()
+
+
+def test_orders_of_memory(runtime, comm, left, right):
+    """Arrays are sent and received in C's order; the datatype of a program describes memory, in any order."""
+    a, received, same = np.arange(12.0).reshape(3, 4) + comm.rank, np.zeros((4, 3)), np.zeros((3, 4), order="F")
+    mpi.irecv(received, left, 1, comm=comm)
+    mpi.isend(a.T, right, 1, comm=comm)
+    mpi.irecv(same, left, 2, comm=comm)
+    mpi.isend(a, right, 2, comm=comm)
+    omp.taskwait()
+    expected = a - comm.rank + left
+    assert (received == expected.T).all()
+    assert (same == expected).all()
+    row = MPI.DOUBLE.Create_vector(4, 1, 3).Commit()
+    fortran, line = np.asfortranarray(a), np.zeros(4)
+    mpi.irecv(line, left, 3, comm=comm)
+    mpi.isend([fortran, 1, row], right, 3, comm=comm)
+    omp.taskwait()
+    assert (line == expected[0]).all()
+    row.Free()
+
+
+def test_views_of_other_methods(comm):
+    """A method whose buffers are not known gets no view that it cannot take; the error comes at the call."""
+    with omp.Runtime("sim:1", check=True):
+        window = MPI.Win.Allocate(80, 8, comm=comm)
+        window.Lock_all()
+        with pytest.raises(omp.ClauseError, match=r"^MPI Rput: argument 0 .*contiguous"):
+            mpi.call(window.Rput, np.zeros(8)[::2], comm.rank, depend=[])
+        mpi.call(window.Rput, np.zeros(8), comm.rank, depend=[]).result()
+        window.Unlock_all()
+        window.Free()
+        assert mpi.call(lambda view: MPI.REQUEST_NULL, np.zeros(8)[::2], depend=[]).result() is None
+
+
+WRONG = {
+    "comm": [3, "world", MPI.COMM_WORLD.Get_group()],
+    "dest": ["x", None, 1.5, [0]],
+    "source": ["x", None, 0.0],
+    "root": ["x", None, (0,)],
+    "tag": [None, "x", 2.5],
+    "op": [None, 3, "sum", sum],
+    "recvcounts": [3, "x", [1.5], ["a"]],
+    "sendbuf": [3.5, "text", [], [np.zeros(3)], {}, object()],
+    "recvbuf": [None, 3.5, "text", [], [None], {1: 2}],
+    "buf": [None, 3.5, "text", (), (1.0, 2.0), object()],
+    "nothing": [3],
+    "name": [3],
+    "priority": ["x", None, 1.5],
+    "depend": [3, [3]],
+}
+"""Of each parameter values of a wrong type."""
+
+RIGHT = {
+    "isend": {"buf": np.zeros(3), "dest": 0, "tag": 1},
+    "issend": {"buf": np.zeros(3), "dest": 0, "tag": 1},
+    "irecv": {"buf": np.zeros(3), "source": 0, "tag": 1},
+    "ibarrier": {},
+    "ibcast": {"buf": np.zeros(3), "root": 0},
+    "igather": {"sendbuf": np.zeros(3), "recvbuf": np.zeros(3), "root": 0},
+    "iscatterv": {"sendbuf": np.zeros(3), "recvbuf": np.zeros(3), "root": 0},
+    "iallreduce": {"sendbuf": np.zeros(3), "recvbuf": np.zeros(3), "op": MPI.SUM},
+    "ireduce": {"sendbuf": np.zeros(3), "recvbuf": np.zeros(3), "op": MPI.SUM, "root": 0},
+    "ireduce_scatter": {"sendbuf": np.zeros(3), "recvbuf": np.zeros(3), "recvcounts": [3], "op": MPI.SUM},
+    "ialltoall": {"sendbuf": np.zeros(3), "recvbuf": np.zeros(3)},
+    "ialltoallv": {"sendbuf": np.zeros(3), "recvbuf": np.zeros(3)},
+    "recv_object": {"source": 0, "tag": 1},
+    "send_object": {"obj": "x", "dest": 0, "tag": 1},
+}
+
+
+@pytest.mark.parametrize("construct", RIGHT)
+def test_types_of_arguments(construct, comm):
+    """An argument of a wrong type is an error at the call that names it, and takes no turn."""
+    if comm.size > 1:
+        return  # what each rank does by itself
+    right = RIGHT[construct]
+    with omp.Runtime("sim:1", check=True):
+        for parameter in (*right, "comm", "nothing", "name", "priority", "depend"):
+            for value in WRONG.get(parameter, ()):
+                if construct == "iscatterv" and parameter == "recvbuf" and value is None:
+                    continue  # MPI's IN_PLACE
+                error = {"depend": omp.DependError, "nothing": (omp.ClauseError, TypeError)}.get(
+                    parameter, omp.ClauseError
+                )
+                with pytest.raises(error, match=parameter if parameter != "depend" else None):
+                    getattr(mpi, construct)(**{"comm": comm, **right, parameter: value})
+        for parameter in right.keys() - {"root", "tag", "op", "source", "recvcounts"}:
+            with pytest.raises((omp.ClauseError, TypeError), match=parameter):
+                getattr(mpi, construct)(comm=comm, **{name: right[name] for name in right.keys() - {parameter}})
+        with pytest.raises((omp.ClauseError, TypeError), match="argument"):
+            getattr(mpi, construct)(*right.values(), *[0] * 8, comm=comm)
+        with pytest.raises(omp.ClauseError, match=r"give .array, .counts, displacements., datatypes"):
+            mpi.ialltoallw(np.zeros(3), [np.zeros(3), [MPI.DOUBLE]], comm=comm)
+        with pytest.raises(omp.ClauseError, match="cannot be called"):
+            mpi.call(3)
+        mpi.ibarrier(comm=comm).result()
+        mpi.irecv(np.zeros(1), 0, 1, comm=comm)
+        mpi.isend(np.zeros(1), 0, 1, comm=comm)
+        omp.taskwait()
 
 
 def test_arguments_that_are_wrong(runtime, comm):
