@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.arrays.items import Token
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, inout
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import check_clauses, check_device, check_map, symbolic
@@ -226,7 +227,9 @@ class TargetData(ContextDecorator):
     def __enter__(self) -> tuple[Any, ...]:
         construct = self._encounter()
         if construct.deferred or construct.frame.recorder is None:
-            construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
+            construct.depend += (
+                inout(Token(_Region())),
+            )  # the exit follows the entry, whatever the user's dependences say
         try:
             self._entry = construct.run(EnterRegionWork, construct.items)
         except KeyboardInterrupt:
@@ -257,7 +260,7 @@ class TargetData(ContextDecorator):
 
     async def __aenter__(self) -> tuple[Any, ...]:
         construct = self._encounter()
-        construct.depend += (inout(_Region()),)  # as above; what lets the loop run is a deferred task
+        construct.depend += (inout(Token(_Region())),)  # as above; what lets the loop run is a deferred task
         try:
             self._entry = await construct.finish(EnterRegionWork, construct.items)
         except (Exception, BaseExceptionGroup):

@@ -122,7 +122,7 @@ class TaskloopFunction(DirectiveFunction):
             args = (*args, *(item for _, item in missing))
             received += missing
         else:
-            depend = [mutexinoutset(item) for _, item in missing if item.size]
+            depend = [mutexinoutset(item) for _, item in missing]
         in_reduction: dict[str, list[Any]] = {}
         for operator, item in received:
             in_reduction.setdefault(operator, []).append(item)
