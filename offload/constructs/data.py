@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ContextDecorator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
+from offload.runtime.keywords import takes_clauses
 from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.runtime.sites import call_site
+from offload.runtime.unentered import Unentered
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork
 from offload.tasks.received import Values
 from offload.tasks.recipe import nothing
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
     from offload.tasks.task import Task
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "map": check_map,
@@ -219,6 +223,12 @@ class TargetData(ContextDecorator):
         self._used: tuple[Any, ...] = ()
         self._entry: Task
         self._region: GroupRegion | None = None
+        self._unentered = Unentered("target_data")
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate a function, each call of which enters a block of its own."""
+        self._unentered.settle()
+        return super().__call__(function)
 
     def _recreate_cm(self) -> TargetData:
         """Return one for each call of a function that this decorates."""
@@ -289,6 +299,7 @@ class TargetData(ContextDecorator):
 
     def _encounter(self) -> _DataConstruct:
         """Check the clauses and evaluate the list items."""
+        self._unentered.settle()
         refuse_inside("target data")
         if self._construct is not None:
             raise UsageError("target data is entered once; call target_data() for each block")
@@ -370,6 +381,7 @@ def _first(error: BaseException | None, later: BaseException) -> BaseException:
     return later
 
 
+@takes_clauses
 def target_data(
     map: Any = (),
     *,
