@@ -94,7 +94,6 @@ class Interop:
         self._place = place
         self._depend = depend
         self._syncs = syncs
-        self._unentered = Unentered("interop") if depend else None
         self._frame: Region | None = None  # in the block: the region that it is in
         self._has_ended = False
         self._lane: Lane | None = None
@@ -102,6 +101,7 @@ class Interop:
             self._lane = place.user_pool.next() if stream is None else place.lane_of(stream)
         self.device: Device | Host = Host(runtime.initial_device) if place is None else place.device
         self.stream: Any = stream if stream is not None or self._lane is None else self._lane.stream
+        self._unentered = Unentered("interop") if depend else None
 
     def __enter__(self) -> Self:
         if self._unentered is not None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class UnknownClauseError(ClauseError, TypeError):
+    """A clause that a construct does not have: a `TypeError` too, as Python raises it for an unknown keyword."""
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """Return a hint for messages that names what is spelt like ``name``; empty if nothing is."""
     from difflib import get_close_matches  # errors alone need it
@@ -22,12 +26,14 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_clause(construct: str, name: str, known: Iterable[str]) -> ClauseError:
+def unknown_clause(construct: str, name: str, known: Iterable[str]) -> UnknownClauseError:
     """Return the error of a clause that a construct does not have, which has these."""
     known = tuple(known)
     hint = meant(name, known)
     takes = "It takes" if hint else "; it takes"
-    return ClauseError(f"{construct} has no clause {name!r}{hint}{' ' * bool(hint)}{takes} {', '.join(sorted(known))}")
+    return UnknownClauseError(
+        f"{construct} has no clause {name!r}{hint}{' ' * bool(hint)}{takes} {', '.join(sorted(known))}"
+    )
 
 
 def keywords_of(function: Callable[..., Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,10 @@ def test_calls(name: str) -> None:
 
 
 def test_errors_of_other_kinds_stay() -> None:
-    """A call that misses an argument, or whose value raises a `TypeError` of its own, is that error."""
+    """A call that misses an argument, or gives one twice, is a `TypeError`, as an unknown clause is, too."""
+    with pytest.raises(TypeError) as raised:
+        omp.target_update(nowiat=True)  # type: ignore[call-arg]
+    assert isinstance(pickle.loads(pickle.dumps(raised.value)), omp.ClauseError)
     with pytest.raises(TypeError, match="missing"):
         omp.target_enter_data()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="multiple values"):
