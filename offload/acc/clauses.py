@@ -14,11 +14,11 @@ from offload.constructs.clauses.maps import MapClause, as_tuple
 from offload.data.maptypes import Construct, MapType, keeps_type
 from offload.errors import ClauseError
 from offload.interrupts.frames import caller
-from offload.runtime.keywords import unknown_clause
+from offload.runtime.keywords import keywords_of, unknown_clause
 from offload.tasks.depend import DependType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import FrameType
     from typing import TypeAlias
 
@@ -122,9 +122,9 @@ def zero(*items: Any) -> Zero:
 
 
 def data_clauses(
-    construct: str, given: Mapping[str, Any], spellings: Mapping[str, str], others: Iterable[str] = ()
+    construct: str, given: Mapping[str, Any], spellings: Mapping[str, str], function: Callable[..., Any] | None = None
 ) -> list[MapClause]:
-    """Return the data clauses of a construct, which takes the ``others`` too.
+    """Return the data clauses of a construct; ``function`` is what takes them if it has clauses of other kinds too.
 
     Raises
     ------
@@ -136,6 +136,7 @@ def data_clauses(
     for spelling, value in given.items():
         word = spellings.get(spelling)
         if word is None:
+            others = keywords_of(function) if function is not None else ()
             raise unknown_clause(construct, spelling, (*spellings, *others))
         plain: list[Any] = []
         zeroed: list[Any] = []

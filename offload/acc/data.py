@@ -31,7 +31,6 @@ from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.keywords import keywords_of
 from offload.runtime.unentered import block
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UpdateWork
 from offload.tasks.blocks import Block
@@ -383,7 +382,7 @@ _CONSTRUCTS: dict[str, Callable[..., Any]] = {
 
 def _items(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str], needs: str = "") -> list[MapItem]:
     """Return the evaluated items of the data clauses of a construct that is a call."""
-    clauses = data_clauses(construct, given, spellings, keywords_of(_CONSTRUCTS[construct]))
+    clauses = data_clauses(construct, given, spellings, _CONSTRUCTS[construct])
     if needs and not clauses:
         raise ClauseError(f"{construct} has no data clause; give {needs}")
     if symbolic(clauses):

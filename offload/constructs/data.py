@@ -237,9 +237,8 @@ class TargetData(ContextDecorator):
     def __enter__(self) -> tuple[Any, ...]:
         construct = self._encounter()
         if construct.deferred or construct.frame.recorder is None:
-            construct.depend += (
-                inout(Token(_Region())),
-            )  # the exit follows the entry, whatever the user's dependences say
+            # The exit follows the entry, whatever the user's dependences say.
+            construct.depend += (inout(Token(_Region())),)
         try:
             self._entry = construct.run(EnterRegionWork, construct.items)
         except KeyboardInterrupt:
