@@ -156,7 +156,7 @@ def test_an_error_at_the_call_creates_nothing():
             lambda: omp.target(nowait=True, map=[to("a[0:9]")])(lambda a: None)(a),
             lambda: omp.target(nowait=True, map=[to("n")])(lambda a, n: None)(a, 3),
             lambda: omp.task(depend=[in_("b")])(lambda a: None)(a),
-            lambda: omp.task(depend=[in_("a[2:0]")])(lambda a: None)(a),
+            lambda: omp.task(depend=[in_("a[2:3]")])(lambda a: None)(a),
             lambda: omp.target(nowait=True)(lambda a: None)(np.array([None])),
             lambda: omp.target_enter_data(map=["a"], nowait=True),
         ):

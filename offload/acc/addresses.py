@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,8 @@ from offload.data.maptypes import Construct
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import takes_clauses
+from offload.runtime.unentered import block
 from offload.tasks.goals import Goal
 from offload.tasks.states import TaskState
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from offload.tasks.region import AnyTask, Region
 
 
-@contextmanager
+@block("acc.host_data")
 def host_data(
     use_device: Any, *, if_present: bool = False, if_: bool = True, device: int | None = None
 ) -> Iterator[tuple[Any, ...]]:
@@ -129,6 +130,7 @@ def _is_pending(task: AnyTask) -> bool:
     return not (task.finished or task.launched or task.state_ is TaskState.RECORDED)
 
 
+@takes_clauses
 def is_present(a: Any, *, device: int | None = None) -> bool:
     """Tell whether all of a host array is present.
 
@@ -156,6 +158,7 @@ def is_present(a: Any, *, device: int | None = None) -> bool:
     return place.is_present(a)
 
 
+@takes_clauses
 def deviceptr(a: Any, *, device: int | None = None) -> Any:
     """Return the device array of a host array; None where not all of it is present, ``a`` itself on the host.
 
@@ -170,6 +173,7 @@ def deviceptr(a: Any, *, device: int | None = None) -> Any:
     return a if place is None else corresponding(scope, frame, place, a)
 
 
+@takes_clauses
 def hostptr(d: Any, *, device: int | None = None) -> Any:
     """Return the host array that a device array is the data of; None where it is none's.
 

@@ -14,10 +14,11 @@ from offload.constructs.clauses.maps import MapClause, as_tuple
 from offload.data.maptypes import Construct, MapType, keeps_type
 from offload.errors import ClauseError
 from offload.interrupts.frames import caller
+from offload.runtime.keywords import keywords_of, unknown_clause
 from offload.tasks.depend import DependType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import FrameType
     from typing import TypeAlias
 
@@ -120,8 +121,10 @@ def zero(*items: Any) -> Zero:
     return Zero(items)
 
 
-def data_clauses(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str]) -> list[MapClause]:
-    """Return the data clauses of a construct.
+def data_clauses(
+    construct: str, given: Mapping[str, Any], spellings: Mapping[str, str], function: Callable[..., Any] | None = None
+) -> list[MapClause]:
+    """Return the data clauses of a construct; ``function`` is what takes them if it has clauses of other kinds too.
 
     Raises
     ------
@@ -133,7 +136,8 @@ def data_clauses(construct: str, given: Mapping[str, Any], spellings: Mapping[st
     for spelling, value in given.items():
         word = spellings.get(spelling)
         if word is None:
-            raise ClauseError(f"{construct} has no clause {spelling!r}; data clauses are {', '.join(spellings)}")
+            others = keywords_of(function) if function is not None else ()
+            raise unknown_clause(construct, spelling, (*spellings, *others))
         plain: list[Any] = []
         zeroed: list[Any] = []
         for item in as_tuple(value):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,11 +31,12 @@ from offload.errors import ClauseError, MapError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.unentered import block
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork, UpdateWork
 from offload.tasks.blocks import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from offload.data.items import MapItem
     from offload.data.known import KnownUpdate
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _NONE: tuple[Any, ...] = ()
 
 
-@contextmanager
+@block("acc.data")
 def data(
     *,
     deviceptr: Any = (),
@@ -108,8 +108,8 @@ def data(
     except BaseException:
         _undo(operation, items)
         raise
-    block = Block(operation.scope, operation.frame)
-    frame = block.frame
+    region = Block(operation.scope, operation.frame)
+    frame = region.frame
     listed = [item.section for item in items]
     frame.listed = (*frame.listed, *listed)
     failure: BaseException | None = None
@@ -117,7 +117,7 @@ def data(
         yield
     except BaseException as error:  # noqa: BLE001  # goes on below, after the end
         failure = error
-    block.leave()
+    region.leave()
     own = set(map(id, listed))
     frame.listed = tuple([section for section in frame.listed if id(section) not in own])
     try:
@@ -381,12 +381,18 @@ _CLAUSES = {word: MapClause(map_type, (np.empty(1),), word=word) for word, map_t
 """What the items of plain arrays have of a clause, which need none of their own."""
 
 
+_CONSTRUCTS: dict[str, Callable[..., Any]] = {
+    "acc data": data,
+    "acc enter_data": enter_data,
+    "acc exit_data": exit_data,
+}
+
 # -- list items --------------------------------------------------------------------------------------
 
 
 def _items(construct: str, given: Mapping[str, Any], spellings: Mapping[str, str], needs: str = "") -> list[MapItem]:
     """Return the evaluated items of the data clauses of a construct that is a call."""
-    clauses = data_clauses(construct, given, spellings)
+    clauses = data_clauses(construct, given, spellings, _CONSTRUCTS[construct])
     if needs and not clauses:
         raise ClauseError(f"{construct} has no data clause; give {needs}")
     if symbolic(clauses):

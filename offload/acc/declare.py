@@ -86,7 +86,9 @@ class DeclaredFunction(DirectiveFunction):
         for word, items in self._clauses.items():
             for item in items:
                 if not names.may_have(parse_item(item).name):
-                    raise ClauseError(f"acc declare {word}: {item!r}: {unseen(parse_item(item).name)}")
+                    raise ClauseError(
+                        f"acc declare {word}: {item!r}: {unseen(parse_item(item).name, names.parameters)}"
+                    )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function in a data region of what the clauses name."""

@@ -22,6 +22,7 @@ from offload.devices.host import Host
 from offload.devices.kind import Kind
 from offload.errors import ClauseError, DeviceUnavailableError
 from offload.runtime.current import current_runtime, here
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
@@ -235,6 +236,7 @@ def get_property(n: int, device_type: DeviceType | str, what: DeviceProperty | s
             assert_never(asked)
 
 
+@takes_clauses
 def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     """Prepare the devices of a type, and make one of them the default device as `set_device_type` does.
 
@@ -253,6 +255,7 @@ def init(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
             runtime.find_place(place.device.number)
 
 
+@takes_clauses
 def shutdown(device_type: DeviceType | str = DeviceType.DEFAULT) -> None:
     """Wait for what the queues of all devices of a type hold. The devices, and what is mapped there, stay.
 

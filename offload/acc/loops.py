@@ -16,6 +16,7 @@ from offload.errors import ClauseError
 from offload.loops.functions import DeviceLoop
 from offload.loops.running.clauses import COMMON_CHECKS, DEVICE_CHECKS, check_order
 from offload.loops.words import check_called
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,6 +134,7 @@ def kernels_loop(function: Any = None, /, **clauses: Any) -> Any:
     return decorate(KernelsLoop, function, clauses)
 
 
+@takes_clauses
 def loop(
     iterations: range,
     *,

@@ -13,12 +13,14 @@ from offload.constructs.copying import byte_ranges, copy_recipe, number_of_bytes
 from offload.constructs.memory import release, target_alloc
 from offload.errors import ClauseError, MapError, NotPresentError
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
     from offload.tasks.task import Task
 
 
+@takes_clauses
 def malloc(nbytes: int, *, device: int | None = None) -> Any:
     """Allocate device memory.
 
@@ -53,6 +55,7 @@ def free(d: Any) -> None:
     release("acc free", "acc.malloc", d)
 
 
+@takes_clauses
 def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     """Copy bytes of a host array to a device array.
 
@@ -77,11 +80,13 @@ def memcpy_to_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     _memcpy("memcpy_to_device", dst, src, nbytes, None)
 
 
+@takes_clauses
 def memcpy_to_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
     """Do what `memcpy_to_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _memcpy("memcpy_to_device", dst, src, nbytes, async_)
 
 
+@takes_clauses
 def memcpy_from_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     """Copy bytes of a device array to a host array; otherwise as `memcpy_to_device`.
 
@@ -92,11 +97,13 @@ def memcpy_from_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     _memcpy("memcpy_from_device", dst, src, nbytes, None)
 
 
+@takes_clauses
 def memcpy_from_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
     """Do what `memcpy_from_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _memcpy("memcpy_from_device", dst, src, nbytes, async_)
 
 
+@takes_clauses
 def memcpy_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     """Copy bytes between two device arrays of one device; otherwise as `memcpy_to_device`.
 
@@ -107,11 +114,13 @@ def memcpy_device(dst: Any, src: Any, nbytes: int | None = None) -> None:
     _memcpy("memcpy_device", dst, src, nbytes, None)
 
 
+@takes_clauses
 def memcpy_device_async(dst: Any, src: Any, nbytes: int | None = None, async_: Any = True) -> Task | None:
     """Do what `memcpy_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _memcpy("memcpy_device", dst, src, nbytes, async_)
 
 
+@takes_clauses
 def memcpy_d2d(
     dst: Any, src: Any, nbytes: int | None = None, dst_device: int | None = None, src_device: int | None = None
 ) -> None:
@@ -140,6 +149,7 @@ def memcpy_d2d(
     _d2d(dst, src, nbytes, dst_device, src_device, None)
 
 
+@takes_clauses
 def memcpy_d2d_async(
     dst: Any,
     src: Any,

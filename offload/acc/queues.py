@@ -20,6 +20,7 @@ from offload.constructs.queueing import are_complete, enqueue_marker, give_strea
 from offload.errors import ClauseError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import current_runtime, here
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from offload.runtime.current import Scope
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from offload.tasks.region import Region
 
 
+@takes_clauses
 def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None = None) -> None:
     """Wait for what queues hold now, on the host or in another queue.
 
@@ -72,6 +74,7 @@ def wait(*queues: Any, async_: Any = None, if_: bool = True, device: int | None 
         enqueue_marker(scope, frame, target, others)
 
 
+@takes_clauses
 def wait_all(*, device: int | None = None) -> None:
     """Wait for what all queues of a device hold; parameters, errors and blocking as for `wait`.
 
@@ -82,6 +85,7 @@ def wait_all(*, device: int | None = None) -> None:
     wait(device=device)
 
 
+@takes_clauses
 def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> None:
     """Have later operations of the queue ``async_`` follow what ``queue`` holds; errors as for `wait`.
 
@@ -92,6 +96,7 @@ def wait_async(queue: Any, async_: Any = True, *, device: int | None = None) -> 
     wait([queue], async_=async_, device=device)  # not all, as a `wait(True)` is
 
 
+@takes_clauses
 def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
     """Have later operations of the queue ``async_`` follow what all others hold; errors as for `wait`.
 
@@ -102,6 +107,7 @@ def wait_all_async(async_: Any = True, *, device: int | None = None) -> None:
     wait(async_=async_, device=device)
 
 
+@takes_clauses
 def wait_any(queues: Any, *, device: int | None = None) -> int:
     """Wait until all that one of several queues holds now is complete.
 
@@ -136,6 +142,7 @@ def wait_any(queues: Any, *, device: int | None = None) -> int:
     return wait_for_any(scope, frame, found, "acc.wait_any")
 
 
+@takes_clauses
 def async_test(queue: Any = True, *, device: int | None = None) -> bool:
     """Tell whether all that a queue holds is complete.
 
@@ -167,6 +174,7 @@ def async_test(queue: Any = True, *, device: int | None = None) -> bool:
     return found is None or are_complete(scope, frame, [found])
 
 
+@takes_clauses
 def async_test_all(*, device: int | None = None) -> bool:
     """Tell whether all that the queues of a device hold is complete; errors and blocking as for `async_test`.
 
@@ -213,6 +221,7 @@ def get_default_async() -> int:
     return default_number(current_runtime().queues)
 
 
+@takes_clauses
 def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
     """Return the native stream of a queue. What the program puts there, waits for the queue cover from now on.
 
@@ -240,6 +249,7 @@ def get_cuda_stream(queue: Any = True, *, device: int | None = None) -> Any:
     return _queue_with_stream("get_cuda_stream", queue, device)[-1].stream
 
 
+@takes_clauses
 def set_cuda_stream(queue: Any, stream: Any, *, device: int | None = None) -> None:
     """Make a stream of the program's own that of a queue, until the runtime ends.
 

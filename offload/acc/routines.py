@@ -17,6 +17,7 @@ from offload.constructs.clauses.mapping import map_items
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
 from offload.runtime.current import for_finalizers
+from offload.runtime.keywords import takes_clauses
 from offload.runtime.works import EnterDataWork, ExitDataWork, UpdateWork
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
+@takes_clauses
 def copyin(a: Any, *, device: int | None = None) -> Any:
     """Map an array with a copy to the device, as `enter_data` with ``copyin`` does; return its device array.
 
@@ -53,6 +55,7 @@ def copyin(a: Any, *, device: int | None = None) -> Any:
     return _enter("copyin", a, device)
 
 
+@takes_clauses
 def create(a: Any, *, device: int | None = None) -> Any:
     """Map an array without a copy; otherwise as `copyin`.
 
@@ -63,6 +66,7 @@ def create(a: Any, *, device: int | None = None) -> Any:
     return _enter("create", a, device)
 
 
+@takes_clauses
 def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do the same as an operation of a queue; return the operation, or None where the async-argument is synchronous.
 
@@ -71,11 +75,13 @@ def copyin_async(a: Any, async_: Any = True, *, device: int | None = None) -> Ta
     return _move("acc copyin", EnterDataWork, "copyin", a, async_, device)
 
 
+@takes_clauses
 def create_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do what `create` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc create", EnterDataWork, "create", a, async_, device)
 
 
+@takes_clauses
 def copyout(a: Any, *, device: int | None = None) -> None:
     """Undo one `copyin` or `create`, with a copy back if nothing holds the data any more; see `exit_data`.
 
@@ -100,21 +106,25 @@ def copyout(a: Any, *, device: int | None = None) -> None:
     _move("acc copyout", ExitDataWork, "copyout", a, None, device)
 
 
+@takes_clauses
 def copyout_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do what `copyout` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc copyout", ExitDataWork, "copyout", a, async_, device)
 
 
+@takes_clauses
 def copyout_finalize(a: Any, *, device: int | None = None) -> None:
     """Undo every `copyin` and `create`; otherwise as `copyout`."""
     _move("acc copyout_finalize", ExitDataWork, "copyout", a, None, device, finalizes=True)
 
 
+@takes_clauses
 def copyout_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do what `copyout_finalize` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc copyout_finalize", ExitDataWork, "copyout", a, async_, device, finalizes=True)
 
 
+@takes_clauses
 def delete(a: Any, *, device: int | None = None) -> None:
     """Undo one `copyin` or `create` without a copy; otherwise as `copyout`.
 
@@ -125,21 +135,25 @@ def delete(a: Any, *, device: int | None = None) -> None:
     _move("acc delete", ExitDataWork, "delete", a, None, device)
 
 
+@takes_clauses
 def delete_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do what `delete` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc delete", ExitDataWork, "delete", a, async_, device)
 
 
+@takes_clauses
 def delete_finalize(a: Any, *, device: int | None = None) -> None:
     """Undo every `copyin` and `create` without a copy; otherwise as `copyout`."""
     _move("acc delete_finalize", ExitDataWork, "delete", a, None, device, finalizes=True)
 
 
+@takes_clauses
 def delete_finalize_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do what `delete_finalize` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc delete_finalize", ExitDataWork, "delete", a, async_, device, finalizes=True)
 
 
+@takes_clauses
 def update_device(a: Any, *, device: int | None = None) -> None:
     """Copy an array to its data on the device; an absent one is an error. See `update`.
 
@@ -150,11 +164,13 @@ def update_device(a: Any, *, device: int | None = None) -> None:
     _move("acc update_device", UpdateWork, "update device", a, None, device)
 
 
+@takes_clauses
 def update_device_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do what `update_device` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc update_device", UpdateWork, "update device", a, async_, device)
 
 
+@takes_clauses
 def update_self(a: Any, *, device: int | None = None) -> None:
     """Copy an array from its data on the device; an absent one is an error. See `update`.
 
@@ -165,6 +181,7 @@ def update_self(a: Any, *, device: int | None = None) -> None:
     _move("acc update_self", UpdateWork, "update self", a, None, device)
 
 
+@takes_clauses
 def update_self_async(a: Any, async_: Any = True, *, device: int | None = None) -> Task | None:
     """Do what `update_self` does as an operation of a queue; otherwise as `copyin_async`."""
     return _move("acc update_self", UpdateWork, "update self", a, async_, device)

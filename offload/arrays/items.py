@@ -6,7 +6,9 @@ resolved when the construct is encountered, or, in ``depend`` only, any other ha
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator, ValuesView
 from ctypes import c_size_t
+from io import IOBase
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,6 +35,9 @@ def mapper_of(item: object, name: str | None = None) -> Callable[[Any], Any] | N
 
 SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()})
 """Types whose values are neither arrays nor anything that has a mapper."""
+
+VALUES = SCALARS | {tuple, frozenset, range}
+"""Types whose values are locations of their own in ``depend``, if they can be hashed."""
 
 
 class Token(NamedTuple):
@@ -167,10 +172,12 @@ def locator(item: Any) -> Section | Token:
     Raises
     ------
     ClauseError
-        The item is neither an array nor hashable.
+        The item is neither an array nor hashable, or is an iterator, or an array of another library in host memory.
     """
-    if isinstance(item, np.ndarray) or is_device_array(item):
-        return array_section(item)
+    if item.__class__ not in VALUES:
+        if isinstance(item, np.ndarray) or is_device_array(item):
+            return array_section(item)
+        _refuse_unordered(item)
     try:
         hash(item)
     except TypeError:
@@ -179,6 +186,37 @@ def locator(item: Any) -> Section | Token:
             "use an array, section(…), a string or a hashable value"
         ) from None
     return Token(item)
+
+
+_OF_ELEMENTS = (Iterator, AsyncIterator, ValuesView)
+
+
+def _refuse_unordered(item: Any) -> None:
+    """Raise `ClauseError` for an object that can be hashed, but not as the storage that the program means by it."""
+    kind = type(item).__name__
+    if isinstance(item, _OF_ELEMENTS) and not isinstance(item, IOBase):  # a file is a location of its own
+        raise ClauseError(
+            f"depend: {kind} {item!r:.60} is an iterator, not the items that it yields; name each of them, for example "
+            "in_(*tiles)"
+        )
+    if _exposes_memory(item):
+        raise ClauseError(
+            f"depend: {kind} {item!r:.60} is another library's array, whose storage offload does not know; name a "
+            "NumPy array of the same memory: np.asarray(…), or np.frombuffer(…) of a buffer"
+        )
+
+
+def _exposes_memory(item: Any) -> bool:
+    """Tell whether an object is an array to other libraries: by NumPy's or DLPack's protocol, or as a buffer."""
+    if isinstance(item, (type, bytes)):
+        return False
+    if hasattr(item, "__array_interface__") or hasattr(item, "__dlpack__"):
+        return True
+    try:
+        memoryview(item).release()
+    except (TypeError, BufferError, ValueError):
+        return False
+    return True
 
 
 def label(item: Any) -> str:

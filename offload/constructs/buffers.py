@@ -10,6 +10,7 @@ from offload.constructs.memory import allocate, give_back
 from offload.errors import ClauseError, RegionClosedError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +126,7 @@ def _note(error: BaseException, later: BaseException) -> None:
         error.add_note(f"then, at {_END}: {later!r}")
 
 
+@takes_clauses
 def buffers(n: int, shape: int | tuple[int, ...], dtype: Any = float, device: int | None = None) -> Buffers:
     """Allocate device arrays for the time of a block, to be used in turn.
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.runtime.current import current_runtime, here
+from offload.runtime.keywords import takes_clauses
 from offload.tasks.task import LeaveRegion
 
 if TYPE_CHECKING:
     from offload.tasks.region import Group
 
 
+@takes_clauses
 def cancel(construct: str, if_: bool = True) -> None:
     """Cancel the innermost taskgroup, where cancellation is on (``OMP_CANCELLATION``); else do nothing.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import ContextDecorator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from offload.arrays.items import Token
 from offload.constructs.clauses.dependences import Dependence, check_depend_now, inout
 from offload.constructs.clauses.mapping import map_items
 from offload.constructs.clauses.maps import check_clauses, check_device, check_map, symbolic
@@ -21,8 +22,10 @@ from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.shields import Shield, in_one_piece, is_interruption
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
+from offload.runtime.keywords import takes_clauses
 from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.runtime.sites import call_site
+from offload.runtime.unentered import Unentered
 from offload.runtime.works import EndRegionWork, EnterDataWork, EnterRegionWork, ExitDataWork, UndoEntryWork
 from offload.tasks.received import Values
 from offload.tasks.recipe import nothing
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from offload.runtime.current import Scope
     from offload.tasks.region import Region
     from offload.tasks.task import Task
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "map": check_map,
@@ -226,6 +231,12 @@ class TargetData(ContextDecorator):
         self._used: tuple[Any, ...] = ()
         self._entry: Task
         self._region: GroupRegion | None = None
+        self._unentered = Unentered("target_data")
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate a function, each call of which enters a block of its own."""
+        self._unentered.settle()
+        return super().__call__(function)
 
     def _recreate_cm(self) -> TargetData:
         """Return one for each call of a function that this decorates."""
@@ -234,7 +245,8 @@ class TargetData(ContextDecorator):
     def __enter__(self) -> tuple[Any, ...]:
         construct = self._encounter()
         if construct.deferred or construct.frame.recorder is None:
-            construct.depend += (inout(_Region()),)  # the exit follows the entry, whatever the user's dependences say
+            # The exit follows the entry, whatever the user's dependences say.
+            construct.depend += (inout(Token(_Region())),)
         try:
             with Shield():
                 self._entry = construct.run(EnterRegionWork, construct.items)
@@ -268,7 +280,7 @@ class TargetData(ContextDecorator):
 
     async def __aenter__(self) -> tuple[Any, ...]:
         construct = self._encounter()
-        construct.depend += (inout(_Region()),)  # as above; what lets the loop run is a deferred task
+        construct.depend += (inout(Token(_Region())),)  # as above; what lets the loop run is a deferred task
         try:
             self._entry = await construct.finish(EnterRegionWork, construct.items)
         except (Exception, BaseExceptionGroup):
@@ -297,6 +309,7 @@ class TargetData(ContextDecorator):
 
     def _encounter(self) -> _DataConstruct:
         """Check the clauses and evaluate the list items."""
+        self._unentered.settle()
         refuse_inside("target data")
         if self._construct is not None:
             raise UsageError("target data is entered once; call target_data() for each block")
@@ -370,6 +383,7 @@ def _first(error: BaseException | None, later: BaseException) -> BaseException:
     return later
 
 
+@takes_clauses
 def target_data(
     map: Any = (),
     *,

@@ -10,7 +10,9 @@ from offload.errors import UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.interrupts.shields import Shield, in_one_piece
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import takes_clauses
 from offload.runtime.sites import call_site
+from offload.runtime.unentered import Unentered
 from offload.tasks.blocks import Block
 from offload.tasks.goals import Emptied
 from offload.tasks.region import Group
@@ -109,14 +111,19 @@ class GroupRegion:
 class Taskgroup:
     """What `taskgroup` returns: a context manager, used once."""
 
-    __slots__ = ("_directive", "_reductions", "_region")
+    __slots__ = ("_directive", "_reductions", "_region", "_unentered")
 
-    def __init__(self, reductions: tuple[Reduction, ...] = (), directive: str = "taskgroup") -> None:
+    def __init__(
+        self, reductions: tuple[Reduction, ...] = (), directive: str = "taskgroup", unentered: Unentered | None = None
+    ) -> None:
         self._reductions = reductions
         self._directive = directive
         self._region: GroupRegion | None = None
+        self._unentered = unentered
 
     def __enter__(self) -> None:
+        if self._unentered is not None:
+            self._unentered.settle()
         refuse_inside(self._directive)
         if self._region is not None:
             raise UsageError("a taskgroup is entered once; call taskgroup() for each block")
@@ -188,6 +195,7 @@ def _leaves(error: BaseException | None, group: Group) -> bool:
     return isinstance(error, LeaveRegion) and error.group is group
 
 
+@takes_clauses
 def taskgroup(task_reduction: Any = None) -> Taskgroup:
     """Wait, at the end of the block, for the tasks generated in it and all their descendants.
 
@@ -222,4 +230,5 @@ def taskgroup(task_reduction: Any = None) -> Taskgroup:
     the group is cancelled, what its tasks have put in until then is combined. OpenMP 5.2, 15.4 "taskgroup Construct",
     5.5.9 "task_reduction Clause".
     """
-    return Taskgroup(reductions_of("task_reduction", check_reduction("task_reduction", task_reduction)))
+    reductions = reductions_of("task_reduction", check_reduction("task_reduction", task_reduction))
+    return Taskgroup(reductions, unentered=Unentered("taskgroup"))

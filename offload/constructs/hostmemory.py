@@ -11,11 +11,13 @@ from offload.constructs.extents import check_nbytes, extent
 from offload.errors import ClauseError, DeviceMemoryError
 from offload.interrupts.finalizers import catch_up
 from offload.runtime.current import current_runtime
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from offload.runtime.runtime import Runtime
 
 
+@takes_clauses
 def empty_pinned(
     shape: int | tuple[int, ...], dtype: Any = float, order: Literal["C", "F"] = "C"
 ) -> np.ndarray[Any, Any]:

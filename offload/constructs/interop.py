@@ -29,8 +29,10 @@ from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.events.sources import put_on
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
+from offload.runtime.keywords import takes_clauses
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
+from offload.runtime.unentered import Unentered
 from offload.runtime.works import Work
 from offload.tasks.failures import see
 from offload.tasks.goals import TaskEnd
@@ -66,7 +68,18 @@ class Interop:
         The device, as `offload.device` returns it.
     """
 
-    __slots__ = ("_depend", "_frame", "_has_ended", "_lane", "_place", "_runtime", "_syncs", "device", "stream")
+    __slots__ = (
+        "_depend",
+        "_frame",
+        "_has_ended",
+        "_lane",
+        "_place",
+        "_runtime",
+        "_syncs",
+        "_unentered",
+        "device",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -88,8 +101,11 @@ class Interop:
             self._lane = place.user_pool.next() if stream is None else place.lane_of(stream)
         self.device: Device | Host = Host(runtime.initial_device) if place is None else place.device
         self.stream: Any = stream if stream is not None or self._lane is None else self._lane.stream
+        self._unentered = Unentered("interop") if depend else None
 
     def __enter__(self) -> Self:
+        if self._unentered is not None:
+            self._unentered.settle()
         if self._frame is not None or self._has_ended:
             raise UsageError("an interop object is entered once; call interop() for each block")
         scope = here()
@@ -197,6 +213,7 @@ class Interop:
         encounter(scope, frame, Recipe(site), depend, deferred=deferred)
 
 
+@takes_clauses
 def interop(targetsync: bool = True, device: int | None = None, depend: Any = (), *, stream: Any = None) -> Interop:
     """Give a stream for work of the program's own, which follows and is followed by tasks as ``depend`` says.
 

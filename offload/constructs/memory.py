@@ -7,7 +7,7 @@ body they are a `UsageError`. OpenMP 5.2, 18.8 "Device Memory Routines"; 6.0 for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from offload.errors import ClauseError, DeviceMemoryError, UsageError
 from offload.interrupts.finalizers import catch_up, refuse_inside
 from offload.interrupts.shields import Shield
 from offload.runtime.current import current_runtime, for_finalizers, here
+from offload.runtime.keywords import refuse_unknown, takes_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,7 @@ _FIRST = 0
 # -- allocation ------------------------------------------------------------------------------------------
 
 
+@takes_clauses
 def target_alloc(shape: int | tuple[int, ...], dtype: Any = "u1", device: int | None = None) -> Any:
     """Allocate an uninitialised device array, which lives until `target_free`.
 
@@ -146,6 +148,7 @@ def target_memcpy(
     src_offset: int = 0,
     dst_device: int | None = None,
     src_device: int | None = None,
+    **unknown: Never,
 ) -> None:
     """Copy bytes between two arrays, each on the host or a device.
 
@@ -173,6 +176,8 @@ def target_memcpy(
     -----
     *Blocks* until the copy is done. OpenMP 5.2, 18.8.5 "omp_target_memcpy".
     """
+    if unknown:
+        refuse_unknown(target_memcpy, unknown)
     is_whole = nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST
     if not is_whole or copy_whole(dst, src, (), deferred=False) is None:
         _memcpy(dst, src, nbytes, dst_offset, src_offset, dst_device, src_device, deferred=False)
@@ -188,6 +193,7 @@ def target_memcpy_async(
     src_device: int | None = None,
     *,
     depend: Any = (),
+    **unknown: Never,
 ) -> Task:
     """Copy bytes as `target_memcpy` does, in a deferred task with dependences; return the task.
 
@@ -195,6 +201,8 @@ def target_memcpy_async(
 
     *Blocks* never. OpenMP 5.2, 18.8.7 "omp_target_memcpy_async".
     """
+    if unknown:
+        refuse_unknown(target_memcpy_async, unknown)
     if nbytes is dst_device is src_device is None and dst_offset is src_offset is _FIRST:
         task = copy_whole(dst, src, depend, deferred=True)
         if task is not None:
@@ -345,6 +353,7 @@ def target_memset_async(
 # -- questions -------------------------------------------------------------------------------------------
 
 
+@takes_clauses
 def target_is_present(a: Any, device: int | None = None) -> bool:
     """Tell whether a host array has corresponding storage on a device, all of it.
 
@@ -372,6 +381,7 @@ def target_is_present(a: Any, device: int | None = None) -> bool:
     return place is None or place.is_present(array)
 
 
+@takes_clauses
 def target_is_accessible(a: Any, device: int | None = None) -> bool:
     """Tell whether code on a device may use the memory of an array as it is, without a copy.
 
@@ -399,6 +409,7 @@ def target_is_accessible(a: Any, device: int | None = None) -> bool:
     return place is None or (array.size > 0 and place.device.can_access(array))
 
 
+@takes_clauses
 def get_mapped_ptr(a: Any, device: int | None = None) -> Any:
     """Return the device array that corresponds to a host array.
 

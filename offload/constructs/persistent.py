@@ -15,6 +15,7 @@ from offload.data.maptypes import MapType
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
 from offload.runtime.current import for_finalizers, here
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from offload.data.items import MapItem
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _DEVICE_TYPES = ("any", "host", "nohost")
 
 
+@takes_clauses
 def target_associate_ptr(a: Any, d: Any, device: int | None = None, offset: int = 0) -> None:
     """Make a part of a device array the corresponding storage of a host array, until `target_disassociate_ptr`.
 

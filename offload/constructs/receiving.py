@@ -126,7 +126,7 @@ def check_default(behaviour: Mapping[str, str], values: Values, late: Iterable[L
         if slot not in named and any(how != "default" for how in behaviour.values()):
             raise ClauseError(
                 f"{word}: argument {slot} is the value of a task, which is known when the task is complete, and it is "
-                "in no map clause; name it in one, or pass the result() of that task"
+                "in no map clause; name it in one if it is an array, or pass the result() of that task"
             )
 
 

@@ -14,6 +14,7 @@ from offload.constructs.queueing import give_stream
 from offload.devices.host import Host
 from offload.errors import ClauseError, UsageError
 from offload.runtime.current import current_runtime, here
+from offload.runtime.keywords import takes_clauses
 from offload.runtime.places import initial_device
 from offload.tasks.region import Inherited
 from offload.tasks.task import Task
@@ -105,6 +106,7 @@ def get_max_task_priority() -> int:
     return current_runtime().settings.max_task_priority
 
 
+@takes_clauses
 def display_env(verbose: bool = False) -> None:
     """Print the version of OpenMP and the initial values of the runtime's ICVs to stderr.
 
@@ -190,6 +192,7 @@ def current_stream() -> Any:
     return scope.user_lane.stream
 
 
+@takes_clauses
 def stream(queue: int = 0, device: int | None = None) -> Any:
     """Return the native stream behind an async queue number: one of `set_stream`, or of those that queues share.
 
@@ -201,6 +204,7 @@ def stream(queue: int = 0, device: int | None = None) -> Any:
     return _queue("stream", queue, device).stream
 
 
+@takes_clauses
 def set_stream(queue: int, stream: Any, device: int | None = None) -> None:
     """Make a stream of the program's own the one behind an async queue number, until the runtime ends.
 

@@ -114,9 +114,10 @@ class TargetFunction(DirectiveFunction):
         self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
         if names is not None:
             for item, word in worded_items(clauses.get("map", ())):
-                if not names.may_have(parse_item(item).name):
+                name = parse_item(item).name
+                if not names.may_have(name):
                     raise ClauseError(
-                        f"{word}: list item {item!r}: {unseen(parse_item(item).name)}; {self._name} takes "
+                        f"{word}: list item {item!r}: {unseen(name, names.parameters)}; {self._name} takes "
                         f"{', '.join(names.parameters) or 'no parameters'}"
                     )
 

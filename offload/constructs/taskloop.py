@@ -1,7 +1,7 @@
 """The taskloop: a range, a sequence or any other iterable, split into tasks.
 
 It is what the standard says that it is: a taskgroup with ``task_reduction``, in which tasks with ``in_reduction`` are
-generated, one for each part of the range.
+generated, one for each part of the range. Items of the loop's own ``in_reduction`` are those of a taskgroup around it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import is_device_array
+from offload.arrays.items import is_device_array, label
 from offload.constructs.clauses.dependences import mutexinoutset
 from offload.constructs.clauses.maps import check_clauses, check_count, check_name, check_priority
 from offload.constructs.clauses.names import parse_item
-from offload.constructs.clauses.reductions import Item, check_reduction, identity_of, reductions_of, resolved
+from offload.constructs.clauses.reductions import (
+    Item,
+    check_reduction,
+    find_reduction,
+    identity_of,
+    reductions_of,
+    resolved,
+)
 from offload.constructs.functions import DirectiveFunction, TaskFunction
 from offload.constructs.groups import Taskgroup
 from offload.errors import ClauseError
 from offload.runtime.current import for_finalizers, here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from offload.tasks.region import Group
     from offload.tasks.task import Task
 
 _TASKS_A_THREAD = 4
@@ -46,6 +54,7 @@ class TaskloopFunction(DirectiveFunction):
         "num_tasks": partial(check_count, "num_tasks"),
         "strict": bool,
         "reduction": partial(check_reduction, "reduction"),
+        "in_reduction": partial(check_reduction, "in_reduction"),
         "nogroup": bool,
         "if_": lambda value: value,
         "final": bool,
@@ -57,7 +66,7 @@ class TaskloopFunction(DirectiveFunction):
         super()._apply(clauses)
         _check_together(clauses)
         self._task = _LoopTask(self._function, {name: clauses[name] for name in _OF_TASKS if name in clauses})
-        if any(isinstance(item, str) for _, item in clauses.get("reduction", ())):
+        if any(isinstance(item, str) for _, item in (*clauses.get("reduction", ()), *clauses.get("in_reduction", ()))):
             self._names = self._visible_names()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -82,8 +91,8 @@ class TaskloopFunction(DirectiveFunction):
         )
         task: TaskFunction = self._task
         group = Taskgroup((), "taskloop")
-        if clauses.get("reduction"):
-            task, group, args = self._reducing(iterable, args, kwargs)
+        if clauses.get("reduction") or clauses.get("in_reduction"):
+            task, group, args = self._reducing(iterable, args, kwargs, frame.inherited.group)
         if_, final = clauses.get("if_", True), clauses.get("final", False)
         is_deferred = if_ and not final and not frame.inherited.is_final
         tasks = []
@@ -100,19 +109,24 @@ class TaskloopFunction(DirectiveFunction):
         return tasks if is_left else None
 
     def _reducing(
-        self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any], around: Group | None
     ) -> tuple[TaskFunction, Taskgroup, tuple[Any, ...]]:
         """Return what generates the tasks, the group that reduces, and what the tasks are passed besides a part.
+
+        ``around`` is the group that the construct is in, of which ``in_reduction`` names items.
 
         An item that is not among the arguments follows them, if the body has a parameter for it. If not, the body works
         on the item itself, by whatever name, and its tasks have to exclude each other.
         """
-        given: tuple[Item, ...] = self._clauses["reduction"]
-        items = resolved("reduction", given, self._names_at_call(iterable, args, kwargs))
-        group = Taskgroup(reductions_of("reduction", items), "taskloop")
+        names = self._names_at_call(iterable, args, kwargs)
+        own: tuple[Item, ...] = self._clauses.get("reduction", ())
+        outer: tuple[Item, ...] = self._clauses.get("in_reduction", ())
+        reduced, taken = resolved("reduction", own, names), resolved("in_reduction", outer, names)
+        self._check_part(taken, reduced, around)
+        group = Taskgroup(reductions_of("reduction", reduced), "taskloop")
         received: list[Item] = []
         missing: list[Item] = []
-        for written, item in zip(given, items, strict=True):
+        for written, item in zip((*own, *outer), (*reduced, *taken), strict=True):
             if self._is_passed(written.item, item.item, args, kwargs):
                 received.append(written)
             else:
@@ -122,11 +136,21 @@ class TaskloopFunction(DirectiveFunction):
             args = (*args, *(item for _, item in missing))
             received += missing
         else:
-            depend = [mutexinoutset(item) for _, item in missing if item.size]
+            depend = [mutexinoutset(item) for _, item in missing]
         in_reduction: dict[str, list[Any]] = {}
         for operator, item in received:
             in_reduction.setdefault(operator, []).append(item)
         return self._task.options(depend=depend, in_reduction=in_reduction or None), group, args
+
+    def _check_part(self, taken: Iterable[Item], reduced: Iterable[Item], around: Group | None) -> None:
+        """Raise `ClauseError` unless a group around the loop, not the loop, reduces each item of ``in_reduction``."""
+        own = [identity_of(item) for _, item in reduced]
+        for operator, item in taken:
+            if identity_of(item) in own:
+                raise ClauseError(
+                    f"taskloop {self._name!r}: {label(item)} is in reduction and in in_reduction; name it in one only"
+                )
+            find_reduction(f"taskloop {self._name!r}", operator, item, around)
 
     def _names_at_call(self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self._names is None:
@@ -174,7 +198,7 @@ class TaskloopFunction(DirectiveFunction):
             return False
         raise ClauseError(
             f"taskloop {self._name!r}: the body needs {needed} arguments; it is given {n_given}, a part of the range "
-            f"first, and with a private array for each list item of reduction {n_given + n_items}"
+            f"first, and with a private array for each list item of its reductions {n_given + n_items}"
         )
 
 
@@ -288,6 +312,9 @@ def taskloop(iterable: Any = _NOTHING, body: Callable[..., Any] | None = None, *
         By operator, list items as in `taskgroup`. ``body(part, total)``: the body receives a private array for each
         item, in order, in parameters without default, or in place of the arguments that are the item.
         ``body(part)``: it works on the items themselves, and its tasks run one at a time (``mutexinoutset``).
+    in_reduction : dict of str to list of arrays and str
+        By operator, list items of ``task_reduction`` of a taskgroup around the call, as in `task`. The tasks take part
+        in that reduction, also with ``nogroup``. The body receives them as those of ``reduction``, and after those.
     nogroup : bool
         True: wait for nothing, and return the tasks.
     if_, final, priority, name
@@ -307,13 +334,15 @@ def taskloop(iterable: Any = _NOTHING, body: Callable[..., Any] | None = None, *
         tasks are generated.
     ClauseError
         ``grainsize`` with ``num_tasks``, ``nogroup`` with ``reduction``, numbers below 1, something that cannot be
-        iterated over, a list item that cannot be reduced.
+        iterated over, a list item that cannot be reduced, one of ``in_reduction`` that no taskgroup around the call
+        reduces with that operator.
 
     Notes
     -----
     *Blocks* until all tasks and their descendants are complete; the waiting thread may run them. They are the group
     that ``cancel("taskgroup")`` in a body cancels. Loops that are to be collapsed are one range:
-    ``itertools.product(range(n), range(m))``. OpenMP 5.2, 12.6 "taskloop Construct", 5.5.8 "reduction Clause".
+    ``itertools.product(range(n), range(m))``. OpenMP 5.2, 12.6 "taskloop Construct", 5.5.8 "reduction Clause",
+    5.5.10 "in_reduction Clause".
     """
     checked = check_clauses("taskloop", clauses, TaskloopFunction._checks)  # noqa: SLF001  # same module
     if body is None and callable(iterable) and not hasattr(iterable, "__iter__"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from offload.constructs.clauses.dependences import Dependence, check_depend_now
 from offload.constructs.clauses.following import awaited
@@ -12,6 +12,7 @@ from offload.errors import ClauseError, DependError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
+from offload.runtime.keywords import refuse_unknown
 from offload.runtime.sites import call_site
 from offload.runtime.threads import Everything
 from offload.tasks.depend import DependType
@@ -31,7 +32,7 @@ _ALL = ()
 """The ``depend`` of a `taskwait` that waits for all."""
 
 
-def taskwait(depend: Any = _ALL, nowait: bool = False) -> Any:
+def taskwait(depend: Any = _ALL, nowait: bool = False, **unknown: Never) -> Any:
     """Wait for the tasks that the current task, or host thread, has generated.
 
     Parameters
@@ -61,6 +62,8 @@ def taskwait(depend: Any = _ALL, nowait: bool = False) -> Any:
     *Blocks*; the waiting thread may run other tasks, so hold no lock. Does not wait for descendants.
     OpenMP 5.2, 15.5 "taskwait Construct".
     """
+    if unknown:
+        refuse_unknown(taskwait, unknown)
     dependences = check_depend_now("taskwait", depend) if depend is not _ALL else ()
     if dependences and any(dependence.type is DependType.MUTEXINOUTSET for dependence in dependences):
         raise DependError("taskwait: mutexinoutset excludes tasks, and a taskwait runs nothing; use inout")

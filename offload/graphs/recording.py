@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from offload.arrays.items import all_memory, label
 from offload.errors import UsageError
 from offload.graphs.taskgraph import Again, Run, TaskGraph, WaitRun
 from offload.runtime.current import here
+from offload.runtime.unentered import block
 from offload.tasks.blocks import Block
 from offload.tasks.depend import Tracker
 from offload.tasks.graph import Node
@@ -165,7 +165,7 @@ def nodes_followed(node_of: dict[Task, Node], key: Followed) -> list[Node]:
     return [] if node is None else [node]
 
 
-@contextmanager
+@block("record")
 def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     """Keep the graph of the tasks that the block generates.
 
@@ -190,11 +190,11 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
     if frame.recorder is not None:
         raise UsageError("record: this region records already; leave that block first")
     graph = TaskGraph(scope.runtime)
-    block = Block(scope, frame)
-    block.recorder = block.frame.recorder = Recorder(graph, executes=execute, runs_again=not execute)
+    region = Block(scope, frame)
+    region.recorder = region.frame.recorder = Recorder(graph, executes=execute, runs_again=not execute)
     try:
         yield graph
     finally:
-        block.leave()
-        if block.frame.recorder is block.recorder:
-            block.frame.recorder = None
+        region.leave()
+        if region.frame.recorder is region.recorder:
+            region.frame.recorder = None

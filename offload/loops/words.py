@@ -9,11 +9,13 @@ from offload.constructs import persistent
 from offload.constructs.clauses.maps import check_count
 from offload.errors import ClauseError
 from offload.loops.running.clauses import check_loop_reduction
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+@takes_clauses
 def loop(
     iterations: range, bind: str | None = None, collapse: int = 1, reduction: Mapping[str, Sequence[str]] | None = None
 ) -> range:
@@ -56,6 +58,7 @@ def loop(
 _BINDS = (None, "teams", "parallel", "thread")
 
 
+@takes_clauses
 def declare_target(array: Any, link: bool = False, device_type: str = "any") -> Any:
     """Give an array storage on every device that lasts until the runtime closes; or mark a function that loops call.
 

@@ -28,6 +28,7 @@ from offload.mpi.operations import ObjectReceive, Operation, Start
 from offload.mpi.staging import Staging
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
+from offload.runtime.keywords import unknown_clause
 from offload.runtime.sites import call_site
 
 if TYPE_CHECKING:
@@ -179,6 +180,10 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
     directive = f"MPI {operation.name}"
     operation.check()
     known = operation.known
+    if known is not None and "_" not in known.parameters:  # which stands for one that is not the program's to give
+        unknown = next((name for name in operation.kwargs if name not in known.parameters), None)
+        if unknown is not None:
+            raise unknown_clause(directive, unknown, (*known.parameters, "comm", "depend", "name", "priority"))
     if known is not None and known.sends and "dest" not in operation.named:
         raise ClauseError(f"{directive}: dest is missing; give the rank to send to")
     check_arguments(operation)

@@ -9,6 +9,7 @@ from offload.constructs.functions import task
 from offload.constructs.groups import taskgroup
 from offload.errors import ClauseError, LayoutError, UsageError
 from offload.parray.types import ArrayType
+from offload.runtime.keywords import takes_clauses
 from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from offload.tasks.task import Task
 
 
+@takes_clauses
 def for_each(
     P: ArrayType,  # noqa: N803  # as the manual writes it
     body: Callable[..., Any],

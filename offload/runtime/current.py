@@ -16,6 +16,7 @@ from offload.events import sources
 from offload.interrupts.finalizers import catch_up, collector, is_finalizing, is_inside, put_off
 from offload.interrupts.shields import is_at_work
 from offload.runtime import opened
+from offload.runtime.keywords import refuse_unknown
 from offload.runtime.runtime import Runtime
 from offload.tasks import scope as scopes
 
@@ -78,6 +79,9 @@ def for_finalizers(construct: Construct) -> Construct:
             if here().may_generate or not is_finalizing(sys._getframe(1)):  # noqa: SLF001  # the same
                 raise
             return _put_off(construct, args, kwargs)
+        except TypeError:
+            refuse_unknown(construct, kwargs)
+            raise
         finally:
             if put_off.calls:
                 catch_up()

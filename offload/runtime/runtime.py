@@ -28,6 +28,7 @@ from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.frames import warn
 from offload.interrupts.shields import Shield
 from offload.runtime import opened
+from offload.runtime.keywords import takes_clauses
 from offload.runtime.opening import not_a_specification, open_devices
 from offload.runtime.places import initial_device, invalid_device
 from offload.runtime.queues import Queues
@@ -94,6 +95,7 @@ class Runtime(Threads):
         ``devices`` is a ``distributed.Client``: the devices of a Dask cluster are none of a runtime so far.
     """
 
+    @takes_clauses
     def __init__(
         self,
         devices: str | None = None,

@@ -728,7 +728,9 @@ def test_objects_in_depend_of_graphs(sim):
 
 
 def test_objects_without_a_mapper_stay_locations_of_their_own(sim):
-    """An object whose class has no mapper is one location, whatever arrays it has."""
+    """An object whose class has no mapper is one location, which a warning says if it has arrays."""
     s = Vector(N)
-    assert is_ordered(out(s), in_(s))
-    assert not is_ordered(out(s.data), in_(s))
+    with pytest.warns(omp.DirectiveWarning, match="declare_mapper"):
+        assert is_ordered(out(s), in_(s))
+    with pytest.warns(omp.DirectiveWarning, match="a Vector object is a location of its own"):
+        assert not is_ordered(out(s.data), in_(s))

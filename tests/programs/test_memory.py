@@ -137,7 +137,8 @@ def chain_with_waits(n_tasks):
 def fresh_arrays(n_tasks):
     task = omp.task(nothing)
     for _ in range(n_tasks):
-        task.options(depend=[inout(np.zeros(8))])()
+        x = np.zeros(8)
+        task.options(depend=[inout(x)])()
         yield
 
 

@@ -213,7 +213,15 @@ class Binding:
                 native = native_array(sections.get(slot, value), place)
                 if native is not value:
                     self._replace(slot, native)
-            elif not (MAPPERS and self._add_object(slot, value)) and parts_of(value) is not None:
+            elif MAPPERS and self._add_object(slot, value):
+                continue
+            elif hasattr(value, "__dask_graph__") and not isinstance(value, type):
+                warn(
+                    f"argument {slot} is a Dask collection ({type(value).__name__}), which is not mapped: the body "
+                    "would compute on the host; pass its .compute()",
+                    DirectiveWarning,
+                )
+            elif parts_of(value) is not None:
                 self._look_into(slot, value, is_named=slot in sections)
         return self
 

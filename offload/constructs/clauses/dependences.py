@@ -7,30 +7,45 @@ attributes a program may replace, tasks and events (`offload.constructs.clauses.
 
 from __future__ import annotations
 
+from sys import getrefcount
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import getweakrefcount
 
 import numpy as np
 
-from offload.arrays.items import Token, all_memory, array_section, label, locator, mapper_of
+from offload.arrays.containers import attributes_of, leaves_of
+from offload.arrays.items import SCALARS, VALUES, Token, all_memory, array_section, label, locator, mapper_of
+from offload.arrays.sections import Section
 from offload.constructs.clauses.following import FollowedItem, keys_of
 from offload.constructs.clauses.maps import as_tuple
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.variadics import is_listable, members
 from offload.data.maptypes import MapType
-from offload.errors import ClauseError, DependError
+from offload.errors import ClauseError, DependError, DirectiveWarning
 from offload.events.event import Event
+from offload.interrupts.frames import warn
 from offload.tasks.depend import DependType
 from offload.tasks.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-    from offload.arrays.sections import Section
     from offload.constructs.clauses.variadics import Named
 
 
 class Dependence:
     """One ``depend`` clause: a dependence type and its list items.
+
+    Parameters
+    ----------
+    type_ : DependType
+        The dependence type.
+    items : tuple
+        The list items. Those without storage, such as an empty array, are left out: they are in no order.
+    n_holders : int
+        The references that a list item has if nothing but the program's own call of `in_`, `out`, … refers to it. By
+        default the clause is made of one that has been checked, and an item may have no other reference.
 
     Attributes
     ----------
@@ -41,7 +56,7 @@ class Dependence:
     keys : tuple or None
         The storage locations named, none while ``is_late``; None stands for `all_memory`.
     items : tuple
-        The list items as given, which keeps their storage alive.
+        The list items that have storage, which keeps it alive.
     is_symbolic : bool
         Whether an item is a string, whose storage is known at the call only.
     is_late : bool
@@ -50,8 +65,8 @@ class Dependence:
 
     __slots__ = ("is_late", "is_symbolic", "items", "joins", "keys", "type")
 
-    def __init__(self, type_: DependType, items: tuple[Any, ...]) -> None:
-        if not items:
+    def __init__(self, type_: DependType, items: tuple[Any, ...], n_holders: int = 0) -> None:
+        if n_holders and not items:
             raise DependError(f"depend({type_.value}) names no list item; name at least one")
         self.type = type_
         self.joins = None if type_ in _WRITERS else type_
@@ -59,19 +74,27 @@ class Dependence:
         self.is_symbolic = self.is_late = names_all = False
         keys: list[Hashable] = []
         for item in items:
+            key: Hashable
             if item.__class__ is np.ndarray:
-                section = array_section(item)
-                if not section[3]:
-                    raise _empty(item)
-                keys.append(section)
+                key = array_section(item)
             elif isinstance(item, str):
                 self.is_symbolic = self.is_late = True
+                continue
             elif item is all_memory:
                 names_all = True
+                continue
             elif isinstance(item, (Task, Event)) or mapper_of(item) is not None:
                 self.is_late = True
+                continue
             else:
-                keys.append(_nonempty_locator(item))
+                key = _key_of(item)
+            if key.__class__ is Section:
+                if not key[3]:
+                    self.items = tuple([other for other in self.items if other is not item])
+                    continue
+                if n_holders and getrefcount(item) <= n_holders and _has_own_data(item):
+                    raise _temporary(type_, item)
+            keys.append(key)
         if names_all and self.joins is not None:
             raise DependError(f"depend({type_.value}): all_memory can only be written; use out or inout")
         self.keys: Sequence[Hashable] | None = ()
@@ -87,7 +110,11 @@ class Dependence:
             if isinstance(item, str) and (passed := members(parsed := parse_item(item), names)) is not None:
                 items += _passed(parsed.name, passed, names)
                 continue
-            value = parse_item(item).resolve(names) if isinstance(item, str) else item
+            value = item
+            if isinstance(item, str):
+                value = parse_item(item).resolve(names)
+                if getrefcount(value) < _IN_A_CALL and _has_own_data(value) and value.size:
+                    raise _temporary(self.type, value, f"{item!r}, ")
             if isinstance(value, str):
                 items.append(Token(value))
             elif isinstance(value, (Task, Event)):
@@ -114,17 +141,55 @@ _IN, _OUT, _INOUT, _MUTEXINOUTSET, _INOUTSET = DependType
 _WRITERS = (_OUT, _INOUT)
 
 
-def _nonempty_locator(item: Any) -> Section | Token | FollowedItem:
+def _references_in_a_call(*items: Any) -> int:
+    """Return what `getrefcount` says of a list item, in a loop over items, that only its call refers to."""
+    return next(getrefcount(item) for item in items)
+
+
+_IN_A_CALL = _references_in_a_call(np.zeros(1))
+"""Measured, since Python versions differ: from 3.14 on, a function's argument may be no reference of its own."""
+
+
+def _has_own_data(array: Any) -> bool:
+    """Tell whether an array that no other place refers to has storage that no other code can name.
+
+    A view of another array may share its storage with others, and a weak reference may still lead to the array.
+    """
+    return isinstance(array, np.ndarray) and array.flags.owndata and not getweakrefcount(array)
+
+
+def _temporary(type_: DependType, array: Any, name: str = "") -> ClauseError:
+    return ClauseError(
+        f"depend({type_.value}): {name}{label(array)} is a temporary array, whose storage no other task can name; name "
+        "the array that it was computed from, or keep it in a variable that other tasks name too"
+    )
+
+
+def _key_of(item: Any) -> Hashable:
+    """Return the location of a list item that is known when the clause is made."""
     if isinstance(item, (Token, FollowedItem)):
         return item
     key = locator(item)
-    if not isinstance(key, Token) and not key[3]:
-        raise _empty(item)
+    if item.__class__ not in VALUES and isinstance(key, Token) and _holds_arrays(item):
+        kind = type(item).__name__
+        warn(
+            f"depend: a {kind} object is a location of its own, so tasks that name the arrays which it holds are not "
+            f"ordered with this one; name the arrays, or declare_mapper({kind}, …)",
+            DirectiveWarning,
+        )
     return key
 
 
-def _empty(item: Any) -> DependError:
-    return DependError(f"depend item {label(item)} has no elements; an array section in depend cannot be empty")
+def _holds_arrays(item: Any) -> bool:
+    """Tell whether attributes of an object are arrays, or containers of arrays."""
+    if isinstance(item, (type, FunctionType, ModuleType)):
+        return False
+    held = [value for value in attributes_of(item).values() if value.__class__ not in SCALARS]
+    return any(True for _ in leaves_of(held, _MOST_PARTS))
+
+
+_MOST_PARTS = 1000
+"""Parts of an object's containers that are looked at, in 20 µs, wherever a clause names the object."""
 
 
 def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any]:
@@ -140,15 +205,14 @@ def _passed(name: str, found: list[Named], names: Mapping[str, Any]) -> list[Any
             items += _mapped_by(one.value)
         elif is_listable(one.value):
             items.append(one.value)
-    return items or [names[name] if found and isinstance(names[name], tuple) else Token(object())]
+    return items or ([names[name]] if found and isinstance(names[name], tuple) else [])
 
 
 def _mapped_by(value: Any) -> list[Any]:
     """Return the arrays that the mapper of an object maps, which it stands for; one that maps none is in no order."""
     from offload.constructs.clauses.mappers import expand  # a program without mappers does without
 
-    arrays: list[Any] = [leaf.array for leaf in expand(value, MapType.TOFROM) if leaf.array.size]
-    return arrays or [Token(object())]
+    return [leaf.array for leaf in expand(value, MapType.TOFROM)]
 
 
 def in_(*items: Any) -> Dependence:
@@ -166,17 +230,19 @@ def in_(*items: Any) -> Dependence:
     Raises
     ------
     DependError
-        No item, or one that has no elements.
+        No item.
     ClauseError
-        An item is neither an array, a section, a string nor hashable.
+        An item is neither an array, a section, a string nor hashable. It is an iterator, another library's array in
+        host memory, or a temporary array that owns its data, such as ``a + 1`` or ``a[mask]``.
     UnsupportedError
         At a construct in a `taskgraph`, or one that is only recorded: a task or event that the graph does not have.
 
     Notes
     -----
+    An object that holds arrays and has no mapper is a location apart from its arrays, which is a `DirectiveWarning`.
     OpenMP 5.2, 15.9.5 "depend Clause".
     """
-    return Dependence(_IN, items)
+    return Dependence(_IN, items, _IN_A_CALL)
 
 
 def out(*items: Any) -> Dependence:
@@ -185,7 +251,7 @@ def out(*items: Any) -> Dependence:
     An item may be `all_memory`: the task runs after every earlier sibling that has a ``depend`` clause, and later ones
     that have one run after it. Raises and source: as `in_`.
     """
-    return Dependence(_OUT, items)
+    return Dependence(_OUT, items, _IN_A_CALL)
 
 
 def inout(*items: Any) -> Dependence:
@@ -193,7 +259,7 @@ def inout(*items: Any) -> Dependence:
 
     Raises and source: as `in_`.
     """
-    return Dependence(_INOUT, items)
+    return Dependence(_INOUT, items, _IN_A_CALL)
 
 
 def mutexinoutset(*items: Any) -> Dependence:
@@ -202,7 +268,7 @@ def mutexinoutset(*items: Any) -> Dependence:
     Towards siblings of other dependence types it orders as ``inout`` does. A task that names several items gets all of
     them at once; one that waits for them holds no worker. Raises and source: as `in_`.
     """
-    return Dependence(_MUTEXINOUTSET, items)
+    return Dependence(_MUTEXINOUTSET, items, _IN_A_CALL)
 
 
 def inoutset(*items: Any) -> Dependence:
@@ -210,7 +276,7 @@ def inoutset(*items: Any) -> Dependence:
 
     Towards siblings of other dependence types it orders as ``inout`` does. Raises and source: as `in_`.
     """
-    return Dependence(_INOUTSET, items)
+    return Dependence(_INOUTSET, items, _IN_A_CALL)
 
 
 class DepObj:

@@ -43,6 +43,7 @@ from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.partial import PartialView, Parts, partial_array
 from offload.data.maptypes import DECAY, Construct, MapType, types_of
 from offload.errors import ClauseError, MapError
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -75,6 +76,7 @@ class Leaf(NamedTuple):
     modifiers: Modifiers
 
 
+@takes_clauses
 def declare_mapper(cls: type, fn: Callable[[Any], Any], name: str = "default") -> None:
     """Declare how objects of a class are mapped.
 

@@ -126,8 +126,8 @@ def expansion_of(
             raise MapError(f"{what} is a device array already; pass it as an argument, without a map")
         if isinstance(value, Number):
             raise MapError(
-                f"{what} is a number, {type(value).__name__} {value!r:.40}, which is passed by value: leave it out, or "
-                "pass an array without dimensions, whose value can come back"
+                f"{what} is a number, {type(value).__name__} {value!r:.40}, which is passed by value; name it in "
+                "firstprivate or in no clause, or pass an array without dimensions, whose value can come back"
             )
         raise MapError(
             f"{what} is of type {type(value).__name__}, not an array; map arrays, views, "

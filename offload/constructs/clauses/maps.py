@@ -10,6 +10,7 @@ from offload.arrays.items import is_device_array, label, mapper_of
 from offload.constructs.clauses.names import parse_item
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError
+from offload.runtime.keywords import takes_clauses, unknown_clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,6 +101,7 @@ def check_map_item(item: Any, what: str, mapper: str | None = None, *, word: str
         )
 
 
+@takes_clauses
 def to(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
@@ -117,6 +119,7 @@ def to(
     return MapClause(MapType.TO, items, always=always, present=present, close=close, mapper=mapper)
 
 
+@takes_clauses
 def from_(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
@@ -124,6 +127,7 @@ def from_(
     return MapClause(MapType.FROM, items, always=always, present=present, close=close, mapper=mapper)
 
 
+@takes_clauses
 def tofrom(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
@@ -131,6 +135,7 @@ def tofrom(
     return MapClause(MapType.TOFROM, items, always=always, present=present, close=close, mapper=mapper)
 
 
+@takes_clauses
 def alloc(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
@@ -138,6 +143,7 @@ def alloc(
     return MapClause(MapType.ALLOC, items, always=always, present=present, close=close, mapper=mapper)
 
 
+@takes_clauses
 def release(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
@@ -145,6 +151,7 @@ def release(
     return MapClause(MapType.RELEASE, items, always=always, present=present, close=close, mapper=mapper)
 
 
+@takes_clauses
 def delete(
     *items: Any, always: bool = False, present: bool = False, close: bool = False, mapper: str | None = None
 ) -> MapClause:
@@ -217,7 +224,7 @@ def check_clauses(
     for name, value in given.items():
         check = checks.get(name)
         if check is None:
-            raise ClauseError(f"{construct} has no clause {name!r}; it takes {', '.join(sorted(checks))}")
+            raise unknown_clause(construct, name, checks)
         checked[name] = check(value)
     return checked
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from offload.errors import ClauseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 from offload.arrays.items import SCALARS, _slice_of
+from offload.runtime.keywords import meant
 
 _GRAMMAR = "write name, name[i], name[lower:length:stride] or name.member, or give the array itself by .options(…)"
 
@@ -48,7 +49,7 @@ class SymbolicItem(NamedTuple):
         try:
             value = names[self.name]
         except KeyError:
-            raise ClauseError(f"list item {self.text!r}: {unseen(self.name)}") from None
+            raise ClauseError(f"list item {self.text!r}: {unseen(self.name, names)}") from None
         steps = self.steps
         while steps:
             if isinstance(steps[0], str):
@@ -117,19 +118,19 @@ class SymbolicItem(NamedTuple):
         try:
             return operator.index(eval(code, {"__builtins__": {}}, names))  # noqa: S307  # the program's own text
         except NameError as error:
-            raise ClauseError(f"list item {self.text!r}: {unseen(error.name or str(error))}") from error
+            raise ClauseError(f"list item {self.text!r}: {unseen(error.name or str(error), names)}") from error
         except Exception as error:
             raise ClauseError(
                 f"list item {self.text!r}: {error}; an index is an integer expression of parameters and visible names"
             ) from error
 
 
-def unseen(name: str) -> str:
-    """Return what messages say of a name that a string uses and a call does not see."""
+def unseen(name: str, names: Iterable[str] = ()) -> str:
+    """Return what messages say of a name that a string uses and a call does not see, which sees these."""
     return (
-        f"there is no parameter or visible name {name!r}; a string sees parameters, globals, and those variables of "
-        "enclosing functions that the body mentions: mention it there, make it a parameter, or give the array itself "
-        "by .options(…)"
+        f"there is no parameter or visible name {name!r}{meant(name, names)}; a string sees parameters, globals, and "
+        "those variables of enclosing functions that the body mentions: mention it there, make it a parameter, or give "
+        "the array itself by .options(…)"
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from offload.errors import ClauseError
+from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +90,7 @@ _declared: dict[str, Operator] = {}
 """What `declare_reduction` declared: for the process, as mappers are."""
 
 
+@takes_clauses
 def declare_reduction(name: str, combiner: Callable[[Any, Any], Any], initializer: Any = None) -> None:
     """Declare an operator, by whose name reduction clauses then know it.
 

@@ -295,7 +295,7 @@ def parts_of(
             parsed = parse_item(given)
             if parsed.is_part_of(names[parsed.name]):
                 slot = visible.slot(parsed.name, kwargs)  # receives the array of that section
-        reduction = _find_reduction(what, operator, item, group)
+        reduction = find_reduction(what, operator, item, group)
         identities = reduction.identities
         part = Part(
             reduction,
@@ -324,7 +324,7 @@ def _named(item: Any) -> str:
     return repr(item) if isinstance(item, str) else label(item)
 
 
-def _find_reduction(what: str, operator: str, item: Any, group: Group | None) -> Reduction:
+def find_reduction(what: str, operator: str, item: Any, group: Group | None) -> Reduction:
     """Return the reduction of the innermost taskgroup that has this item with this operator."""
     wanted = identity_of(item)
     others = []

@@ -39,6 +39,7 @@ from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.variadics import named_by
 from offload.data.maptypes import BEHAVIOURS
 from offload.errors import ClauseError
+from offload.runtime.keywords import meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -99,8 +100,8 @@ class ArgumentRules:
                     continue
                 if name not in names.parameters and not names.takes_any_keyword:
                     raise ClauseError(
-                        f"{self._word(clause)}: {item!r} names no parameter; the function takes "
-                        f"{', '.join(names.parameters) or 'none'}"
+                        f"{self._word(clause)}: {item!r} names no parameter{meant(name, names.parameters)}; the "
+                        f"function takes {', '.join(names.parameters) or 'none'}"
                     )
                 if name in seen:
                     raise ClauseError(self._contradiction(name, seen[name], clause))
@@ -199,19 +200,22 @@ class ArgumentRules:
             if _is_within(section, sections):
                 return
             category, behaviour = "an array", self._behaviour.get("aggregate", "default")
+            remedy = f"{self._word('map')}, firstprivate or private"
             if behaviour == "none" and _is_within(section, listed):
                 return
         elif mapper_of(value) is not None:
             category, behaviour = "an object with a mapper", self._behaviour.get("aggregate", "default")
+            remedy = self._word("map")
         elif isinstance(value, (Number, np.generic)):
             category, behaviour = "a scalar", self._behaviour.get("scalar", "default")
+            remedy = "firstprivate or private"
             behaviour = behaviour if behaviour == "none" else "default"
         else:
             return
         if behaviour == "none":
             raise ClauseError(
                 f"{self._word('defaultmap')}(none): argument {self._label(slot)}, {category}, is in no clause; "
-                f"put it into {self._word('map')}, firstprivate or private"
+                f"put it into {remedy}"
             )
         map_type, present = BEHAVIOURS[behaviour], behaviour == "present"
         if map_type is not None and isinstance(value, np.ndarray):

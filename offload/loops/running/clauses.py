@@ -18,6 +18,7 @@ from offload.constructs.replicas import check_devices, refuse_both
 from offload.errors import ClauseError
 from offload.loops.proofs.dependences import DependenceProfile
 from offload.loops.tree.sizes import size_error
+from offload.runtime.keywords import meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -196,7 +197,8 @@ def _check_names(directive: str, clauses: Mapping[str, Any], known: set[str]) ->
             seen[name] = clause
             if name not in known:
                 raise ClauseError(
-                    f"{directive} {clause}: {name!r} is no parameter and no variable of the function; it has "
+                    f"{directive} {clause}: {name!r} is no parameter and no variable of the function"
+                    f"{meant(name, known)}; it has "
                     f"{', '.join(sorted(known)) or 'none'}"
                 )
 

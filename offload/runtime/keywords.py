@@ -1,0 +1,73 @@
+"""Keywords that a construct or routine does not have: a `ClauseError`, with the clause that was probably meant."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class UnknownClauseError(ClauseError, TypeError):
+    """A clause that a construct does not have: a `TypeError` too, as Python raises it for an unknown keyword."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return a hint for messages that names what is spelt like ``name``; empty if nothing is."""
+    from difflib import get_close_matches  # errors alone need it
+
+    close = get_close_matches(name, sorted(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unknown_clause(construct: str, name: str, known: Iterable[str]) -> UnknownClauseError:
+    """Return the error of a clause that a construct does not have, which has these."""
+    known = tuple(known)
+    hint = meant(name, known)
+    takes = "It takes" if hint else "; it takes"
+    return UnknownClauseError(
+        f"{construct} has no clause {name!r}{hint}{' ' * bool(hint)}{takes} {', '.join(sorted(known))}"
+    )
+
+
+def keywords_of(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters that a call may give by keyword."""
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def refuse_unknown(function: Callable[..., Any], given: Iterable[str]) -> None:
+    """Raise `ClauseError` if a function has no parameter for one of these keywords.
+
+    It is called after a call has raised `TypeError`, so a call without a mistake pays nothing. A function for which a
+    wrapper would cost too much, or that looks at its caller's frame, has a parameter ``**unknown: Never`` instead.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD and p.annotation != "Never" for p in parameters):
+        return
+    known = keywords_of(function)
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        room = function.__module__.split(".")[1]
+        prefix = {"acc": "acc ", "mpi": "mpi.", "parray": "parray."}.get(room, "")
+        raise unknown_clause(prefix + function.__qualname__.removesuffix(".__init__"), unknown, known) from None
+
+
+def takes_clauses(function: Function) -> Function:
+    """Have a call with a keyword that the function does not have raise `ClauseError`, with a suggestion."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            refuse_unknown(function, kwargs)
+            raise
+
+    return call  # type: ignore[return-value]  # it has the signature of what it wraps

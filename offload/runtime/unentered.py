@@ -1,0 +1,113 @@
+"""Blocks that a program makes and never enters: ``target_data(…)`` as a statement, without ``with``, does nothing."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import _GeneratorContextManager  # what `contextmanager` makes
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from offload.errors import DirectiveWarning
+from offload.interrupts.frames import caller
+from offload.interrupts.shields import Shield, in_one_piece
+from offload.runtime.keywords import refuse_unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    Parameters = ParamSpec("Parameters")
+    Value = TypeVar("Value")
+    Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+class Unentered:
+    """Belongs to a block, and warns when it goes with the block unless the block has been entered.
+
+    Parameters
+    ----------
+    construct : str
+        What the program has called, at the line that the warning names.
+    """
+
+    __slots__ = ("_construct", "_line", "_path")
+
+    def __init__(self, construct: str) -> None:
+        frame = caller(2)
+        self._construct = construct
+        self._path, self._line = frame.f_code.co_filename, frame.f_lineno
+
+    def settle(self) -> None:
+        """Note that the block is entered, or decorates a function."""
+        self._construct = ""
+
+    def __del__(self) -> None:
+        if self._construct and not sys.is_finalizing():
+            warnings.warn_explicit(
+                f"{self._construct}(…) was discarded without being entered, so it has no effect; write "
+                f"`with {self._construct}(…):` around the code that it is for",
+                DirectiveWarning,
+                self._path,
+                self._line or 1,
+                registry=_seen.setdefault(self._path, {}),
+            )
+
+
+_seen: dict[str, dict[Any, Any]] = {}
+"""Where `warnings` notes what it has shown, by file."""
+
+
+class _Manager(_GeneratorContextManager[Any]):
+    """What `contextmanager` makes, with a warning where it is not entered; interruptions leave it whole."""
+
+    def __init__(self, construct: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        super().__init__(function, args, kwargs)
+        self._unentered = Unentered(construct)
+
+    def __enter__(self) -> Any:
+        self._unentered.settle()
+        is_entered = False
+        try:
+            with Shield():
+                value = super().__enter__()
+                is_entered = True
+        except BaseException as error:
+            if is_entered:  # an interruption
+                super().__exit__(type(error), error, error.__traceback__)
+            raise
+        return value
+
+    @in_one_piece
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        with Shield():
+            return super().__exit__(kind, error, trace)
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate a function, each call of which enters a block of its own."""
+        self._unentered.settle()
+        return super().__call__(function)
+
+    def _recreate_cm(self) -> Any:
+        return _Manager("", self.func, self.args, self.kwds)  # without a name it does not warn
+
+
+def block(
+    construct: str,
+) -> Callable[[Callable[Parameters, Iterator[Value]]], Callable[Parameters, _GeneratorContextManager[Value]]]:
+    """Do what `contextmanager` does for a construct, whose block warns if it is discarded without being entered."""
+
+    def decorate(function: Callable[Parameters, Iterator[Value]]) -> Any:
+        @wraps(function)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return _Manager(construct, function, args, kwargs)
+            except TypeError:
+                refuse_unknown(function, kwargs)
+                raise
+
+        return made
+
+    return decorate
