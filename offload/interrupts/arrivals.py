@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.interrupts import shields
-from offload.interrupts.frames import caller, calls_program, is_own
+from offload.interrupts.frames import caller, calls_program, is_between, is_own
 from offload.interrupts.shields import Shielded, current, note_raised, threads
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _handle(number: int, frame: FrameType | None = None) -> None:
 
 def _is_in_one_piece(frame: FrameType | None) -> bool:
     """Tell whether the library runs a function so marked, or a finalizer, whose exceptions CPython drops."""
-    while frame is not None and is_own(frame.f_globals.get("__name__")):
+    while frame is not None and is_between(frame):
         if frame.f_code in shields.pieces or frame.f_code.co_name == "__del__":
             return True
         frame = frame.f_back

@@ -66,11 +66,11 @@ def caller(depth: int = 1) -> FrameType:
         Where to begin: 1 is the function that calls this one, 2 the function that has called that one.
     """
     frame = sys._getframe(depth)  # noqa: SLF001  # what `inspect` and `logging` use
-    try:  # every construct that is a call comes by here: to ask `_is_between` of each frame takes twice as long
+    try:  # every construct that is a call comes by here: to ask `is_between` of each frame takes twice as long
         while _passages[frame.f_globals["__name__"]] and (outer := frame.f_back) is not None:
             frame = outer
     except KeyError:  # a module that nothing has come through before
-        while _is_between(frame) and (outer := frame.f_back) is not None:
+        while is_between(frame) and (outer := frame.f_back) is not None:
             frame = outer
     return frame
 
@@ -86,7 +86,7 @@ def warn(message: str, category: type[Warning], location: str = "") -> None:
         ``file:line``, where no line of the program is being run; by default, as in Python, that is ``sys:1``.
     """
     frame = caller()
-    if _is_between(frame):
+    if is_between(frame):
         path, _, line = location.rpartition(":")
         warnings.warn_explicit(message, category, path or "sys", int(line) if path else 1)
         return
@@ -101,7 +101,7 @@ def warn(message: str, category: type[Warning], location: str = "") -> None:
     )
 
 
-def _is_between(frame: FrameType) -> bool:
+def is_between(frame: FrameType) -> bool:
     """Tell whether a frame is the library's, or of what the library and a program call each other through."""
     module = frame.f_globals.get("__name__")
     found = _passages.get(module)
@@ -114,4 +114,4 @@ def _is_between(frame: FrameType) -> bool:
 
 
 _passages: dict[object, bool] = {}
-"""What `_is_between` has found, by the names of modules."""
+"""What `is_between` has found, by the names of modules."""

@@ -9,8 +9,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from offload.errors import DirectiveWarning
-from offload.interrupts.frames import caller
-from offload.interrupts.shields import Shield, in_one_piece
+from offload.interrupts.frames import caller, calls_program
+from offload.interrupts.shields import Shield, in_one_piece, is_at_work
 from offload.runtime.keywords import refuse_unknown
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Unentered:
         self._construct = ""
 
     def __del__(self) -> None:
-        if self._construct and not sys.is_finalizing():
+        if getattr(self, "_construct", "") and not sys.is_finalizing():
             warnings.warn_explicit(
                 f"{self._construct}(…) was discarded without being entered, so it has no effect; write "
                 f"`with {self._construct}(…):` around the code that it is for",
@@ -59,27 +59,27 @@ _seen: dict[str, dict[Any, Any]] = {}
 
 
 class _Manager(_GeneratorContextManager[Any]):
-    """What `contextmanager` makes, with a warning where it is not entered; interruptions leave it whole."""
+    """What `contextmanager` makes, with a warning where it is not entered."""
 
     def __init__(self, construct: str, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         super().__init__(function, args, kwargs)
         self._unentered = Unentered(construct)
 
+    @in_one_piece
     def __enter__(self) -> Any:
         self._unentered.settle()
-        is_entered = False
-        try:
-            with Shield():
-                value = super().__enter__()
-                is_entered = True
-        except BaseException as error:
-            if is_entered:  # an interruption
-                super().__exit__(type(error), error, error.__traceback__)
-            raise
-        return value
+        return super().__enter__()
 
     @in_one_piece
     def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if is_at_work():  # a finalizer's: a shield is up
+            return super().__exit__(kind, error, trace)
+        return self._exit(kind, error, trace)
+
+    @calls_program  # else the end of the block would be taken for a finalizer's
+    def _exit(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         with Shield():
