@@ -76,7 +76,8 @@ class Runtime(Threads):
     env : mapping, optional
         Used in place of ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``,
         ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``, ``OFFLOAD_DEVICES``,
-        ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LOOP_DEVICES``, ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``.
+        ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LOOP_DEVICES``, ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``,
+        ``OFFLOAD_UNSEEN``.
 
     Raises
     ------
