@@ -104,11 +104,15 @@ def _sigterm_as_exit() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the cleanup
         sys.exit(128 + number)
 
-    former = signal.signal(signal.SIGTERM, stop)
+    former = signal.getsignal(signal.SIGTERM)
+    former = signal.SIG_DFL if former is None else former
     try:
+        signal.signal(signal.SIGTERM, stop)
         yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if former is None else former)
+        signal.signal(signal.SIGTERM, former)
+    except BaseException:  # `stop` may have raised in the line before, too: then a SIGTERM is ignored by now
+        signal.signal(signal.SIGTERM, former)
+        raise
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

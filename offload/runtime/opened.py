@@ -131,7 +131,7 @@ def _end() -> None:
             if runtime is not _default:
                 error.add_note("a runtime that the program made and did not close: use it in a `with`, or close() it")
             sys.excepthook(type(error), error, error.__traceback__)
-            has_failed |= isinstance(error, BaseExceptionGroup) and runtime.settings.unseen is Unseen.FAIL
+            has_failed |= runtime.settings.unseen is Unseen.FAIL and _has_failures(error, runtime.engine.given_up)
         note_closed(runtime)  # also one that could not be closed
     progress = sys.modules.get("offload.events.progress")  # imported with the first
     if progress is not None:
@@ -139,6 +139,11 @@ def _end() -> None:
     put_off.has_ended = True
     if has_failed:
         status.fail()
+
+
+def _has_failures(error: BaseException, given_up: list[BaseException]) -> bool:
+    """Tell whether failures of tasks are in what the end of a runtime raises, besides of waits that it gave up."""
+    return isinstance(error, BaseExceptionGroup) and any(one not in given_up for one in error.exceptions)
 
 
 def _after_fork() -> None:
