@@ -58,7 +58,7 @@ def gather(there, here, function):
 
 
 @pytest.mark.parametrize("function", OF_NUMBERS.values(), ids=OF_NUMBERS)
-def test_a_function_of_numbers_in_an_array_type(function):
+def test_a_function_of_numbers_in_an_array_type(sim, function):
     """`func` of a function that takes numbers is refused when it gets an array, and ``np.vectorize`` makes it one."""
     line, there = np.arange(4), np.zeros(4, int)
     with pytest.raises(omp.LayoutError, match=r"takes a number but not an array of .*np\.vectorize") as caught:
@@ -68,7 +68,7 @@ def test_a_function_of_numbers_in_an_array_type(function):
     assert there.tolist() == [line[function(i)] for i in range(4)]
 
 
-def test_an_error_of_the_function_itself():
+def test_an_error_of_the_function_itself(sim):
     """An error that the function raises for numbers too arrives as it is."""
     with pytest.raises(ZeroDivisionError):
         gather(np.zeros(4, int), np.arange(4), lambda i: 1 // 0)
