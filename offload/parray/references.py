@@ -222,15 +222,21 @@ class Function(Reference):
         try:
             return self.call(index)
         except Exception as error:
-            try:
-                operator.index(self.call(int(index.ravel()[0])))
-            except Exception:  # noqa: BLE001  # its own error is the other one
-                raise error from None
+            if not self._takes(index):
+                raise
             raise LayoutError(
                 f"{self} takes a number but not an array of {index.shape} indices ({type(error).__name__}: "
                 f"{error!s:.80}); it is called with integer arrays: write it with NumPy's functions, such as np.where "
                 "in place of if, or pass np.vectorize(f, otypes=[int])"
             ) from error
+
+    def _takes(self, index: Any) -> bool:
+        """Tell whether the function takes the first of some indices as a number."""
+        try:
+            operator.index(self.call(int(index.ravel()[0])))
+        except Exception:  # noqa: BLE001  # the program's own
+            return False
+        return True
 
     def through(self, base: int, given: Digits) -> None:
         return None
