@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 import signal
 import sys
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 import offload as omp
-from offload.cli.output import any_text, console, drop_unwritable, flush, write
+from offload.cli.output import any_text, drop_unwritable, flush
 from offload.cli.ranks import printed_once
 from offload.errors import OffloadError
 
@@ -104,11 +100,15 @@ def _sigterm_as_exit() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the cleanup
         sys.exit(128 + number)
 
-    former = signal.signal(signal.SIGTERM, stop)
+    former = signal.getsignal(signal.SIGTERM)
+    former = signal.SIG_DFL if former is None else former
     try:
+        signal.signal(signal.SIGTERM, stop)
         yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if former is None else former)
+        signal.signal(signal.SIGTERM, former)
+    except BaseException:  # `stop` may have raised in the line before, too: then a SIGTERM is ignored by now
+        signal.signal(signal.SIGTERM, former)
+        raise
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -136,7 +136,7 @@ def _joined(argv: Sequence[str]) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from offload.cli import cache
+    from offload.cli import cache, info
     from offload.cli.bench import acc, parray, present, rect, tasks
     from offload.cli.bench.gpu import command as gpu
     from offload.cli.bench.loops import command as loops
@@ -191,16 +191,18 @@ def _parser() -> argparse.ArgumentParser:
     mpi.add_arguments(one)
     one.set_defaults(run=mpi.run, parser=one)
 
-    info = commands.add_parser(
-        "info", help="show devices and settings", description="Show the devices and settings of a runtime made here."
+    one = commands.add_parser(
+        "info",
+        help="show devices, CuPy, the driver, the C compiler and settings",
+        description="Show the devices and settings of a runtime made here, CuPy, the driver and the C compiler.",
     )
-    info.add_argument(
+    one.add_argument(
         "--devices",
         metavar="SPEC",
         help="as for Runtime (default: OFFLOAD_DEVICES, else CUDA, else sim)",
     )
-    info.add_argument("--json", action="store_true", help="print one JSON object")
-    info.set_defaults(run=_info, parser=info)
+    one.add_argument("--json", action="store_true", help="print one JSON object")
+    one.set_defaults(run=info.run, parser=one)
 
     one = commands.add_parser(
         "cache",
@@ -211,47 +213,3 @@ def _parser() -> argparse.ArgumentParser:
     cache.add_arguments(one)
     one.set_defaults(run=cache.run, parser=one)
     return parser
-
-
-def _info(args: argparse.Namespace) -> int:
-    from offload.cli.demo.options import open_runtime
-
-    with open_runtime(args.devices, os.environ) as runtime:
-        facts: dict[str, Any] = {
-            "version": omp.__version__,
-            "devices": [
-                {
-                    "number": device.number,
-                    "kind": device.kind,
-                    "name": device.name,
-                    "free_nbytes": free,
-                    "total_nbytes": total,
-                }
-                for device in omp.devices()
-                for free, total in [device.memory_info()]
-            ],
-            "initial_device": runtime.initial_device,
-            "default_device": omp.get_default_device(),
-            "env": runtime.settings.variables,
-        }
-    if args.json:
-        write(json.dumps(facts) + "\n")
-        return 0
-    shows = console()
-    shown = Table("number", "kind", "name", "free", "memory", title="devices", title_justify="left")
-    for device in facts["devices"]:
-        shown.add_row(
-            str(device["number"]),
-            device["kind"],
-            device["name"],
-            f"{device['free_nbytes']:,}",
-            f"{device['total_nbytes']:,} bytes",
-        )
-    shown.add_row(str(facts["initial_device"]), "host", "the host, also -1", "", "")
-    shows.print(shown)
-    shows.print(f"default device: {facts['default_device']}")
-    shown = Table("variable", "value", title="settings", title_justify="left")
-    for name, value in facts["env"].items():
-        shown.add_row(name, "not set" if value is None else str(value))
-    shows.print(shown)
-    return 0

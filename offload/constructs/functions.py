@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +157,8 @@ _WAITING = TaskState.WAITING
 
 _new = object.__new__
 
+_frame_at = sys._getframe  # noqa: SLF001  # what `inspect` uses
+
 
 def are_plain(depend: Any) -> bool:
     """Tell whether a ``depend`` clause is a list of dependences none of which waits for the call."""
@@ -183,6 +186,8 @@ class TaskFunction(DirectiveFunction):
     __slots__ = ("_is_plain",)
 
     _directive = "task"
+    _n_between = 1
+    """How many frames a call is from the program."""
     _checks = {  # noqa: RUF012  # a table, never changed
         "depend": check_depend,
         "detach": check_event,
@@ -254,8 +259,14 @@ class TaskFunction(DirectiveFunction):
                     return self._encounter(scope, args, kwargs)
         if kwargs and not TASK_TYPES.isdisjoint(map(type, kwargs.values())):
             return self._encounter(scope, args, kwargs)
+        try:
+            caller = _frame_at(self._n_between)
+        except ValueError:  # the interpreter itself calls this, as the beginning of a thread or at its own end
+            return self._encounter(scope, args, kwargs)
         task = _new(Task)  # and what `Task.__init__` does, whose call takes 0.1 µs
         task.construct = site
+        task.caller_code = caller.f_code
+        task.caller_at = caller.f_lasti
         task.body = self._function
         task.args = args
         task.kwargs = kwargs or None

@@ -14,6 +14,7 @@ from offload.data.declared import declarations
 from offload.data.maptypes import MapType
 from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError, MapError
+from offload.interrupts.frames import caller
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 
@@ -87,7 +88,9 @@ def associate(what: str, a: Any, d: Any, device: int | None, offset: int) -> Non
     event = place.device.caller_event()
     if event is not None:
         event.synchronize()
-    place.associate(item, place.device.view(d, int(offset), (item.section.nbytes,), (1,), np.dtype("u1")))
+    where = caller()
+    buffer = place.device.view(d, int(offset), (item.section.nbytes,), (1,), np.dtype("u1"))
+    place.associate(item, buffer, (where.f_code, where.f_lasti))
 
 
 @for_finalizers

@@ -11,6 +11,7 @@ from weakref import ref
 from offload.constructs.clauses.dependences import Dependence
 from offload.errors import ClauseError
 from offload.events.event import Event
+from offload.interrupts.frames import caller
 from offload.interrupts.shields import lower_shield, raise_shield
 from offload.runtime.generate import encounter, submit
 from offload.runtime.queues import Mark
@@ -76,6 +77,9 @@ def enter(
     orderings: Sequence[Any] = (),
 ) -> None:
     """Enter a deferred task as the next operation of a queue, in a plain frame and within a shield that is up."""
+    if not task.construct.is_call:
+        where = caller(2)
+        task.caller_code, task.caller_at = where.f_code, where.f_lasti
     marks = _marks(scope, frame, queue, after) if after else []
     tracker = frame.tracker
     own = Mark(queue, tracker, task)

@@ -208,6 +208,7 @@ class _LoopTask(TaskFunction):
     __slots__ = ()
 
     _directive = "taskloop"
+    _n_between = 3  # `TaskLoopFunction.__call__`, and what `for_finalizers` makes of it
 
 
 # -- splitting -------------------------------------------------------------------------------------

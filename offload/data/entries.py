@@ -72,6 +72,9 @@ class Entry:
         Differs between any two entries of a table, also of the same section; 0 before the commit.
     label : object
         The item that made it.
+    mapped_at : tuple or None
+        Where the program has called the last construct that maps it until another one unmaps it, or the region that
+        made it.
     outlived : object
         What was remembered until it went (`PresentTable.remembered`): it goes with it, when nobody holds a lock.
     seen : tuple or None
@@ -96,6 +99,7 @@ class Entry:
         "host",
         "is_exposed",
         "label",
+        "mapped_at",
         "origin",
         "outlived",
         "replicas",
@@ -119,6 +123,7 @@ class Entry:
         self.uses = Accesses()
         self.generation = 0
         self.label = label
+        self.mapped_at: Any = None
         self.outlived: object = None
         self.beside: dict[Any, Any] | None = None
         self.is_exposed = origin is Origin.ASSOCIATED

@@ -124,8 +124,10 @@ class Storage:
         self.table = PresentTable(self.device.number)
 
     # -- storage that no construct ends --------------------------------------------------------------
-    def associate(self, item: MapItem, buffer: Any) -> None:
+    def associate(self, item: MapItem, buffer: Any, called_at: Any = None) -> None:
         """Make a user's device array the corresponding storage of an item, until `disassociate`.
+
+        ``called_at`` is where the program asks for that, for the report on what is left at the end.
 
         Raises
         ------
@@ -135,7 +137,7 @@ class Storage:
         with self.lock:
             entry = self._associated(item)
             if entry is None or self.device.section(entry.buffer) != self.device.section(buffer):
-                self.table.insert(item, buffer, Origin.ASSOCIATED)
+                self.table.insert(item, buffer, Origin.ASSOCIATED).mapped_at = called_at
 
     def disassociate(self, item: MapItem) -> None:
         """Undo `associate`, and wait for what has been enqueued with the array.

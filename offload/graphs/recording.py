@@ -53,6 +53,8 @@ class Recorder:
 
     def add(self, task: Task, recipe: Recipe, dependences: Sequence[Access], *, deferred: bool) -> None:
         """Add the node of a task and the edges of its dependences."""
+        if task.caller is not None:
+            recipe.site = recipe.site.called_at(task.caller)  # tasks that are made of it again know the call too
         event, site, values = recipe.event, recipe.site, recipe.values
         if event is not None:
             self.graph.events.append(event)

@@ -88,7 +88,7 @@ class CallTask(Task):
             return None
         self.value, self.event = call.value, None  # the buffers are the program's alone from now on
         if call.failure is not None:
-            note_task(call.failure, self)
+            note_task(call.failure, self, "its request failed")
         return engine.finish(self, call.failure)
 
     def event_fulfilled(self, error: BaseException | None) -> None:

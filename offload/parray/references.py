@@ -196,7 +196,7 @@ class Function(Reference):
         return None
 
     def reach(self, index: Index) -> Index:
-        found = self.call(index)
+        found = self.call(index) if isinstance(index, int) else self._called(index)
         if isinstance(index, int):
             try:
                 return operator.index(found)
@@ -210,6 +210,33 @@ class Function(Reference):
                 "it has to return an integer array of the same shape, element by element"
             )
         return found.astype(seams.namespace.int64)
+
+    def _called(self, index: Any) -> Any:
+        """Return what the function returns for an array.
+
+        Raises
+        ------
+        LayoutError
+            It fails there, and takes one of the numbers: it was written for numbers.
+        """
+        try:
+            return self.call(index)
+        except Exception as error:
+            if not self._takes(index):
+                raise
+            raise LayoutError(
+                f"{self} takes a number but not an array of {index.shape} indices ({type(error).__name__}: "
+                f"{error!s:.80}); it is called with integer arrays: write it with NumPy's functions, such as np.where "
+                "in place of if, or pass np.vectorize(f, otypes=[int])"
+            ) from error
+
+    def _takes(self, index: Any) -> bool:
+        """Tell whether the function takes the first of some indices as a number."""
+        try:
+            operator.index(self.call(int(index.ravel()[0])))
+        except Exception:  # noqa: BLE001  # the program's own
+            return False
+        return True
 
     def through(self, base: int, given: Digits) -> None:
         return None
@@ -299,7 +326,8 @@ def func(f: Callable[[Any], Any] | Iterable[int]) -> Table | Function:
     ----------
     f : sequence of int, or callable
         A table takes *i* to ``f[i]``, and is copied. A function takes it to ``f(i)``: it is pure, is called when an
-        offset is asked for, with an ``int`` where the index was one, else with integer arrays, element by element.
+        offset is asked for, with an ``int`` where the index was one, else with integer arrays, element by element. Pass
+        ``np.vectorize(f, otypes=[int])`` for one that takes numbers only.
 
     Raises
     ------

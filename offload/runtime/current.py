@@ -41,9 +41,12 @@ scope_in_context = current_scope.get
 def here() -> Scope:
     """Return what the calling thread is doing for the current runtime."""
     scope = scope_in_context()
-    if scope is not None and scope.thread == threading.get_ident():
-        return scope
-    return current_runtime().scope()
+    if scope is not None:
+        if scope.thread == threading.get_ident():
+            return scope
+        if not scope.runtime.engine.is_closed:
+            return scope.runtime.scope()
+    return opened.latest(Runtime).scope()  # as `current_runtime` does, whose call each construct would pay for
 
 
 def current_runtime() -> Runtime:

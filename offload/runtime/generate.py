@@ -13,6 +13,7 @@ from offload.errors import (
     RuntimeClosedError,
 )
 from offload.interrupts.finalizers import put_off
+from offload.interrupts.frames import caller
 from offload.interrupts.shields import Shield, lower_shield, raise_shield
 from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE
@@ -69,6 +70,9 @@ def encounter(
     with Shield(scope):
         recorder = frame.recorder
         task = recipe.make(frame)
+        if (deferred or recorder is not None) and not recipe.site.is_call:
+            where = caller(2)
+            task.caller_code, task.caller_at = where.f_code, where.f_lasti
         if orderings:
             task.orderings = orderings
         if told is not None and (recorder is None or recorder.executes):
@@ -117,6 +121,9 @@ def run(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> 
 
 def defer(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> None:
     """Generate a deferred task in a region where nothing but its own clauses matters."""
+    if not task.construct.is_call:
+        where = caller(2)
+        task.caller_code, task.caller_at = where.f_code, where.f_lasti
     saved = raise_shield(scope)  # as `Shield` does, at half the price
     try:
         submit(scope, frame, task, dependences)

@@ -163,7 +163,7 @@ class DeviceTask(Task):
                 if not self._begin():
                     return None
             except BaseException as error:  # noqa: BLE001  # kept for whoever waits
-                note_task(error, self)
+                note_task(error, self, "its launch failed")
                 self._fail_unlaunched(engine, without_engine_frames(error))
                 return None
         elif self.cut_short is not None:
@@ -297,7 +297,7 @@ class DeviceTask(Task):
             self.seen = True  # the wait that runs the body raises it
         if self.work is not None:
             self.work.note(error)
-        note_task(error, self)
+        note_task(error, self, "its body raised")
         return without_engine_frames(error)
 
     def _end_launch(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
@@ -314,7 +314,7 @@ class DeviceTask(Task):
                 self.held = self.place.ledger.take_kept(lane)
                 if failure is None:
                     failure = without_engine_frames(error)
-                    note_task(error, self)
+                    note_task(error, self, "the end of its launch failed")
                 else:
                     failure.add_note(f"then, while its mappings were released: {error}")
             if staged:
@@ -378,7 +378,7 @@ class DeviceTask(Task):
         if failure is not None:
             self.value = None
             self.failure = failure
-            note_task(failure, self)
+            note_task(failure, self, "a copy of its data failed")
         return not staging.has_run
 
     # -- completing ----------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ class DeviceTask(Task):
         if error is not None and failure is None:
             failure = DeviceLostError(f"{self.key}: {error}")
             failure.__cause__ = error.__cause__ or error
-            note_task(failure, self)
+            note_task(failure, self, "its device work failed")
             self.value = None
         if self.findings is not None:
             failure = found(self, failure)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from offload.errors import RuntimeClosedError
 from offload.interrupts.finalizers import put_off
+from offload.runtime import status
+from offload.runtime.settings import Settings, Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 class Opened(Protocol):
     """A runtime, `offload.runtime.runtime.Runtime`, which is built on this file."""
 
+    defers: bool
     engine: Any
+    settings: Settings
 
     def close_at_end(self, *, waits_for_bodies: bool) -> None:
         """Close it at the end of the process."""
@@ -37,16 +41,34 @@ runtimes: list[Any] = []
 
 _lock = threading.RLock()
 _default: Any = None
+
+
+def _is_at_end() -> bool:
+    """Tell whether the interpreter calls the functions of `atexit` already, so that it does not call a new one.
+
+    Before that it waits in `threading._shutdown` for the program's threads.
+    """
+    main = threading.main_thread()
+    if main.is_alive():
+        return False
+    frame = sys._current_frames().get(main.ident or 0)  # noqa: SLF001  # what `faulthandler` shows
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame is None or frame.f_code is not threading._shutdown.__code__  # type: ignore[attr-defined]  # noqa: SLF001  # CPython's
+
+
+status.watch()
+
 _is_ending = False
+_is_late = _is_at_end()
+"""Whether the program imports the library so late that `_end` is never called."""
 
 
 def note_open(runtime: Opened) -> None:
     """Note that a runtime has been made or entered: it stands last now."""
     put_off.stirs.add(runtime.engine.stir)
     with _lock:
-        if runtime in runtimes:
-            runtimes.remove(runtime)
-        runtimes.append(runtime)
+        runtimes[:] = [*(other for other in runtimes if other is not runtime), runtime]  # in one step, for `latest`
 
 
 def note_closed(runtime: Opened) -> None:
@@ -57,14 +79,25 @@ def note_closed(runtime: Opened) -> None:
             runtimes.remove(runtime)
 
 
-def latest(make: Callable[[], _Runtime]) -> _Runtime:
-    """Return the runtime entered last that is open; where there is none, make the process's default one."""
+def latest(make: Callable[..., _Runtime]) -> _Runtime:
+    """Return the runtime entered last that is open; where there is none, make the process's default one.
+
+    If the library is first imported while the interpreter ends, that one runs each task at once.
+    """
     global _default  # noqa: PLW0603  # the process's one default runtime
+    try:
+        return runtimes[-1]  # type: ignore[no-any-return]  # one of those made
+    except IndexError:
+        pass
     with _lock:
         if runtimes:
-            return runtimes[-1]  # type: ignore[no-any-return]  # one of those made
+            return runtimes[-1]  # type: ignore[no-any-return]  # another thread has made it meanwhile
         refuse_at_end()
-        _default = make()
+        if _is_at_end():
+            _default = make(num_threads=0)  # since 3.12 CPython starts no threads then
+            _default.defers = not _is_late  # else nobody would wait for the tasks
+        else:
+            _default = make()
         return _default  # type: ignore[no-any-return]  # the same
 
 
@@ -84,10 +117,12 @@ def refuse_at_end() -> None:
 def _end() -> None:
     """End the runtimes that are open as a `with` would, but print failures, as there is nobody to catch them.
 
-    One that the program has made itself, and should have closed, is not waited for while nothing but a body runs.
+    The process ends with 1 then (`offload.runtime.status`), unless ``OFFLOAD_UNSEEN`` says ``report``. A runtime that
+    the program has made itself, and should have closed, is not waited for while nothing but a body runs.
     """
     global _is_ending  # noqa: PLW0603  # the process's one end
     _is_ending = True
+    has_failed = False
     while runtimes:
         runtime = runtimes[-1]
         try:
@@ -96,11 +131,19 @@ def _end() -> None:
             if runtime is not _default:
                 error.add_note("a runtime that the program made and did not close: use it in a `with`, or close() it")
             sys.excepthook(type(error), error, error.__traceback__)
+            has_failed |= runtime.settings.unseen is Unseen.FAIL and _has_failures(error, runtime.engine.given_up)
         note_closed(runtime)  # also one that could not be closed
     progress = sys.modules.get("offload.events.progress")  # imported with the first
     if progress is not None:
         progress.progress.end()  # before the interpreter ends, and then MPI
     put_off.has_ended = True
+    if has_failed:
+        status.fail()
+
+
+def _has_failures(error: BaseException, given_up: list[BaseException]) -> bool:
+    """Tell whether failures of tasks are in what the end of a runtime raises, besides of waits that it gave up."""
+    return isinstance(error, BaseExceptionGroup) and any(one not in given_up for one in error.exceptions)
 
 
 def _after_fork() -> None:
@@ -111,6 +154,7 @@ def _after_fork() -> None:
         runtime.disown()
     runtimes.clear()
     put_off.forget()
+    status.forget()
 
 
 if hasattr(os, "register_at_fork"):

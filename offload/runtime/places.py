@@ -12,7 +12,7 @@ from offload.errors import (
     HostFallbackWarning,
     RuntimeClosedError,
 )
-from offload.interrupts.frames import warn
+from offload.interrupts.frames import caller, warn
 from offload.runtime.place import DevicePlace
 from offload.runtime.settings import TargetOffload
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offload.runtime.settings import Settings
     from offload.tasks.engine import Engine
     from offload.tasks.region import Region
+    from offload.tasks.site import Call
 
 
 initial_device = -1
@@ -55,7 +56,7 @@ class Places:
         self.places = [DevicePlace(device) for device in devices]
         self.initial_device = len(self.places)
         self.has_mixed_kinds = len({place.device.kind for place in self.places}) > 1
-        self._allocated: dict[int, tuple[Any, str]] = {}
+        self._allocated: dict[int, tuple[Any, str, Call]] = {}
         self._warned_host = False
 
     def place(self, frame: Region, device_num: int | None, *, if_: bool = True) -> DevicePlace | None:
@@ -169,7 +170,8 @@ class Places:
 
     def note_allocation(self, array: Any, what: str) -> None:
         """Remember a block of ``target_alloc`` until it is freed."""
-        self._allocated[id(array)] = (array, what)
+        where = caller()
+        self._allocated[id(array)] = (array, what, (where.f_code, where.f_lasti))
 
     def forget_allocation(self, array: Any) -> str | None:
         """Forget a live block of ``target_alloc`` and return what was noted of it; None if ``array`` is none."""

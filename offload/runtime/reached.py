@@ -87,7 +87,7 @@ class Reached:
         if error is not None:
             failure = DeviceLostError(f"{task.key}: {error}")
             failure.__cause__ = error.__cause__ or error
-            note_task(failure, task)
+            note_task(failure, task, "its stream failed before its body began")
             task.failure = failure
         task.construct.runtime.engine.make_ready(task)
 
@@ -104,6 +104,6 @@ def found(task: Any, failure: BaseException | None) -> BaseException | None:
         task.value = None
         if task.work is not None:
             task.work.note(error)
-        note_task(error, task)
+        note_task(error, task, "its device work ended, then its result was refused")
         return error.with_traceback(None)  # which is ours alone, and refers to the task
     return None

@@ -47,6 +47,8 @@ class EnterSetsWork(SpreadWork):
             launch, self._gate, self.places, one.items, lane, staged, one.counter, is_default=self._is_default
         )
         launch.point = together.point
+        for plan in together.plans:
+            one.note_call(launch, plan)
         if isinstance(one, EnterRegionWork):
             launch.entered = present_items(together)
 

@@ -36,6 +36,7 @@ from offload.runtime.settings import DisplayEnv, TargetOffload, format_env, read
 from offload.runtime.threads import Everything, RuntimeScope, Threads
 from offload.tasks.engine import Engine
 from offload.tasks.scope import Scope, current_scope
+from offload.tasks.site import line_of
 from offload.views.lines import Notifier
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Runtime(Threads):
     env : mapping, optional
         Used in place of ``os.environ``: ``OMP_TARGET_OFFLOAD``, ``OMP_DEFAULT_DEVICE``, ``OMP_MAX_TASK_PRIORITY``,
         ``OMP_CANCELLATION``, ``OMP_DISPLAY_ENV``, ``ACC_DEVICE_NUM``, ``ACC_DEVICE_TYPE``, ``OFFLOAD_DEVICES``,
-        ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LOOP_DEVICES``, ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``.
+        ``OFFLOAD_SIM_MEMORY``, ``OFFLOAD_HANG_S``, ``OFFLOAD_LOOP_DEVICES``, ``OFFLOAD_NOTIFY``, ``OFFLOAD_SEED``,
+        ``OFFLOAD_UNSEEN``.
 
     Raises
     ------
@@ -347,10 +349,11 @@ class Runtime(Threads):
             left += [
                 f"{entry.label} {entry.origin.value} on device {place.device.number} "
                 f"({entry.nbytes:,} bytes, count {entry.count})"
+                + (f" at {line_of(entry.mapped_at)}" if entry.mapped_at is not None else "")
                 for entry in place.table.entries()
                 if entry.origin is not Origin.DECLARED
             ]
-        left += [f"{what} from target_alloc" for _, what in self._allocated.values()]
+        left += [f"{what} from target_alloc at {line_of(call)}" for _, what, call in self._allocated.values()]
         return left
 
 

@@ -48,6 +48,13 @@ class TargetOffload(StrEnum):
     MANDATORY = "mandatory"  # every construct fails
 
 
+class Unseen(StrEnum):
+    """What becomes of failures of tasks that nobody has seen when the process ends."""
+
+    FAIL = "fail"  # they are printed, and the process ends with status 1
+    REPORT = "report"  # they are printed
+
+
 class DisplayEnv(StrEnum):
     """What a new runtime prints of its settings."""
 
@@ -87,6 +94,8 @@ class Settings:
         ``OFFLOAD_NOTIFY``: 0, or how much `offload.views.lines` tells, up to 3.
     seed : int or None
         ``OFFLOAD_SEED``: the seed of a runtime that is given none.
+    unseen : Unseen
+        ``OFFLOAD_UNSEEN``.
     env : mapping
         Where they come from.
     of_kinds : dict
@@ -106,6 +115,7 @@ class Settings:
     loop_devices: str | tuple[int, ...] | None
     notify: int
     seed: int | None
+    unseen: Unseen
     env: Mapping[str, str] = field(repr=False)
     of_kinds: dict[str, Any]
 
@@ -156,6 +166,7 @@ class Settings:
             "OFFLOAD_LOOP_DEVICES": ",".join(map(str, numbers)) if isinstance(numbers, tuple) else numbers,
             "OFFLOAD_NOTIFY": self.notify,
             "OFFLOAD_SEED": self.seed,
+            "OFFLOAD_UNSEEN": self.unseen.upper(),
         }
 
 
@@ -188,6 +199,7 @@ def read_settings(env: Mapping[str, str] | None) -> Settings:
         loop_devices=_loop_devices(env),
         notify=_word(env, "OFFLOAD_NOTIFY", _NOTIFY),
         seed=_seed(env),
+        unseen=Unseen(_word(env, "OFFLOAD_UNSEEN", {word: word for word in Unseen})),
         env=env,
         of_kinds={},
     )

@@ -49,9 +49,13 @@ class Threads(Places):
     ----------
     default_device : int
         The default-device-var ICV that a thread begins with.
+    defers : bool
+        Whether host threads defer tasks outside of bodies; where nobody would wait for those they run at once.
     gate : Gate
         Finds out which device work has passed.
     """
+
+    defers = True
 
     default_device: int
     gate: Gate
@@ -65,7 +69,7 @@ class Threads(Places):
         """Return what the calling thread is doing for this runtime."""
         scope: RuntimeScope[Self] | None = getattr(self._local, "scope", None)
         if scope is None:
-            frame = Region(None, Inherited(self.default_device))
+            frame = Region(None, Inherited(self.default_device, is_final=not self.defers))
             scope = RuntimeScope(self, frame)
             self._roots[frame] = threading.current_thread()  # first: the end of the runtime waits for these
             self._local.scope = scope

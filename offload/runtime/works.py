@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offload.devices.streams import Lane, Point
     from offload.runtime.place import DevicePlace
     from offload.tasks.received import Values
+    from offload.tasks.site import Site
 
 
 class Launch(Protocol):
@@ -30,6 +31,8 @@ class Launch(Protocol):
     ----------
     args, kwargs : tuple, dict or None
         What the body is given: the work's own, in place of which `Work.begin` may put others.
+    construct : Site
+        The construct that has generated the task.
     entered : sequence of MapItem
         What the beginning of a region has mapped, for the task that ends the region.
     findings : list or None
@@ -53,6 +56,7 @@ class Launch(Protocol):
 
     args: Any
     kwargs: Any
+    construct: Site
     entered: Sequence[MapItem]
     fork: Any
     findings: list[Callable[[Any], Any]] | None
@@ -178,6 +182,12 @@ class EnterDataWork(Work):
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         plan = launch.plan = place.enter(self.items, lane, staged, self.counter)
         launch.point = plan.point
+        self.note_call(launch, plan)
+
+    def note_call(self, launch: Launch, plan: Any) -> None:
+        """Note where the program maps what is mapped now, for the report on what is left at the end."""
+        for entry in plan.counted:
+            entry.mapped_at = launch.construct.call
 
     def settle(self, launch: Launch, place: DevicePlace, lane: Lane) -> None:
         launch.point = place.settle(lane)
@@ -225,6 +235,11 @@ class EnterRegionWork(EnterDataWork):
         super().begin(launch, place, lane, staged)
         if launch.plan is not None:
             launch.entered = present_items(launch.plan)
+
+    def note_call(self, launch: Launch, plan: Any) -> None:
+        for entry in plan.counted:  # the region ends by itself: what it has found present is left by others
+            if entry.mapped_at is None:
+                entry.mapped_at = launch.construct.call
 
 
 class EndRegionWork(ExitDataWork):

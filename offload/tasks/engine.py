@@ -123,6 +123,7 @@ class Engine(Completion):
         self._is_stopped = False
         self.gives_up = False  # for the end of the process: a wait that nothing moves ends
         self.gives_up_bodies = False  # also where a body runs all the time
+        self.given_up: list[BaseException] = []  # what those waits have raised
         self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
         self.relax: Callable[[], None] = _nothing  # noticed soon
         self.look: Callable[[], object] | None = None  # lets a waiting thread look for completions itself

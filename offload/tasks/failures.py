@@ -70,12 +70,17 @@ def clear_own_frames(error: BaseException) -> None:
         trace = trace.tb_next
 
 
-def note_task(error: BaseException, task: AnyTask) -> None:
-    """Add the task, its directive, file and line to an exception."""
+def note_task(error: BaseException, task: AnyTask, step: str) -> None:
+    """Add two notes to an exception: the construct with its file and line, and the task with its last steps.
+
+    ``step`` says which step failed. An exception that passes through several tasks of one construct gets the notes of
+    the first, in which it was raised.
+    """
     where = f"in {task.construct.directive} {task.name!r} ({task.construct.location})"
     with suppress(Exception):  # an exception that takes no attributes, a frozen dataclass for one
         if where not in getattr(error, "__notes__", ()):
             error.add_note(where)
+            error.add_note(f"{task.key}: {task.steps(step)}")
 
 
 def without_engine_frames(error: BaseException) -> BaseException:

@@ -111,6 +111,7 @@ class Pool(Runner[T], Crew[T], Protocol[T]):
     staging: set[Any]
     gives_up: bool
     gives_up_bodies: bool
+    given_up: list[BaseException]
 
     @property
     def is_closed(self) -> bool: ...

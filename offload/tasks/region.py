@@ -66,6 +66,8 @@ class AnyTask(Troubled, Protocol):
     @property
     def construct(self) -> Construct: ...
 
+    def steps(self, last: str) -> str: ...
+
     @property
     def name(self) -> str:
         """What its construct is called."""

@@ -6,29 +6,39 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import CodeType
+    from typing import TypeAlias
 
     from offload.tasks.protocols import AnyRuntime
+
+    Call: TypeAlias = tuple[CodeType, int]
+    """Where the program calls the library: code, and the instruction in it.
+
+    The line is looked up when somebody asks, since that takes as long as all the rest of a site."""
 
 
 class Site:
     """A construct in the program: what its tasks are called, and where it stands.
 
-    That is a file with a line, or code with an instruction in it, of which the line is looked up when somebody asks:
-    it takes as long as all the rest of a site.
+    A decorated function stands where it is defined, which is given as text. Any other construct stands where the
+    program calls it, which is given as a `Call`.
 
     Attributes
     ----------
+    caller : Call or None
+        Where the program calls the decorated function, if each call has a site of its own; a task has it otherwise.
+    is_call : bool
+        Whether the construct stands where the program calls it.
     is_target : bool
         Whether it is a target region, whose body only enqueues device work.
     """
 
-    __slots__ = ("_place", "directive", "is_target", "name", "runtime")
+    __slots__ = ("_place", "caller", "directive", "is_call", "is_target", "name", "runtime")
 
     def __init__(
         self,
         directive: str,
         name: str,
-        place: str | tuple[CodeType, int],
+        place: str | Call,
         runtime: AnyRuntime,
         *,
         is_target: bool = False,
@@ -36,14 +46,30 @@ class Site:
         self.directive = directive
         self.name = name
         self._place = place
+        self.caller: Call | None = None
+        self.is_call = place.__class__ is tuple
         self.runtime = runtime
         self.is_target = is_target
 
     @property
     def location(self) -> str:
         """The file and the line."""
-        if isinstance(self._place, str):
-            return self._place
-        code, at = self._place
-        line = next((line for begin, end, line in code.co_lines() if begin <= at < end), None)
-        return f"{code.co_filename}:{line or code.co_firstlineno}"
+        return self._place if isinstance(self._place, str) else line_of(self._place)
+
+    @property
+    def call(self) -> Call | None:
+        """Where the program calls the construct; None for a decorated function."""
+        return None if isinstance(self._place, str) else self._place
+
+    def called_at(self, caller: Call | None) -> Site:
+        """Return a copy for a call of the decorated function there."""
+        copy = Site(self.directive, self.name, self._place, self.runtime, is_target=self.is_target)
+        copy.caller = caller
+        return copy
+
+
+def line_of(call: Call) -> str:
+    """Return the file and the line of a call."""
+    code, at = call
+    line = next((line for begin, end, line in code.co_lines() if begin <= at < end), None)
+    return f"{code.co_filename}:{line or code.co_firstlineno}"

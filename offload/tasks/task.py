@@ -14,24 +14,28 @@ from offload.interrupts.shields import Shield, ends_body
 from offload.tasks.callbacks import run_callbacks
 from offload.tasks.depend import Followed
 from offload.tasks.failures import note_task, see, without_engine_frames
+from offload.tasks.site import line_of
 from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from concurrent.futures import CancelledError, Future
+    from types import CodeType
 
     from offload.tasks.depend import Mutex
     from offload.tasks.parker import Parker
     from offload.tasks.protocols import Runner
     from offload.tasks.region import Group, Inherited, Region
     from offload.tasks.scope import Scope
-    from offload.tasks.site import Site
+    from offload.tasks.site import Call, Site
     from offload.tasks.troubles import Trouble, Troubled
 
 _serial = count(1)
 _adding_callback = threading.RLock()  # a finalizer that comes inside of it may ask for a callback too
 
 _RUNNING = TaskState.RUNNING
+
+_EVENT_FAILED = "its body returned, then its event failed"
 
 
 class LeaveRegion(BaseException):
@@ -64,6 +68,8 @@ class Task:
         "__weakref__",
         "args",
         "body",
+        "caller_at",
+        "caller_code",
         "construct",
         "counters",
         "dependences",
@@ -142,6 +148,9 @@ class Task:
         self.dependences: Any = None
         self.value: Any = None
 
+    caller_at: int
+    caller_code: CodeType
+    """Where the program has called the function whose task it is: an instruction, and its code; unset if not known."""
     counters: bytearray
     start_s: float
     end_s: float
@@ -378,7 +387,7 @@ class Task:
             return None
         if self.owner is None and ends_body(error):  # else the owner raises the failure
             self.seen = True  # the wait that runs the body raises it
-        note_task(error, self)
+        note_task(error, self, "its body raised")
         return without_engine_frames(error)
 
     def body_ended(self, engine: Runner[Task], failure: BaseException | None) -> Task | None:
@@ -393,14 +402,14 @@ class Task:
                     return engine.release_early(self) if event.point is not None else None
                 failure = event.failure
                 if failure is not None:
-                    note_task(failure, self)
+                    note_task(failure, self, _EVENT_FAILED)
         return engine.finish(self, failure)
 
     def event_fulfilled(self, error: BaseException | None) -> None:
         """Complete the task, whose body has ended; called by its event, on any thread."""
         self.end_s = perf_counter()
         if error is not None:
-            note_task(error, self)
+            note_task(error, self, _EVENT_FAILED)
         self.construct.runtime.engine.finish_elsewhere(self, error)
 
     @property
@@ -418,8 +427,28 @@ class Task:
         """Tell whether the successor can start in stream order, behind work on a stream that it can wait for."""
         return self.early is not None and not self.construct.runtime.has_mixed_kinds
 
+    @property
+    def caller(self) -> Call | None:
+        """Where the program has called the function whose task it is, if that is known."""
+        with suppress(AttributeError):
+            return self.caller_code, self.caller_at
+        return self.construct.caller
+
     def watch(self) -> None:
         """Note that something on the host waits for this task; device tasks see that it is noticed soon."""
+
+    def steps(self, last: str) -> str:
+        """Return the steps of the task for the note on its failure; the ``last`` one failed just now."""
+        steps = []
+        if self.caller is not None:  # else the construct stands there, or the traceback shows the call, which waits
+            steps.append(f"generated at {line_of(self.caller)}")
+        if self.device_num is not None:
+            steps.append(f"on device {self.device_num}")
+        elif self.state_ is _RUNNING:
+            steps.append(f"began on {threading.current_thread().name}")
+        with suppress(AttributeError):  # it did not begin
+            last += f" after {perf_counter() - self.start_s:.6f} s"
+        return "; ".join([*steps, last])
 
     def story(self) -> str:
         """Return one line for a person who asks why nothing moves."""

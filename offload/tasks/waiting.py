@@ -225,7 +225,9 @@ class Wait:
                 if engine.activity == before:
                     self._tell(f"has waited for {engine.hang_s:g} s in which no task began or ended")
                     if engine.gives_up and (engine.gives_up_bodies or not engine.is_busy):
-                        raise UsageError(f"{self._goal} was given up: nothing had moved for {engine.hang_s:g} s")
+                        error = UsageError(f"{self._goal} was given up: nothing had moved for {engine.hang_s:g} s")
+                        engine.given_up.append(error)
+                        raise error
         finally:
             engine.relax()
 

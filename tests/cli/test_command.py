@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,6 +15,7 @@ import pytest
 import offload
 from offload.cli.command import main
 from offload.devices.cuda.kind import CudaKind
+from offload.loops.running.build import builder
 
 
 def test_info(capsys, monkeypatch):
@@ -22,8 +25,36 @@ def test_info(capsys, monkeypatch):
     monkeypatch.setenv("OFFLOAD_HANG_S", "12")
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
-    for words in ("sim:0", "sim:1", "1,048,576", "OFFLOAD_HANG_S", "12"):
+    for words in ("sim:0", "sim:1", "1,048,576", "1.0 MiB", "OFFLOAD_HANG_S", "12", "OFFLOAD_UNSEEN", "FAIL"):
         assert words in shown
+
+
+def test_info_of_what_is_needed(capsys, monkeypatch):
+    """``info`` names CuPy, the driver and the C compiler with their versions, or says that they are not there."""
+    monkeypatch.setattr("offload.cli.info.cupy_version", lambda: "cupy-cuda13x 14.0.1")
+    monkeypatch.setattr("offload.cli.info.driver_version", lambda: "13.0")
+    monkeypatch.setattr("offload.cli.info.compiler", lambda: "gcc (gcc 12.2.0)")
+    assert main(["info", "--devices", "sim"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert {"CuPy: cupy-cuda13x 14.0.1", "CUDA driver: 13.0", "C compiler: gcc (gcc 12.2.0)"} <= set(shown)
+    for name in ("cupy_version", "driver_version", "compiler"):
+        monkeypatch.setattr(f"offload.cli.info.{name}", lambda: None)
+    assert main(["info", "--devices", "sim"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert {"CuPy: not installed", "CUDA driver: not found"} <= set(shown)
+    assert "C compiler: none works here; loops run as Python" in shown
+
+
+def test_info_of_this_machine(capsys):
+    """What ``info --json`` says is here is here."""
+    assert main(["info", "--devices", "sim", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["cupy"] is not None) == (importlib.util.find_spec("cupy") is not None)
+    assert (facts["compiler"] is not None) == (builder.compiler is not None)
+    if builder.compiler is not None:
+        assert facts["compiler"].startswith(f"{builder.compiler} (")
+    if facts["cuda_driver"] is not None:
+        assert re.fullmatch(r"\d+\.\d+", facts["cuda_driver"])
 
 
 def test_info_json(capsys, monkeypatch):

@@ -95,7 +95,7 @@ except KeyboardInterrupt:
 trap = cupy.RawKernel('extern "C" __global__ void trap() { __trap(); }', "trap")
 omp.target(nowait=True)(lambda: trap((1,), (1,), ()))()
 """,
-        0,
+        1,
         None,
     ),
 }

@@ -121,11 +121,12 @@ def test_a_task_of_a_late_exit_function_is_refused():
 @pytest.mark.parametrize("num_threads", [0, 2])
 def test_a_runtime_that_nobody_closes_loses_nothing(num_threads):
     """Tasks of a runtime that was only made run before the process ends, and their failures are printed."""
-    stdout, stderr = run(f"""
+    program = f"""
     runtime = omp.Runtime("sim", num_threads={num_threads})
     omp.task(print)("ran")
     omp.task(lambda: 1 / 0)()
-    """)
+    """
+    stdout, stderr = run(program, status=1)
     assert stdout == "ran\n"
     assert stderr.count("ZeroDivisionError") == 1
 

@@ -195,12 +195,15 @@ def test_leaving_inside_of_a_region() -> None:
 
 def test_unseen_failures_are_printed_once() -> None:
     """What failed and nobody saw is printed at the end of the process, once each; what was seen is not."""
-    _, stderr = python("""
+    _, stderr = python(
+        """
         def fail(text): raise ValueError(text)
         seen = task(fail)("seen")
         task(fail)("unseen")
         seen.exception()
-    """)
+        """,
+        status=1,
+    )
     assert stderr.count("ValueError: unseen") == 1
     assert "ValueError: seen" not in stderr
 

@@ -242,8 +242,9 @@ def test_default_devices_are_inherited_when_a_task_is_generated():
 
 # -- the process ------------------------------------------------------------------------------------
 def test_default_runtime_ends_with_the_interpreter():
-    """At the script's end the default runtime waits, and prints failures that nobody saw."""
-    stdout, stderr = python("""
+    """At the script's end the default runtime waits, prints failures that nobody saw, and ends the process with 1."""
+    stdout, stderr = python(
+        """
         a = np.zeros(4)
         @target(nowait=True)
         def work(a):
@@ -252,7 +253,9 @@ def test_default_runtime_ends_with_the_interpreter():
         task(lambda: print("ran", flush=True))()
         task(lambda: 1 / 0)()
         import atexit
-    """)
+        """,
+        status=1,
+    )
     assert stdout == "ran\n"
     assert "ZeroDivisionError" in stderr
 

@@ -373,7 +373,7 @@ def mixing_error(value: object) -> TypeError:
     what = f"a host array of shape {value.shape}" if isinstance(value, np.ndarray) else f"a host {type(value).__name__}"
     return TypeError(
         f"an operation mixes {what} with a device array; pass the array as an argument of the target function, "
-        "which then receives the device array that corresponds to it"
+        f"which then receives the device array that corresponds to it; {_MAKE_HERE}"
     )
 
 
@@ -381,8 +381,11 @@ def conversion_error() -> TypeError:
     """Return the error for an implicit copy to the host."""
     return TypeError(
         "implicit conversion of a device array to a host array is not allowed; use .get(); to use a host array "
-        "together with a device array, pass it as an argument of the target function"
+        f"together with a device array, pass it as an argument of the target function; {_MAKE_HERE}"
     )
+
+
+_MAKE_HERE = "to make an array in the body, write np.zeros(n, like=a) or array_namespace(a).zeros(n)"
 
 
 def _unwrap(value: Any, found: list[SimArray], host_allowed: bool) -> Any:

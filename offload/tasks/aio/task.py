@@ -167,7 +167,7 @@ class CoroutineTask(Task):
             f"{self.key}: the event loop that was to run this async def body has ended; "
             "`await` the task, or `await omp.taskwait()`, before the loop ends"
         )
-        note_task(error, self)
+        note_task(error, self, "its event loop ended")
         return error
 
     def _ended_early(self, begun: asyncio.Task[None]) -> None:
