@@ -93,6 +93,7 @@ def test_how_loops_are_divided():
 
 
 @pytest.mark.parametrize("name", MORE)
+@pytest.mark.filterwarnings("ignore:.*updates are then lost:offload.DirectiveWarning")  # of permuted elements none is
 def test_more_loops(name):
     """Clauses, collapsed loops, downward steps, negative indices: values are CPython's, by equal and by other cuts."""
     row, clauses, mode = MORE[name]
