@@ -258,8 +258,8 @@ class Nests(Lowering):
             raise self.refusal(
                 self.source.definition,
                 "reduction",
-                f"{listed(ignored)} {are} in reduction=, and {it} lost: add `return {', '.join(ignored)}`, or make {them} of one"
-                " element",
+                f"{listed(ignored)} {are} in reduction=, and {it} lost: add `return {', '.join(ignored)}`, or make"
+                f" {them} of one element",
             )
 
     def _kind(self, name: str) -> Literal["scalar", "array"]:
@@ -350,8 +350,8 @@ class Nests(Lowering):
         raise refusal(
             next(iter(carried.values())),
             "carried",
-            f"an iteration reads {listed([*carried])} before it assigns {them}, so that {values} from another iteration;"
-            f" {'; '.join(remedies)}",
+            f"an iteration reads {listed([*carried])} before it assigns {them}, so that {values} from another"
+            f" iteration; {'; '.join(remedies)}",
         )
 
     def _append(self, nest: ir.Nest) -> None:
@@ -415,5 +415,6 @@ def unbound(names: Sequence[str], place: ir.Place) -> LoopError:
     return refusal(
         place,
         "unbound",
-        f"{listed(names)} {are} read here, and some path to here leaves {it} unassigned; assign {it} before, on each path",
+        f"{listed(names)} {are} read here, and some path to here leaves {it} unassigned; assign {it} before, on each"
+        " path",
     )

@@ -198,8 +198,8 @@ class Values(Frame):
         match self.meaning(node):
             case Frozen() as scalar:
                 return self.frozen(node, scalar)
-            case Unfit() as found:
-                raise self._outside_refusal(node, text, found)
+            case Unfit() as unfit:
+                raise self._outside_refusal(node, text, unfit)
             case Known() | Plain():
                 raise self.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
             case None:
@@ -222,7 +222,8 @@ class Values(Frame):
         are, come, them = ("is", "comes", "it as an argument")
         if text in names and len(names) > 1:
             text, are, come, them = listed(names), "are", "come", "them as arguments"
-        return self.refusal(node, "name", f"{text} {are} {found.what} and {come} from outside of the function; pass {them}")
+        what = f"{text} {are} {found.what} and {come} from outside of the function; pass {them}"
+        return self.refusal(node, "name", what)
 
     def _check_attribute(self, node: ast.expr) -> None:
         """Refuse an attribute of an argument: `node` is that, or what is asked of it, as in ``A.indptr.size``."""
@@ -249,8 +250,8 @@ class Values(Frame):
             )
         if not self.is_local(node.id):
             match self.meaning(node):
-                case Unfit() as found:
-                    raise self._outside_refusal(node, node.id, found)
+                case Unfit() as unfit:
+                    raise self._outside_refusal(node, node.id, unfit)
                 case _:
                     raise self.refusal(node, "name", f"{node.id} is no array; pass one as an argument")
         match self.variable(node.id):

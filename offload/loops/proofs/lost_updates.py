@@ -74,7 +74,9 @@ class _Updates:
         self.lines = list(_lines(body, _leaving(body), ()))
         self._varying = names_assigned(*body) | {axis.variable for axis in found.nest.axes}
         self._varying |= {node.variable for node in walk(*body) if isinstance(node, ir.For)}
-        self._open = {load.at for line in self.lines for load in _loads(*_own(line.statement)) if self._is_open(load, line)}
+        self._open = {
+            load.at for line in self.lines for load in _loads(*_own(line.statement)) if self._is_open(load, line)
+        }
 
     def is_update(self, line: _Line) -> bool:
         """Tell whether the store of a line is an update of an element that other iterations may have changed."""

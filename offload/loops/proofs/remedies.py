@@ -51,7 +51,8 @@ def lost_text(updates: Sequence[ir.Store]) -> str:
     arrays = ", ".join(f'"{name}"' for name in dict.fromkeys(one.array for one in updates))
     return (
         f"several iterations may update {elements} at the same time, and updates are then lost; add atomic=[{arrays}],"
-        " reduction= if it is one element, check=True to look for such iterations, or independent=True if there are none"
+        " reduction= if it is one element, check=True to look for such iterations, or independent=True if there are"
+        " none"
     )
 
 
