@@ -15,7 +15,7 @@ from offload.constructs.clauses.reductions import Participation, check_reduction
 from offload.constructs.clauses.sharing import has_rules
 from offload.constructs.passed import dependence_on
 from offload.constructs.pickling import copy_of, reduced, restore
-from offload.errors import ClauseError, UnsupportedError
+from offload.errors import ClauseError, LoopError, UnsupportedError
 from offload.events.event import check_event
 from offload.interrupts.finalizers import collector
 from offload.runtime.current import here, put_off_here, scope_in_context
@@ -362,8 +362,15 @@ def decorate(kind: type[DirectiveFunction], function: Callable[..., Any] | None,
     """Return a function under a directive, or what makes one if none is given yet."""
     checked = check_clauses(kind._directive, clauses, kind._checks)  # noqa: SLF001  # same module
     if function is None:
-        return lambda function: kind(function, dict(checked))
-    return kind(function, checked)
+        return lambda function: _made(kind, function, dict(checked))
+    return _made(kind, function, checked)
+
+
+def _made(kind: type[DirectiveFunction], function: Callable[..., Any], clauses: dict[str, Any]) -> Any:
+    try:
+        return kind(function, clauses)
+    except LoopError as error:  # its note shows the line of the program; the steps of parsing say nothing about it
+        raise error.with_traceback(None) from None
 
 
 def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:

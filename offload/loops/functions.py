@@ -377,6 +377,7 @@ def target_loop(function: Callable[..., Any] | None = None, /, **clauses: Any) -
     see is known; with ``speculate`` until it is decided whether the loop runs in parallel, and where it does not, or
     may not, until it is over; the first call with arguments of new types compiles. OpenMP 5.2, 11.7 "loop
     Construct", combined with ``target`` and ``teams`` (section numbers unchecked); deviations: independence is asserted
-    by the construct, and refused where the opposite is proved.
+    by the construct, and refused where the opposite is proved. If iterations may lose updates of an element, the first
+    call issues a `DirectiveWarning`.
     """
     return decorate(TargetLoop, function, clauses)

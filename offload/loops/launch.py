@@ -29,7 +29,7 @@ from offload.loops.running.ordered import run_in_order
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
 from offload.loops.running.prepared import described, prepared
 from offload.loops.running.runs import NestForm
-from offload.loops.running.where import ON_HOST, kernels_of, n_threads_of
+from offload.loops.running.where import ALONE, ON_HOST, kernels_of, n_threads_of
 from offload.loops.speculative.remembered import Remembered, tell
 from offload.loops.speculative.speculation import PLAIN, decided
 from offload.loops.speculative.unmapped import on_own_arrays
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from offload.loops.running.cuda_runs import CudaForm
     from offload.loops.running.prepared import Steady
     from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.running.where import OnHost
     from offload.runtime.launch import DeviceTask
 
 _NO_OUTPUTS: Final[Mapping[str, Any]] = {}
@@ -146,7 +147,7 @@ class Launcher:
             values = self._program.bound(args, kwargs)
         spec = self.specialisation or self._program.specialise(values)
         if not is_on_device:
-            return _run_on_host(spec, values, 1 if self._is_alone else n_threads_of(self._program))
+            return _run_on_host(spec, values, is_alone=self._is_alone)
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
         verdict: Remembered | None = None
@@ -210,7 +211,7 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
         )
     spec = program.specialise(values)
     if task.place is None:
-        return _run_on_host(spec, values, n_threads_of(program))
+        return _run_on_host(spec, values)
     device, stream = task.place.device, task.lane.stream
     returns = spec.typed.function.returns
     outputs = {name: device.alloc((), np.dtype(spec.typed.scalars[name].dtype), stream) for name in returns}
@@ -244,14 +245,16 @@ def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None
 # -- where a loop runs -------------------------------------------------------------------------------
 
 
-def _run_on_host(spec: Specialisation, values: Mapping[str, Any], n_threads: int) -> Any:
-    """Run the nests, and return what the function returns."""
+def _run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: bool = False) -> Any:
+    """Run the nests, in one thread if that ``is_alone``, and return what the function returns."""
     check_writeable(spec, values)
     values = with_first_values(spec, values)
     if spec.program.words.speculate is not None and not _is_proved(spec, values):
         results = run_in_order(spec, values)
         return outcome(spec, results) if spec.typed.function.returns else None
-    runs = _runs(spec, values, None, n_threads, None)
+    is_alone = is_alone or spec.program.words.num_threads == 1
+    n_threads, where = (1, ALONE) if is_alone else (n_threads_of(spec.program), ON_HOST)
+    runs = _runs(spec, values, None, n_threads, None, where=where)
     for run in runs:
         run.form.run((run.n_chunks,), run)
         failure = run.failure()
@@ -351,9 +354,10 @@ def _runs(
     n_threads: int,
     rng: Any,
     task: DeviceTask | None = None,
+    where: OnHost = ON_HOST,
 ) -> list[NestRun]:
     """Return a run for each nest, on the host or on a device whose memory the host can address."""
-    blanks, addresses, _ = prepared(spec, values, device, ON_HOST, task)
+    blanks, addresses, _ = prepared(spec, values, device, where, task)
     arrays = {name: values[name] for name in spec.given}
     return [NestRun(blank, arrays, addresses, values, n_threads, rng) for blank in blanks]
 

@@ -13,6 +13,7 @@ from offload.cli.bench.loops.devices import run_once
 from tests.conftest import checked
 from tests.gpu.conftest import cupy
 from tests.loops.device_kernels import check
+from tests.loops.programs import PERMUTED
 from tests.loops.test_devices import run
 from tests.loops.test_filter import ROWS
 
@@ -39,6 +40,7 @@ def test_rows(twins, number, exchange):
         run(row, row.clauses, weights, exchange=exchange, filter=filter_)
 
 
+@PERMUTED
 def test_generated_kernels(twins):
     """So have kernels that are generated."""
     for seed in range(12):

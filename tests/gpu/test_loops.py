@@ -14,7 +14,7 @@ import offload as omp
 from offload import acc, in_, inout, out, to, tofrom
 from tests.gpu.conftest import cupy, warm
 from tests.loops.oracle import compare, copy_of
-from tests.loops.programs import program
+from tests.loops.programs import PERMUTED, program
 from tests.loops.test_launch_rules import clauses_of
 from tests.loops.test_meanings import rows, rows_counted, rows_from
 from tests.loops.zeros import WAYS, zeros
@@ -98,6 +98,7 @@ def is_alive():
 # -- values ----------------------------------------------------------------------------------------------
 
 
+@PERMUTED
 @pytest.mark.parametrize("seed", range(6000, 6060))
 def test_programs_give_what_cpython_gives(gpu, seed):
     """Generated loop functions leave and return what CPython makes of them."""

@@ -11,9 +11,13 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.loops.oracle import Program
 from tests.loops.program_expressions import FLOATS, INTEGERS, STRONG, Array, Expressions, Scope, Whole
+
+PERMUTED = pytest.mark.filterwarnings("ignore:.*updates are then lost:offload.DirectiveWarning")
+"""Of a test of loops that update elements by a permutation: that no two iterations have one is not proved."""
 
 DTYPES = ["bool", *STRONG]
 HEAD = """import math

@@ -10,8 +10,9 @@ from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
 from tests.loops.device_kernels import check, devices_of
+from tests.loops.programs import PERMUTED
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
+pytestmark = [PERMUTED, pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")]
 
 IN_CI = 12
 

@@ -27,6 +27,7 @@ from tests.conftest import checked
 from tests.loops.cuda_device import HostCuda
 from tests.loops.cuda_form import GXX
 from tests.loops.on_devices import cut_by, present, same, words_of
+from tests.loops.programs import PERMUTED
 from tests.loops.test_filter import ROWS, N, floats
 from tests.loops.test_filter_loops import MORE
 
@@ -93,6 +94,7 @@ def test_how_loops_are_divided():
 
 
 @pytest.mark.parametrize("name", MORE)
+@PERMUTED
 def test_more_loops(name):
     """Clauses, collapsed loops, downward steps, negative indices: values are CPython's, by equal and by other cuts."""
     row, clauses, mode = MORE[name]

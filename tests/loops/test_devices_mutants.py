@@ -13,9 +13,10 @@ from offload.data import exchanges, shared
 from offload.loops import replicas
 from offload.loops.sets import joint_runs
 from tests.loops.on_devices import cut_by
+from tests.loops.programs import PERMUTED
 from tests.loops.sequences import Sequence
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
+pytestmark = [PERMUTED, pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")]
 
 
 @omp.target_loop(devices="all", filter="always", reduction={"+": ["s"]}, lastprivate=["last"])

@@ -54,7 +54,7 @@ def spmv(ptr, col, val, x, y):
         y[i] = s
 
 
-@omp.target_loop
+@omp.target_loop(independent=True)
 def update(p, x, y):
     for i in range(p.size):
         y[p[i]] = 0.5 * y[p[i]] + x[i]

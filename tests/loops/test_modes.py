@@ -80,6 +80,10 @@ def test_what_the_host_takes_counts():
     given(short, 2)
     short.note("single", 0.5 * SPREAD_S, 5 * SPREAD_S)
     assert short.candidates == ("single",)
+    assert short.why == (
+        "single took 1000 µs; split would take 200 µs at least; "
+        "the device took 100 µs of single's 1000 µs, and other ways can shorten that part alone"
+    )
 
 
 def test_every_device_may_have_what_one_is_sent():

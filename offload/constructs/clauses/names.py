@@ -134,6 +134,18 @@ def unseen(name: str, names: Iterable[str] = ()) -> str:
     )
 
 
+def bound_by(
+    function: Callable[..., Any], signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """Return the arguments of a call of a function, with defaults; raise `TypeError` that names the function."""
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{getattr(function, '__name__', function)}{signature}: {error}") from None
+    bound.apply_defaults()
+    return bound
+
+
 @lru_cache(maxsize=1024)
 def parse_item(text: str) -> SymbolicItem:
     """Parse a list item in OpenMP's notation: ``x``, ``x[0:n]``, ``a[i][0:n:2]`` (lower : length : stride), ``o.x``.
@@ -267,8 +279,7 @@ class VisibleNames:
         if self._signature is None:
             names.update(kwargs)
             return names
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
+        bound = bound_by(self._function, self._signature, args, kwargs)
         names.update(kwargs)  # those that `**` takes have names too, and a parameter of the same name hides them
         names.update(bound.arguments)
         if self.starred is not None:

@@ -17,7 +17,7 @@ assigned before the loop either is *unbound*.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import children, names_assigned, walk
@@ -44,7 +44,7 @@ class Flow:
     Attributes
     ----------
     unset : callable
-        Raises the error for a variable, and the place where it is read without a value.
+        Is told of a variable, and of the place where it is read without a value; raises the error, or notes it.
     given : frozenset of str
         What has a value whatever the statements do.
     flags : set of str
@@ -53,7 +53,7 @@ class Flow:
         The variables that have a value at each ``continue`` of the iteration itself.
     """
 
-    unset: Callable[[str, ir.Place], NoReturn]
+    unset: Callable[[str, ir.Place], None]
     given: frozenset[str]
     flags: set[str]
     ends: State = None

@@ -19,6 +19,7 @@ from offload.loops.front.frames import Absent, Binding, Item, Parameter, Scalar,
 from offload.loops.front.inline import Lowering
 from offload.loops.front.levels import loops_in
 from offload.loops.front.sinking import Sunk, first_load, written
+from offload.loops.front.values import listed
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import has_load, names_assigned, names_in, renamed, walk
 from offload.loops.tree.places import refusal
@@ -26,6 +27,8 @@ from offload.loops.tree.sizes import size_error
 from offload.loops.tree.updates import updated_only
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from offload.errors import LoopError
     from offload.loops.front.flow import State
     from offload.loops.front.source import Source
@@ -117,7 +120,7 @@ class Nests(Lowering):
                 f"{name} is assigned by the loop at line {self._lost[name].place.line}, whose iterations keep it to"
                 " themselves; return it from a loop function of its own, or leave it in an array",
             )
-        raise unbound(self.work.origins.get(name, name), place)
+        raise unbound([self.work.origins.get(name, name)], place)
 
     # -- nests
 
@@ -128,9 +131,8 @@ class Nests(Lowering):
         axes = tuple([self._axis(loop) for loop in loops])
         body = loops[-1].body
         reductions = self._reductions(body, (*given.reductions, *outer.clauses.reductions))
-        for reduction in reductions:
-            if reduction.name not in (self._assigned or ()):
-                self._unset(reduction.name, self.place(node))
+        names = [one.name for one in reductions]
+        self._check_reduced(node, names)
         self.work.items = {one.name: Item(one.operator, self._kind(one.name)) for one in reductions}
         self.work.variables = frozenset(axis.variable for axis in axes)
         self.work.is_in_nest, self.work.local_nbytes = True, 0
@@ -241,15 +243,27 @@ class Nests(Lowering):
                     found.setdefault(name, ir.Reduction(operator, name))
         return tuple(found.values())
 
-    def _kind(self, name: str) -> Literal["scalar", "array"]:
-        is_array = name not in self.returned and isinstance(self.names.get(name), Parameter)
-        if not is_array and name not in self.returned:
+    def _check_reduced(self, node: ast.For, names: list[str]) -> None:
+        """Refuse items of reductions that have no value before the loop, or whose value is lost after it."""
+        unset = [name for name in names if name not in (self._assigned or ())]
+        if lost := [name for name in unset if name in self._lost]:
+            self._unset(lost[0], self.place(node))
+        if unset:
+            raise unbound([self.work.origins.get(name, name) for name in unset], self.place(node))
+        ignored = [name for name in names if name not in self.returned and self._kind(name) == "scalar"]
+        if ignored:
+            are, it, them = ("is", "its value is", "it a parameter whose argument is an array")
+            if len(ignored) > 1:
+                are, it, them = ("are", "their values are", "them parameters whose arguments are arrays")
             raise self.refusal(
                 self.source.definition,
                 "reduction",
-                f"{name} is in reduction=, and its value is lost: add `return {name}`, or make it a parameter whose"
-                " argument is an array of one element",
+                f"{listed(ignored)} {are} in reduction=, and {it} lost: add `return {', '.join(ignored)}`, or make"
+                f" {them} of one element",
             )
+
+    def _kind(self, name: str) -> Literal["scalar", "array"]:
+        is_array = name not in self.returned and isinstance(self.names.get(name), Parameter)
         return "array" if is_array else "scalar"
 
     def _privates(self, body: list[ast.stmt], said: tuple[str, ...]) -> dict[str, str]:
@@ -265,13 +279,17 @@ class Nests(Lowering):
         before = self._assigned or frozenset()
         variables = frozenset(axis.variable for axis in nest.axes)
 
-        def unset(name: str, place: ir.Place) -> NoReturn:
+        carried: dict[str, ir.Place] = {}
+
+        def unset(name: str, place: ir.Place) -> None:
             if name in before:
-                raise self._carried(name, place, body, "the construct")
-            self._unset(name, place)
+                carried.setdefault(name, place)
+            elif not carried:
+                self._unset(name, place)
 
         flow = Flow(unset, (before - assigned) | variables, self.work.flags)
         end = flow.through(nest.body, frozenset())
+        self._check_carried(carried, body, "the construct")
         for name in nest.last:
             for state in (end, flow.ends):
                 if state is not None and name not in state:
@@ -296,28 +314,44 @@ class Nests(Lowering):
         loops = [part for one in body for part in ast.walk(one) if isinstance(part, ast.For)]
         trips = next((loop.body for loop in loops if self.place(loop) == node.place), body)
 
-        def unset(name: str, place: ir.Place) -> NoReturn:
-            raise self._carried(name, place, trips, "this loop")
+        carried: dict[str, ir.Place] = {}
+
+        def unset(name: str, place: ir.Place) -> None:
+            carried.setdefault(name, place)
 
         accesses = (one for one in walk(*node.body) if isinstance(one, (ir.Load, ir.Store, ir.Atomic)))
         read = names_in(*node.body) | {access.array for access in accesses}
         trip = ir.While(place=node.place, condition=ir.Constant(place=node.place, value=True), body=node.body)
         Flow(unset, frozenset(read - assigned), self.work.flags).through([trip], frozenset({node.variable}))
+        self._check_carried(carried, trips, "this loop")
 
-    def _carried(self, name: str, place: ir.Place, body: list[ast.stmt], where: str) -> LoopError:
-        operator = updated_only(body, self.known).get(name)
-        if operator is not None:
-            remedy = f'add reduction={{"{operator}": ["{name}"]}} to {where}'
-        else:
-            remedy = (
-                f"no clause says what it is: it is no update by one operator alone. Assign {name} in the iteration"
-                " before it is read, add firstprivate=[…] if each iteration starts from the value before the loop, or"
-                " carry it through an inner loop"
+    def _check_carried(self, carried: dict[str, ir.Place], body: list[ast.stmt], where: str) -> None:
+        """Refuse variables that an iteration takes over from another one: name all of them, and what to do."""
+        if not carried:
+            return
+        operators = updated_only(body, self.known)
+        items: dict[str, list[str]] = {}
+        for name in carried:
+            if name in operators:
+                items.setdefault(operators[name], []).append(f'"{name}"')
+        others = [name for name in carried if name not in operators]
+        clause = ", ".join(f'"{operator}": [{", ".join(names)}]' for operator, names in items.items())
+        remedies = [f"add reduction={{{clause}}} to {where}"] if items else []
+        if others:
+            it, updates, them = ("is: it is", "no update", "it")
+            if len(others) > 1:
+                it, updates, them = ("are: they are", "no updates", "them")
+            remedies.append(
+                f"no clause says what {listed(others)} {it} {updates} by one operator alone. Assign {them} in the"
+                " iteration before the read, add firstprivate=[…] if each iteration starts from the value before the"
+                f" loop, or carry {them} through an inner loop"
             )
-        return refusal(
-            place,
+        them, values = ("it", "its value comes") if len(carried) == 1 else ("them", "their values come")
+        raise refusal(
+            next(iter(carried.values())),
             "carried",
-            f"an iteration reads {name} before it assigns it, so that its value comes from another iteration; {remedy}",
+            f"an iteration reads {listed([*carried])} before it assigns {them}, so that {values} from another"
+            f" iteration; {'; '.join(remedies)}",
         )
 
     def _append(self, nest: ir.Nest) -> None:
@@ -375,10 +409,12 @@ def private_in(statements: list[ir.Statement]) -> tuple[str, ...]:
     return tuple([name for part in walk(*statements) if isinstance(part, ir.For) for name in part.clauses.private])
 
 
-def unbound(name: str, place: ir.Place) -> LoopError:
-    """Return the error for a variable that is read without a value."""
+def unbound(names: Sequence[str], place: ir.Place) -> LoopError:
+    """Return the error for variables that are read without a value."""
+    are, it = ("is", "it") if len(names) == 1 else ("are", "them")
     return refusal(
         place,
         "unbound",
-        f"{name} is read here, and some path to here leaves it unassigned; assign it before, on each path",
+        f"{listed(names)} {are} read here, and some path to here leaves {it} unassigned; assign {it} before, on each"
+        " path",
     )

@@ -17,6 +17,7 @@ from offload.loops.front.flow import Flow
 from offload.loops.front.frames import Binding, Parameter, Work
 from offload.loops.front.inline import Lowering
 from offload.loops.front.nests import NestClauses, Nests, unbound
+from offload.loops.front.values import listed
 from offload.loops.tree import ir
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def check_plain(source: Source) -> None:
     given = frozenset(parameter.arg for parameter in source.parameters)
 
     def unset(name: str, place: ir.Place) -> NoReturn:
-        raise unbound(work.origins.get(name, name), place)
+        raise unbound([work.origins.get(name, name)], place)
 
     flow = Flow(unset, given, work.flags)
     flow.read(values or (), flow.through(frame.out, frozenset()))
@@ -173,14 +174,14 @@ class _Function(Nests):
     def _check_returned(self, node: ast.Return, names: tuple[str, ...]) -> None:
         nests = [part for part in self.parts if isinstance(part, ir.Nest)]
         known = {one.name for nest in nests for one in nest.reductions} | {name for nest in nests for name in nest.last}
-        for name in names:
-            if name not in known:
-                raise self.refusal(
-                    node,
-                    "return",
-                    f"{name} is in no reduction= and no lastprivate=; add lastprivate=[{name!r}] if the last"
-                    " iteration's value is meant, or a reduction",
-                )
+        if missing := [name for name in names if name not in known]:
+            are = "is" if len(missing) == 1 else "are"
+            raise self.refusal(
+                node,
+                "return",
+                f"{listed(missing)} {are} in no reduction= and no lastprivate=; add lastprivate={missing} if the last"
+                " iteration's value is meant, or a reduction",
+            )
 
 
 def _has_loops(node: ast.AST) -> bool:

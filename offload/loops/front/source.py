@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, get_args
 
 from offload.errors import LoopError
 from offload.loops.tree import ir
+from offload.loops.tree.places import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,7 +161,18 @@ class Source:
         """Return the error for a node that breaks a rule; `what` says why, and what to do."""
         line = getattr(node, "lineno", self.definition.lineno)
         name = self.definition.name
-        return LoopError(f"{self.file}:{line}, in {name}: `{self.line_of(node)}`: {what}", self.file, line, rule)
+        error = LoopError(f"{self.file}:{line}, in {name}: `{self.line_of(node)}`: {what}", self.file, line, rule)
+        error.add_note(self._marked(node, line))
+        return error
+
+    def _marked(self, node: ast.AST, line: int) -> str:
+        """Return the first line of a node, with carets under the node."""
+        text = self.text.splitlines()[line - 1]
+        data = text.encode()  # in which Python counts columns
+        begin, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
+        is_one_line = getattr(node, "end_lineno", None) == line
+        columns = [len(data[:column].decode()) for column in (begin, end if is_one_line and end else len(data))]
+        return marked(ir.Place(self.file, line), text, *columns)
 
     def meaning(self, name: str) -> Meaning | None:
         """Return what a name from outside stands for now; None if it is defined nowhere."""

@@ -60,6 +60,9 @@ _REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
 }
 
 
+_ASKED: Final = {"shape", "size", "ndim"}
+
+
 class Values(Frame):
     """A function's expressions."""
 
@@ -195,35 +198,60 @@ class Values(Frame):
         match self.meaning(node):
             case Frozen() as scalar:
                 return self.frozen(node, scalar)
-            case Unfit(what):
-                raise self.refusal(
-                    node, "name", f"{text} is {what} and comes from outside of the function; pass it as an argument"
-                )
+            case Unfit() as unfit:
+                raise self._outside_refusal(node, text, unfit)
             case Known() | Plain():
                 raise self.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
             case None:
-                owner = node
-                while isinstance(owner, ast.Attribute):
-                    owner = owner.value
+                owner = _owner(node)
                 if owner is not node and isinstance(found := self.meaning(owner), Unfit):
                     held = f"{text} belongs to {ast.unparse(owner)}, which is {found.what} and comes from outside"
                     raise self.refusal(node, "name", f"{held} of the function; pass {text} itself as an argument")
-                raise self.refusal(node, "name", f"{text} is not defined; define it before the function that uses it")
+                self._check_attribute(node)
+                names = [name for name in self.source.free if self.source.meaning(name) is None]
+                which, them = ("is", "it") if len(names) < 2 else ("are", "them")
+                raise self.refusal(
+                    node,
+                    "name",
+                    f"{listed(names) or text} {which} not defined; define {them} before the function that uses {them}",
+                )
+
+    def _outside_refusal(self, node: ast.expr, text: str, found: Unfit) -> LoopError:
+        """Return the error for what is passed as an argument; it names all of the function that are of its type."""
+        names = [name for name in self.source.free if self.source.meaning(name) == found]
+        are, come, them = ("is", "comes", "it as an argument")
+        if text in names and len(names) > 1:
+            text, are, come, them = listed(names), "are", "come", "them as arguments"
+        what = f"{text} {are} {found.what} and {come} from outside of the function; pass {them}"
+        return self.refusal(node, "name", what)
+
+    def _check_attribute(self, node: ast.expr) -> None:
+        """Refuse an attribute of an argument: `node` is that, or what is asked of it, as in ``A.indptr.size``."""
+        owner, held = _owner(node), node
+        if not (isinstance(owner, ast.Name) and isinstance(self.names.get(owner.id), Parameter)):
+            return
+        if isinstance(held, ast.Attribute) and held.attr in _ASKED and isinstance(held.value, ast.Attribute):
+            held = held.value
+        if isinstance(held, ast.Attribute):
+            text = ast.unparse(held)
+            raise self.refusal(
+                node,
+                "index",
+                f"{text} is an attribute of the argument {owner.id}, and no array of the loop: of an argument there are"
+                f" elements, .shape[k], .size, .ndim and len; pass {text} as an argument of its own",
+            )
 
     def array(self, node: ast.expr) -> Parameter | LocalArray:
         """Return the array that a name stands for."""
         if not isinstance(node, ast.Name):
+            self._check_attribute(node)
             raise self.refusal(
                 node, "index", "this is no array; index a parameter, or an array that the iteration makes"
             )
         if not self.is_local(node.id):
             match self.meaning(node):
-                case Unfit(what):
-                    raise self.refusal(
-                        node,
-                        "name",
-                        f"{node.id} is {what} and comes from outside of the function; pass it as an argument",
-                    )
+                case Unfit() as unfit:
+                    raise self._outside_refusal(node, node.id, unfit)
                 case _:
                     raise self.refusal(node, "name", f"{node.id} is no array; pass one as an argument")
         match self.variable(node.id):
@@ -256,6 +284,7 @@ class Values(Frame):
             case "ndim", LocalArray(shape=shape):
                 return ir.Constant(place=place, value=len(shape))
             case _:
+                self._check_attribute(node)
                 raise self.refusal(
                     node, "index", f"of arrays there are elements, .shape[k], .size, .ndim and len, no .{node.attr}"
                 )
@@ -315,7 +344,14 @@ class Values(Frame):
     def check_plain(self, node: ast.AST, array: Parameter | LocalArray) -> None:
         """Refuse an element of an array that only updates may use."""
         if array.name in self.work.items:
-            raise self.item_refusal(node, array.name)
+            word = self.work.items[array.name].operator
+            raise self.refusal(
+                node,
+                "reduction",
+                f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which is of one element only, and while"
+                f" the loop runs that is used in updates by {word!r} alone; use atomic=[{array.name!r}] for an array of"
+                " several elements, or another array here",
+            )
         if array.name in self.work.atomics:
             raise self.refusal(
                 node,
@@ -418,6 +454,18 @@ class Values(Frame):
         before_other.append(ir.Assign(place=otherwise.place, name=chosen, value=otherwise))
         self.out.append(ir.If(place=place, condition=condition, then=tuple(before), otherwise=tuple(before_other)))
         return ir.Name(place=place, name=chosen)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them: ``a, b and c``."""
+    return " and ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
+
+
+def _owner(node: ast.expr) -> ast.expr:
+    """Return the expression whose attribute of an attribute an expression is."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node
 
 
 def index_nodes(node: ast.expr) -> list[ast.expr]:

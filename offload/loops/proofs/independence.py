@@ -131,6 +131,12 @@ def independence(accesses: Accesses) -> Verdict:
     return Verdict("sequential" if proved else verdict, tuple(proved), tuple(sorted(unknown)), n_left)
 
 
+def may_repeat(accesses: Accesses, access: Access) -> bool:
+    """Tell whether two iterations may touch the same element by an access, or nothing is known of that."""
+    pieces = tuple(_pieces(accesses, access))
+    return any(answer != "never" for answer in _answers(accesses, pieces, pieces))
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """An access, in trips of the axes where it is known which of its indices are negative; others are None."""

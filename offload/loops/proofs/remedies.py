@@ -8,7 +8,7 @@ from offload.errors import LoopError
 from offload.loops.proofs.reports import iteration
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
-from offload.loops.tree.text import text_of
+from offload.loops.tree.text import element_text, text_of
 from offload.loops.tree.uses import numbered
 
 if TYPE_CHECKING:
@@ -40,6 +40,20 @@ def proved_error(name: str, nest: ir.Nest, verdict: Verdict) -> LoopError:
     sink = verdict.dependences[0].sink
     remedy = _for_updates(nest, sink.array) or "private= for an array that each iteration fills for itself"
     return _error(name, sink.place, proved_text(verdict), f"use seq=True, or {remedy}")
+
+
+def lost_text(updates: Sequence[ir.Store]) -> str:
+    """Return what is wrong with updates that may be lost, and what to do."""
+    lines: dict[str, int] = {}
+    for one in updates:
+        lines.setdefault(element_text(one.array, one.indices), one.place.line)
+    elements = " and ".join(f"{element} (line {line})" for element, line in lines.items())
+    arrays = ", ".join(f'"{name}"' for name in dict.fromkeys(one.array for one in updates))
+    return (
+        f"several iterations may update {elements} at the same time, and updates are then lost; add atomic=[{arrays}],"
+        " reduction= if it is one element, check=True to look for such iterations, or independent=True if there are"
+        " none"
+    )
 
 
 def seen_error(name: str, nest: ir.Nest, axes: Sequence[Trips], findings: Findings) -> LoopError:

@@ -59,8 +59,9 @@ def _check_reduced(function: str, nest: ir.Nest, launch: Launch) -> None:
         if view is not None and math.prod(view.extents) != 1:
             place = nest.place
             raise LoopError(
-                f"{place.file}:{place.line}, {function}: {item.name!r} of reduction has shape "
-                f"{view.extents}; an array that is reduced to has one element: pass a part that has, or use atomic=",
+                f"{place.file}:{place.line}, {function}: reduction={{{item.operator!r}: [{item.name!r}]}}: {item.name} "
+                f"has shape {view.extents}, and an array in reduction= has one element only; use "
+                f"atomic=[{item.name!r}] for several elements, or pass the part that has one",
                 place.file,
                 place.line,
                 "reduction",

@@ -264,6 +264,7 @@ class OnCuda:
     """How nests are prepared for CUDA; see `offload.loops.running.prepared.Where`."""
 
     takes_unaligned = False
+    is_in_order = False
 
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
         """Return what looks at elements in the call, for those to come."""

@@ -64,7 +64,7 @@ class _InOrder(OnHost):
         return ordered_form(spec, number, plan)
 
 
-IN_ORDER: Final = _InOrder()
+IN_ORDER: Final = _InOrder(is_in_order=True)
 
 
 def ordered_form(spec: Specialisation, number: int, plan: NestPlan) -> OrderedForm:

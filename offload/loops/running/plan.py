@@ -12,9 +12,10 @@ arrays share memory; then their distances are.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from offload.errors import PerformanceWarning
+from offload.errors import DirectiveWarning, PerformanceWarning
 from offload.interrupts.frames import warn
 from offload.loops.emit.c_statements import can_fail
 from offload.loops.emit.emit_c import CVariant, copied
@@ -23,10 +24,11 @@ from offload.loops.proofs.affine import Form
 from offload.loops.proofs.bounds import bounds
 from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
+from offload.loops.proofs.lost_updates import lost_updates
 from offload.loops.proofs.numbers import Launch, Trips, View
 from offload.loops.proofs.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, is_worth_a_look, parts_wanted
 from offload.loops.proofs.reach import accesses
-from offload.loops.proofs.remedies import proved_error, proved_text
+from offload.loops.proofs.remedies import lost_text, proved_error, proved_text
 from offload.loops.proofs.reports import index_error, iteration
 from offload.loops.proofs.requirements import require
 from offload.loops.running import pool
@@ -120,6 +122,8 @@ class NestPlan(NamedTuple):
         Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
     addressing : Addressing
         Of what it follows which elements iterations access; of calls that have to know that.
+    lost : tuple of Store
+        Updates that may be lost, of a loop whose iterations nobody has said, proved or seen to be independent.
     is_sound : bool
         Whether `check` has nothing against it.
     """
@@ -136,6 +140,7 @@ class NestPlan(NamedTuple):
     narrow: tuple[str, ...]
     observed: frozenset[int]
     addressing: Addressing
+    lost: tuple[ir.Store, ...]
     is_sound: bool
 
 
@@ -265,8 +270,10 @@ def warn_of_python(spec: Specialisation) -> None:
     warn_once(spec, what)
 
 
-def check(spec: Specialisation, plans: tuple[NestPlan, ...]) -> None:
-    """Refuse a call that must not run, before anything has changed.
+def check(spec: Specialisation, plans: tuple[NestPlan, ...], *, is_in_order: bool = False) -> None:
+    """Refuse a call that must not run, before anything has changed; warn of updates that may be lost.
+
+    ``is_in_order``: one thread runs the iterations of each nest, in order, so that no update is lost.
 
     Raises
     ------
@@ -278,6 +285,18 @@ def check(spec: Specialisation, plans: tuple[NestPlan, ...]) -> None:
     for plan in plans:
         if not plan.is_sound:
             _refuse(spec, plan)
+        if plan.lost and not is_in_order:
+            _warn_of_lost(spec, plan)
+
+
+def _warn_of_lost(spec: Specialisation, plan: NestPlan) -> None:
+    """Give a `DirectiveWarning`, once a loop, at the first update that may be lost."""
+    program, subject = spec.program, f"updates at line {plan.nest.place.line}"
+    if subject not in program.warned:
+        program.warned.add(subject)
+        place, module = plan.lost[0].place, program.function.__globals__.get("__name__")
+        text = f"{program.directive} {program.name!r}: {lost_text(plan.lost)}"
+        warnings.warn_explicit(text, DirectiveWarning, place.file, place.line, module)
 
 
 def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
@@ -289,6 +308,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     verdict = independence(found)
     order = nest.clauses.order
     speculates = words.speculate is not None and order != "seq"
+    is_asserted = not (order or speculates or words.checks)  # by the construct alone
     is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
     if order == "auto" and is_in_order:
         line = nest.place.line
@@ -323,6 +343,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
         tuple(sorted(found.narrow)),
         observed,
         addressing(nest) if observed or speculates else _NO_ADDRESSING,
+        lost_updates(found) if is_asserted and verdict.verdict == "unknown" else (),
         is_independent and outside is None,
     )
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign
+from offload.constructs.clauses.names import bound_by
 from offload.errors import LoopError
 from offload.loops.emit.python_form import host_parts
 from offload.loops.front.accesses import Access, accesses
@@ -96,12 +97,10 @@ class LoopProgram:
         self._parse(self._seen.outside, frozenset())
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by the names of the parameters; raise `TypeError` as the function would."""
+        """Return the arguments of a call by the names of the parameters. Raises as `bound_by`."""
         if not kwargs and len(args) == self._n_positional == len(self.parameters):
             return dict(zip(self.parameters, args, strict=True))
-        bound = self._signature_now().bind(*args, **kwargs)
-        bound.apply_defaults()
-        return dict(bound.arguments)
+        return dict(bound_by(self.function, self._signature_now(), args, kwargs).arguments)
 
     def _signature_now(self) -> inspect.Signature:
         """Return the signature with the defaults that the function has now."""

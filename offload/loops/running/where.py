@@ -27,6 +27,9 @@ class OnHost:
 
     takes_unaligned = True
 
+    def __init__(self, *, is_in_order: bool = False) -> None:
+        self.is_in_order = is_in_order
+
     def looks(self, spec: Specialisation, arrays: Mapping[str, Any], task: DeviceTask | None) -> Looks:
         """Return what looks at elements in the call."""
         return Looks(arrays, task)
@@ -51,6 +54,8 @@ class OnHost:
 
 
 ON_HOST: Final = OnHost()
+ALONE: Final = OnHost(is_in_order=True)
+"""Where the program says that one thread runs the loop."""
 
 
 def kernels_of(device: Device, program: LoopProgram) -> Kernels:

@@ -234,4 +234,9 @@ class Chooser:
             words = [f"{mode} took {self.times[mode] * 1e6:.0f} µs" for mode in self.candidates] + words
         elif len(self.candidates) > 1:
             words = [f"{' and '.join(self.candidates)} are being tried", *words]
+        if self.least and self._alone_s < self.times["single"]:
+            words.append(
+                f"the device took {self._alone_s * 1e6:.0f} µs of single's {self.times['single'] * 1e6:.0f} µs, and"
+                " other ways can shorten that part alone"
+            )
         return "; ".join(words)

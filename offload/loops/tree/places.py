@@ -13,6 +13,18 @@ if TYPE_CHECKING:
 
 def refusal(place: Place, rule: str, what: str) -> LoopError:
     """Return the error for a line that breaks a rule; `what` says why, and what to do."""
-    text = linecache.getline(place.file, place.line).strip()
-    shown = f" `{text}`:" if text else ""  # a function may come from a process that has the file
-    return LoopError(f"{place.file}:{place.line}:{shown} {what}", place.file, place.line, rule)
+    line = linecache.getline(place.file, place.line)
+    shown = f" `{line.strip()}`:" if line.strip() else ""  # a function may come from a process that has the file
+    error = LoopError(f"{place.file}:{place.line}:{shown} {what}", place.file, place.line, rule)
+    if shown:
+        error.add_note(marked(place, line))
+    return error
+
+
+def marked(place: Place, line: str, begin: int = 0, end: int | None = None) -> str:
+    """Return a line of the program as Python shows that of a `SyntaxError`, with carets under characters of it."""
+    text = line.strip()
+    indent = len(line) - len(line.lstrip())
+    first = max(begin - indent, 0)
+    width = (len(text) if end is None else min(end - indent, len(text))) - first
+    return f'  File "{place.file}", line {place.line}\n    {text}\n    {" " * first}{"^" * max(width, 1)}'

@@ -45,7 +45,7 @@ def _statement(node: ir.Statement) -> str:
             note = f": {node.annotation}" if node.annotation else ""
             return f"{node.name}{note} = {text_of(node.value)}"
         case ir.Store():
-            return f"{_element(node.array, node.indices)} = {text_of(node.value)}"
+            return f"{element_text(node.array, node.indices)} = {text_of(node.value)}"
         case ir.Reduce():
             return _update(node.name, "-" if node.is_taken_away else node.operator, node.value)
         case ir.Atomic():
@@ -87,7 +87,7 @@ def _update(target: str, operator: str, value: ir.Expression) -> str:
 
 
 def _atomic(node: ir.Atomic) -> str:
-    target = _element(node.array, node.indices)
+    target = element_text(node.array, node.indices)
     if node.result is None and node.operator not in ("exchange", "cas"):
         return _update(target, node.operator, node.value)
     expected = "" if node.expected is None else f"{text_of(node.expected)}, "
@@ -95,7 +95,8 @@ def _atomic(node: ir.Atomic) -> str:
     return call if node.result is None else f"{node.result} = {call}"
 
 
-def _element(array: str, indices: tuple[ir.Expression, ...]) -> str:
+def element_text(array: str, indices: tuple[ir.Expression, ...]) -> str:
+    """Return an element as Python writes it: ``a[i, j]``."""
     return f"{array}[{', '.join(map(text_of, indices)) or '()'}]"
 
 
@@ -118,7 +119,7 @@ def _expression(node: ir.Expression) -> tuple[str, int]:
         case ir.Rank():
             return f"{node.array}.ndim", _ATOM
         case ir.Load():
-            return _element(node.array, node.indices), _ATOM
+            return element_text(node.array, node.indices), _ATOM
         case ir.Convert():
             name = {"int64": "int", "float64": "float", "bool": "bool"}[node.to.dtype] if node.to.is_weak else node.to
             return f"{name}({text_of(node.operand)})", _ATOM
