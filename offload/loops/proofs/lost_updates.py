@@ -17,7 +17,7 @@ make an update of a store that is none. Two iterations that store to one element
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from offload.loops.proofs.independence import may_repeat
 from offload.loops.tree import ir
@@ -27,7 +27,11 @@ from offload.loops.tree.text import text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.integers import Value
+    from offload.loops.proofs.reach import Accesses
+
+    Element: TypeAlias = tuple[str, tuple[Value, ...]]
+    """An array, by its first name, and the values of indices: one element in an iteration, if they are equal."""
 
 
 class _Line(NamedTuple):
@@ -35,29 +39,23 @@ class _Line(NamedTuple):
 
     statement: ir.Statement
     conditions: tuple[ir.Expression, ...]
-    stored: tuple[int, ...]
+    stored: frozenset[int]
 
 
 def lost_updates(found: Accesses) -> tuple[ir.Store, ...]:
     """Return the updates that may be lost if iterations run at the same time, in the order of the text."""
-    listed: dict[int, list[Access]] = {}
-    for access in found.listed:
-        listed.setdefault(access.at, []).append(access)
-    loaded = {access.array for access in found.listed if access.kind == "load"}
-    views = found.launch.views
-
-    def is_loaded(array: str) -> bool:
-        return array in loaded or any(views[array] == views[one] for one in loaded & views.keys())
-
-    stores = [
-        access
+    loaded = {_same_array(found, access.array) for access in found.listed if access.kind == "load"}
+    repeated = {
+        access.at
         for access in found.listed
-        if access.kind == "store" and access.array not in found.own and is_loaded(access.array)
-    ]
-    repeated = {access.at for access in stores if may_repeat(found, access)}
+        if access.kind == "store"
+        and access.array not in found.own
+        and _same_array(found, access.array) in loaded
+        and may_repeat(found, access)
+    }
     if not repeated:
         return ()
-    updates = _Updates(found, listed)
+    updates = _Updates(found)
     return tuple(
         line.statement
         for line in updates.lines
@@ -65,72 +63,72 @@ def lost_updates(found: Accesses) -> tuple[ir.Store, ...]:
     )
 
 
+def _same_array(found: Accesses, array: str) -> str:
+    """Return the first name of an array that may have several."""
+    views = found.launch.views
+    return next((name for name, view in views.items() if view == views.get(array)), array)
+
+
 class _Updates:
     """Tells which stores of a nest are updates."""
 
-    def __init__(self, found: Accesses, listed: dict[int, list[Access]]) -> None:
-        self._found, self._listed = found, listed
+    def __init__(self, found: Accesses) -> None:
         body = found.nest.body
-        self.lines = list(_lines(body, _leaving(body), ()))
+        self.lines = list(_lines(body, _leaving(body), frozenset()))
         self._varying = names_assigned(*body) | {axis.variable for axis in found.nest.axes}
         self._varying |= {node.variable for node in walk(*body) if isinstance(node, ir.For)}
-        self._open = {
-            load.at for line in self.lines for load in _loads(*_own(line.statement)) if self._is_open(load, line)
+        self._elements: dict[int, set[Element]] = {}  # those of an access, by `at`
+        self._accesses: dict[Element, set[int]] = {}
+        for access in found.listed:
+            element = _same_array(found, access.array), access.indices
+            self._elements.setdefault(access.at, set()).add(element)
+            self._accesses.setdefault(element, set()).add(access.at)
+        self._open = {  # loads that may see what was there before the iteration
+            load.at
+            for line in self.lines
+            for load in _loads(*_own(line.statement))
+            if all(line.stored.isdisjoint(self._accesses[element]) for element in self._elements.get(load.at, ()))
         }
+        self._makers: dict[tuple[str, str], list[_Line]] = {}  # of a scalar, or of elements of an array
+        for line in self.lines:
+            match line.statement:
+                case ir.Assign(name=name) | ir.Reduce(name=name) | ir.For(variable=name):
+                    self._makers.setdefault(("scalar", name), []).append(line)
+                case ir.Store(array=array):
+                    self._makers.setdefault(("array", array), []).append(line)
+                case _:
+                    pass
 
     def is_update(self, line: _Line) -> bool:
         """Tell whether the store of a line is an update of an element that other iterations may have changed."""
         store = line.statement
         assert isinstance(store, ir.Store)
-        return any(load.at in self._open and self._is_same(load, store) for load in self._sources(line, store))
+        same = {at for element in self._elements[store.at] for at in self._accesses[element]}
+        same |= {  # an index that is read from an array of the nest's has a number of its own each time
+            load.at for load in _loads(store.value) if load.array == store.array and _texts(load) == _texts(store)
+        }
+        same &= self._open
+        return bool(same) and any(load.at in same for load in self._sources(line, store))
 
-    def _sources(self, line: _Line, store: ir.Store) -> list[ir.Load]:
-        """Return the loads that what is stored follows from."""
+    def _sources(self, line: _Line, store: ir.Store) -> Iterator[ir.Load]:
+        """Yield the loads that what is stored follows from."""
         is_number = not names_in(store.value) & self._varying and not _loads(store.value)
-        expressions = [store.value] if is_number else [store.value, *line.conditions]
-        size = -1
-        while size < len(expressions):
-            size = len(expressions)
-            names, arrays = names_in(*expressions), {load.array for load in _loads(*expressions)}
-            for one in self.lines:
-                match one.statement:
-                    case ir.Assign(name=name, value=value) | ir.Reduce(name=name, value=value) if name in names:
-                        new = [value, *one.conditions]
-                    case ir.Store(array=array, value=value) if array in arrays and one.statement is not store:
-                        new = [value, *one.conditions]
-                    case ir.For(variable=name, start=start, stop=stop, step=step) if name in names:
-                        new = [start, stop, step]
-                    case _:
-                        continue
-                expressions += [node for node in new if all(node is not known for known in expressions)]
-        return _loads(*expressions)
-
-    def _is_same(self, load: ir.Load, store: ir.Store) -> bool:
-        """Tell whether a load and a store touch one element in an iteration."""
-        if not self._is_one_array(load.array, store.array):
-            return False
-        if any(node is load for node in walk(store.value)) and _element(load) == _element(store):
-            return True  # an index that is read from an array of the nest's has a number of its own each time
-        return self._are_equal(load.at, store.at)
-
-    def _is_open(self, load: ir.Load, line: _Line) -> bool:
-        """Tell whether a load may see what was there before the iteration."""
-        return not any(self._are_equal(load.at, at) for at in line.stored)
-
-    def _are_equal(self, one: int, other: int) -> bool:
-        return any(
-            self._is_one_array(a.array, b.array) and a.indices == b.indices
-            for a in self._listed.get(one, ())
-            for b in self._listed.get(other, ())
-        )
-
-    def _is_one_array(self, one: str, other: str) -> bool:
-        views = self._found.launch.views
-        return one == other or (one in views and other in views and views[one] == views[other])
+        waiting = [store.value] if is_number else [*line.conditions, store.value]
+        seen: set[object] = set(map(id, waiting))
+        while waiting:
+            expression = waiting.pop()
+            loads = _loads(expression)
+            yield from loads
+            parts = {("scalar", name) for name in names_in(expression)} | {("array", load.array) for load in loads}
+            for maker in [maker for part in sorted(parts - seen) for maker in self._makers.get(part, ())]:
+                more = [one for one in (*maker.conditions, *_values(maker.statement)) if id(one) not in seen]
+                waiting += more
+                seen.update(map(id, more))
+            seen |= parts
 
 
 def _lines(
-    statements: Iterable[ir.Statement], conditions: tuple[ir.Expression, ...], stored: tuple[int, ...]
+    statements: Iterable[ir.Statement], conditions: tuple[ir.Expression, ...], stored: frozenset[int]
 ) -> Iterator[_Line]:
     """Yield statements, and all that they enclose."""
     for one in statements:
@@ -144,7 +142,7 @@ def _lines(
             case ir.For():
                 yield from _lines(one.body, conditions, stored)
             case ir.Store():
-                stored = (*stored, one.at)
+                stored |= {one.at}
             case _:
                 pass
 
@@ -164,9 +162,18 @@ def _own(statement: ir.Statement) -> list[ir.Expression]:
     return [part for part in children(statement) if isinstance(part, ir.Expression)]
 
 
+def _values(statement: ir.Statement) -> list[ir.Expression]:
+    """Return the expressions that the value of a statement follows from, without those of its indices."""
+    match statement:
+        case ir.Assign(value=value) | ir.Reduce(value=value) | ir.Store(value=value):
+            return [value]
+        case _:
+            return _own(statement)
+
+
 def _loads(*expressions: ir.Expression) -> list[ir.Load]:
     return [node for node in walk(*expressions) if isinstance(node, ir.Load)]
 
 
-def _element(access: ir.Load | ir.Store) -> list[str]:
+def _texts(access: ir.Load | ir.Store) -> list[str]:
     return [text_of(index) for index in access.indices]
