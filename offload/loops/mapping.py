@@ -204,7 +204,7 @@ def _overwritten(
         numbers = numbers_of(spec, values, mapped_view)
         plans = plans_of(spec, numbers)
         if checks:
-            check(spec, plans)
+            check(spec, plans, values)
     except DirectiveError:
         raise
     except (ArithmeticError, AssertionError, IndexError, ValueError):  # the task will raise it

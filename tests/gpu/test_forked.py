@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+import offload as omp
 from tests.gpu.conftest import python
 
 pytestmark = pytest.mark.gpu
+
+
+@omp.target_loop
+def loop(a):
+    for i in range(len(a)):
+        a[i] += 1
+
 
 CHILD = """
 import multiprocessing
@@ -22,10 +30,7 @@ calls = {
     "loop": lambda: loop(a),
     "runtime": lambda: omp.Runtime("cuda:0"),
 }
-@omp.target_loop
-def loop(a):
-    for i in range(len(a)):
-        a[i] += 1
+from tests.gpu.test_forked import loop
 def every():
     told = []
     for name, call in calls.items():

@@ -105,7 +105,7 @@ def _stamped(of, stamps):
 def _device_times(loop, p, x, y, n=9):
     """Return times of the logged launch with its pass, and of the plain loop, on the device, in ms."""
     stamps, ends, times, plain = [], [], [], []
-    logged, asserted = omp.target_loop(loop, speculate="always"), omp.target_loop(loop)
+    logged, asserted = omp.target_loop(loop, speculate="always"), omp.target_loop(loop, independent=True)
 
     @omp.target
     def body(p, x, y):

@@ -10,7 +10,7 @@ from offload import tofrom
 from offload.errors import InternalError
 from tests.loops.cuda_form import GXX
 from tests.loops.oracle import copy_of
-from tests.loops.programs import PERMUTED, program
+from tests.loops.programs import program
 from tests.loops.test_launch_rules import clauses_of
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="no g++")
@@ -196,7 +196,6 @@ def test_private_arrays_are_of_a_thread(cuda):
     assert t.tolist() == [499, 998]
 
 
-@PERMUTED
 @pytest.mark.parametrize("seed", range(5000, 5008))
 def test_programs_give_what_cpython_gives(cuda, seed):
     """Generated loop functions leave and return what CPython makes of them."""

@@ -9,10 +9,9 @@ import pytest
 
 import offload as omp
 from tests.conftest import checked
-from tests.loops.programs import PERMUTED
 from tests.loops.sequences import LOOPS, M, N, advance
 
-pytestmark = [PERMUTED, pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
 IN_CI = 20
 WRITTEN = {

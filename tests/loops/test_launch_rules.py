@@ -7,7 +7,7 @@ import pytest
 import offload as omp
 from tests.conftest import checked
 from tests.loops.oracle import copy_of
-from tests.loops.programs import PERMUTED, program
+from tests.loops.programs import program
 
 
 def clauses_of(made):
@@ -19,7 +19,6 @@ def clauses_of(made):
     return {**clauses, "reduction": reduction}
 
 
-@PERMUTED
 @pytest.mark.parametrize("seed", range(3000, 3009))
 def test_a_target_loop_gives_what_cpython_gives(seed):
     """Arrays and returned values are CPython's, wherever the loop runs and in whichever order."""

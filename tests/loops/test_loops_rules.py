@@ -8,7 +8,7 @@ import offload as omp
 from offload.loops.running import build, plan, runs
 from tests.conftest import checked
 from tests.loops.oracle import copy_of
-from tests.loops.programs import PERMUTED, program
+from tests.loops.programs import program
 from tests.loops.test_launch_rules import clauses_of
 
 BLOCK = 25
@@ -30,7 +30,6 @@ def form(request, monkeypatch):
         pytest.skip("no C compiler")
 
 
-@PERMUTED
 @pytest.mark.parametrize(("form", "first"), BLOCKS, indirect=["form"])
 @pytest.mark.filterwarnings("ignore:.*there is no C compiler:offload.errors.PerformanceWarning")
 def test_a_loop_leaves_what_cpython_leaves(form, first):

@@ -73,7 +73,7 @@ def f(h, g, x, y, col):
 
 @st.composite
 def elements(draw):
-    """Return the text of an index, its values, and whether anything can be proved of it."""
+    """Return the text of an index, its values, and whether a call can tell which elements differ."""
     trips = draw(st.integers(2, 6))
     match draw(st.sampled_from(["affine", "from the end", "data", "fixed", "rest"])):
         case "affine":
@@ -84,7 +84,7 @@ def elements(draw):
             by = draw(st.integers(0, 2))
             return f"{by} * i - 20", [by * i for i in range(trips)], True
         case "data":
-            return "col[i]", draw(st.lists(st.integers(0, 9), min_size=trips, max_size=trips)), False
+            return "col[i]", draw(st.lists(st.integers(0, 9), min_size=trips, max_size=trips)), True
         case "fixed":
             return "3", [3] * trips, True
         case _:
@@ -118,7 +118,7 @@ def as_python():
 )
 @pytest.mark.usefixtures("as_python")
 def test_a_loop_warns_once_if_updates_of_two_iterations_may_meet(element, form, around, directive):
-    """There is one warning, at an update, where the construct alone says that no two iterations update one element."""
+    """There is one warning, at an update, if two iterations update one element or nobody can tell."""
     index, values, is_provable = element
     text = text_of(around, UPDATES.get(form) or OTHERS[form], index)
     construct, clauses, is_asserted = DIRECTIVES[directive]

@@ -287,6 +287,34 @@ def test_the_warning_names_all_arrays():
     assert 'atomic=["h", "g"]' in text
 
 
+@pytest.mark.parametrize("clauses", [{}, {"devices": "all"}, {"if_": False}, {"nowait": True}])
+def test_updates_by_a_permutation_do_not_warn(clauses):
+    """The first call looks at the table: where all its elements differ nothing can be lost."""
+    loop = omp.target_loop(**clauses)
+    order = np.random.default_rng(1).permutation(40)
+    assert warned(loop(histogram), np.zeros(40), order) is None
+    assert warned(loop(histogram), np.zeros(40), order.astype("i4")[::-1]) is None
+    assert warned(loop(histogram), np.zeros(40), order - 40) is None
+    order[3] -= 40  # which may be the element of another one
+    assert warned(loop(histogram), np.zeros(40), order) is not None
+
+
+def test_a_table_that_iterations_share_is_not_looked_at():
+    """Where two iterations read one element of the table, or write to it, it may not differ from itself."""
+
+    def shared(h, col):
+        for i in range(col.size):
+            h[col[i // 2]] += 1
+
+    def written(h, col):
+        for i in range(col.size - 1):
+            col[i] = 0
+            h[col[i]] += 1
+
+    assert warned(omp.target_loop(shared), np.zeros(40), np.arange(40)) is not None
+    assert warned(omp.target_loop(written), np.zeros(40), np.arange(40)) is not None
+
+
 def test_two_names_of_one_array_are_one():
     """What is read by one name and written by another is an update too."""
 

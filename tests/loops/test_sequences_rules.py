@@ -8,10 +8,9 @@ import pytest
 
 from offload.loops.sets.modes import Chooser
 from tests.conftest import checked
-from tests.loops.programs import PERMUTED
 from tests.loops.sequences import Sequence
 
-pytestmark = [PERMUTED, pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
 IN_CI = 60
 

@@ -11,27 +11,38 @@ An update may be lost if two iterations may store to one element, which is the t
 itself. If an earlier store of the iteration to that element lies on every path to the load, the load sees what its own
 iteration has stored, and nothing of another one is lost.
 
+An index may be an element of a table, as in ``h[col[i], j]``. If the elements of the table all differ, two iterations
+touch one element exactly where they read one element of the table, and the other indices are equal. So the test is made
+once more for an array with the table's indices in their place. A call may look whether the elements differ.
+
 What follows from what is found without regard to the order of statements. So a scalar that is used for two things may
 make an update of a store that is none. Two iterations that store to one element are then a mistake all the same.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from offload.loops.proofs.independence import may_repeat
+from offload.loops.proofs.numbers import View
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import children, names_assigned, names_in, walk
 from offload.loops.tree.text import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from offload.loops.proofs.integers import Value
-    from offload.loops.proofs.reach import Accesses
+    from offload.loops.proofs.reach import Access, Accesses
 
     Element: TypeAlias = tuple[str, tuple[Value, ...]]
     """An array, by its first name, and the values of indices: one element in an iteration, if they are equal."""
+
+
+_PLACES: Final = "?"
+"""The name of an array that no parameter has."""
 
 
 class _Line(NamedTuple):
@@ -42,7 +53,14 @@ class _Line(NamedTuple):
     stored: frozenset[int]
 
 
-def lost_updates(found: Accesses) -> tuple[ir.Store, ...]:
+class Update(NamedTuple):
+    """An update that may be lost, unless it has tables and the elements of each differ."""
+
+    store: ir.Store
+    tables: tuple[str, ...]
+
+
+def lost_updates(found: Accesses) -> tuple[Update, ...]:
     """Return the updates that may be lost if iterations run at the same time, in the order of the text."""
     loaded = {_same_array(found, access.array) for access in found.listed if access.kind == "load"}
     repeated = {
@@ -57,9 +75,68 @@ def lost_updates(found: Accesses) -> tuple[ir.Store, ...]:
         return ()
     updates = _Updates(found)
     return tuple(
-        line.statement
+        Update(line.statement, _tables(found, line.statement))
         for line in updates.lines
         if isinstance(line.statement, ir.Store) and line.statement.at in repeated and updates.is_update(line)
+    )
+
+
+def _tables(found: Accesses, store: ir.Store) -> tuple[str, ...]:
+    """Return the tables that the indices of a store are elements of; none if it may repeat though these all differ."""
+    views = found.launch.views
+    indices = [_assigned(found, index) for index in store.indices]
+    loads = {place: index.at for place, index in enumerate(indices) if isinstance(index, ir.Load)}
+    written = {_same_array(found, access.array) for access in found.listed if access.kind != "load"}
+    read = {
+        place: {access.indices: access for access in found.listed if access.at == at and access.array in views}
+        for place, at in loads.items()
+    }
+    tables = {place: access for place, one in read.items() if len(one) == 1 for access in one.values()}
+    if not tables or any(_same_array(found, access.array) in written for access in tables.values()):
+        return ()
+    if any(may_repeat(*_by_place(found, access, tables)) for access in found.listed if access.at == store.at):
+        return ()
+    return tuple(access.array for access in tables.values())
+
+
+def _assigned(found: Accesses, index: ir.Expression) -> ir.Expression:
+    """Return the expression that an index is the value of, by way of scalars that are assigned in one place."""
+    seen = set()
+    while True:
+        if isinstance(index, ir.Convert):
+            index = index.operand
+        elif isinstance(index, ir.Name) and index.name not in seen:
+            seen.add(index.name)
+            makers = [
+                node
+                for node in walk(*found.nest.body)
+                if (isinstance(node, ir.Assign | ir.Reduce) and node.name == index.name)
+                or (isinstance(node, ir.For) and node.variable == index.name)
+            ]
+            if len(makers) != 1 or not isinstance(makers[0], ir.Assign):
+                return index
+            index = makers[0].value
+        else:
+            return index
+
+
+def _by_place(found: Accesses, access: Access, tables: Mapping[int, Access]) -> tuple[Accesses, Access]:
+    """Return an access to an array that has, in place of each index from a table, the indices of the table's element.
+
+    Two iterations touch one element of it exactly where they touch one of the access, if the elements of tables differ.
+    """
+    indices: list[Value] = []
+    extents: list[int] = []
+    for place, (index, extent) in enumerate(zip(access.indices, found.extents[access.array], strict=True)):
+        table = tables.get(place)
+        indices += (index,) if table is None else table.indices
+        extents += (extent,) if table is None else found.extents[table.array]
+    strides = [prod(extents[place + 1 :]) for place in range(len(extents))]
+    views = {**found.launch.views, _PLACES: View(tuple(extents), tuple(strides), 1, 0)}
+    launch = replace(found.launch, views=views)
+    return (
+        replace(found, launch=launch, extents={**found.extents, _PLACES: tuple(extents)}),
+        replace(access, array=_PLACES, indices=tuple(indices)),
     )
 
 

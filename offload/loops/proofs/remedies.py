@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from offload.loops.proofs.findings import Findings, Observed
     from offload.loops.proofs.independence import DependenceKind, Verdict
+    from offload.loops.proofs.lost_updates import Update
     from offload.loops.proofs.numbers import Trips
 
 _ORDER: tuple[DependenceKind, ...] = "flow", "anti", "output"
@@ -42,13 +43,14 @@ def proved_error(name: str, nest: ir.Nest, verdict: Verdict) -> LoopError:
     return _error(name, sink.place, proved_text(verdict), f"use seq=True, or {remedy}")
 
 
-def lost_text(updates: Sequence[ir.Store]) -> str:
+def lost_text(updates: Sequence[Update]) -> str:
     """Return what is wrong with updates that may be lost, and what to do."""
     lines: dict[str, int] = {}
-    for one in updates:
+    stores = [update.store for update in updates]
+    for one in stores:
         lines.setdefault(element_text(one.array, one.indices), one.place.line)
     elements = " and ".join(f"{element} (line {line})" for element, line in lines.items())
-    arrays = ", ".join(f'"{name}"' for name in dict.fromkeys(one.array for one in updates))
+    arrays = ", ".join(f'"{name}"' for name in dict.fromkeys(one.array for one in stores))
     return (
         f"several iterations may update {elements} at the same time, and updates are then lost; add atomic=[{arrays}],"
         " reduction= if it is one element, check=True to look for such iterations, or independent=True if there are"

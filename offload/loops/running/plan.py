@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from offload.errors import DirectiveWarning, PerformanceWarning
 from offload.interrupts.frames import warn
@@ -24,7 +27,7 @@ from offload.loops.proofs.affine import Form
 from offload.loops.proofs.bounds import bounds
 from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
-from offload.loops.proofs.lost_updates import lost_updates
+from offload.loops.proofs.lost_updates import Update, lost_updates
 from offload.loops.proofs.numbers import Launch, Trips, View
 from offload.loops.proofs.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, is_worth_a_look, parts_wanted
 from offload.loops.proofs.reach import accesses
@@ -54,6 +57,9 @@ _PLANS: Final = 64
 _COPIES_NBYTES: Final = 64 << 20
 """What the workers' copies of an array of atomics may have."""
 
+
+_MOST_LOOKED_AT: Final = 1 << 22
+"""Elements of a table of indices that a warning looks at, which takes 0.3 s then."""
 
 _NO_ADDRESSING: Final = Addressing(frozenset(), frozenset())
 
@@ -122,7 +128,7 @@ class NestPlan(NamedTuple):
         Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
     addressing : Addressing
         Of what it follows which elements iterations access; of calls that have to know that.
-    lost : tuple of Store
+    lost : tuple of Update
         Updates that may be lost, of a loop whose iterations nobody has said, proved or seen to be independent.
     is_sound : bool
         Whether `check` has nothing against it.
@@ -140,7 +146,7 @@ class NestPlan(NamedTuple):
     narrow: tuple[str, ...]
     observed: frozenset[int]
     addressing: Addressing
-    lost: tuple[ir.Store, ...]
+    lost: tuple[Update, ...]
     is_sound: bool
 
 
@@ -270,10 +276,17 @@ def warn_of_python(spec: Specialisation) -> None:
     warn_once(spec, what)
 
 
-def check(spec: Specialisation, plans: tuple[NestPlan, ...], *, is_in_order: bool = False) -> None:
+def check(
+    spec: Specialisation,
+    plans: tuple[NestPlan, ...],
+    values: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    is_in_order: bool = False,
+) -> None:
     """Refuse a call that must not run, before anything has changed; warn of updates that may be lost.
 
-    ``is_in_order``: one thread runs the iterations of each nest, in order, so that no update is lost.
+    ``values`` are the arguments of the call. ``is_in_order``: one thread runs the iterations of each nest, in order, so
+    that no update is lost.
 
     Raises
     ------
@@ -286,17 +299,32 @@ def check(spec: Specialisation, plans: tuple[NestPlan, ...], *, is_in_order: boo
         if not plan.is_sound:
             _refuse(spec, plan)
         if plan.lost and not is_in_order:
-            _warn_of_lost(spec, plan)
+            _warn_of_lost(spec, plan, values)
 
 
-def _warn_of_lost(spec: Specialisation, plan: NestPlan) -> None:
-    """Give a `DirectiveWarning`, once a loop, at the first update that may be lost."""
+def _warn_of_lost(spec: Specialisation, plan: NestPlan, values: Mapping[str, Any]) -> None:
+    """Give a `DirectiveWarning` at the first update that may be lost; the first call of a loop decides about it."""
     program, subject = spec.program, f"updates at line {plan.nest.place.line}"
-    if subject not in program.warned:
-        program.warned.add(subject)
-        place, module = plan.lost[0].place, program.function.__globals__.get("__name__")
-        text = f"{program.directive} {program.name!r}: {lost_text(plan.lost)}"
+    if subject in program.warned:
+        return
+    program.warned.add(subject)
+    lost = [
+        update
+        for update in plan.lost
+        if not (update.tables and all(_all_differ(values.get(table)) for table in update.tables))
+    ]
+    if lost:
+        place, module = lost[0].store.place, program.function.__globals__.get("__name__")
+        text = f"{program.directive} {program.name!r}: {lost_text(lost)}"
         warnings.warn_explicit(text, DirectiveWarning, place.file, place.line, module)
+
+
+def _all_differ(table: Any) -> bool:
+    """Tell whether an array of the host is known to hold no index twice; a negative one may be another's element."""
+    if not isinstance(table, np.ndarray) or not 0 < table.size <= _MOST_LOOKED_AT:
+        return False
+    ordered = np.sort(table, axis=None)
+    return bool(ordered[0] >= 0 or ordered[-1] < 0) and bool((ordered[1:] != ordered[:-1]).all())
 
 
 def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:

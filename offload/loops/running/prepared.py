@@ -172,7 +172,7 @@ class Prepared(Generic[BlankT_co]):
         variants = tuple([(plan.variant, plan.narrow) for plan in plans])  # elements may decide about both
         found = self._blanks.get(variants)
         if found is None:
-            check(self._spec, plans, is_in_order=self._where.is_in_order)
+            check(self._spec, plans, values, is_in_order=self._where.is_in_order)
             found = self._blanks[variants] = self._where.blanks(self._spec, self._numbers, plans)
         steady = None if versions is None else Steady(self.apart, versions)
         if steady is not None and not self._looks:
@@ -236,7 +236,7 @@ def prepared(
         arrays = {name: values[name] for name in spec.given}
         look = where.looks(spec, arrays, task)
         plans = plans_of(spec, numbers) if look is None else ranged(spec, numbers, look)
-        check(spec, plans, is_in_order=where.is_in_order)
+        check(spec, plans, values, is_in_order=where.is_in_order)
         blanks = where.blanks(spec, numbers, plans)
         observe_each(spec, plans, numbers, arrays, task, where.on_host)
         return blanks, addresses, None
