@@ -18,6 +18,7 @@ from offload.constructs.pickling import copy_of, reduced, restore
 from offload.errors import ClauseError, LoopError, UnsupportedError
 from offload.events.event import check_event
 from offload.interrupts.finalizers import collector
+from offload.interrupts.shields import in_one_piece, late
 from offload.runtime.current import here, put_off_here, scope_in_context
 from offload.runtime.generate import encounter
 from offload.tasks.engine import MANY_LIVE
@@ -235,6 +236,7 @@ class TaskFunction(DirectiveFunction):
             clauses["depend"] = depend
         return super().options(**clauses)
 
+    @in_one_piece
     def __call__(self, *args: Any, **kwargs: Any) -> Task:
         """Encounter the construct: return its `Task`, which runs as soon as its dependences allow."""
         scope = scope_in_context()
@@ -284,6 +286,8 @@ class TaskFunction(DirectiveFunction):
             raise
         if len(frame.children.live) > MANY_LIVE:
             engine.throttle(scope, frame)
+        if late.is_due:
+            late.deliver()
         return task
 
     def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Task:

@@ -86,6 +86,7 @@ def _arrive(number: int, frame: FrameType | None) -> None:
     if thread.is_open:
         if _is_in_one_piece(frame):
             thread.pending[number] = partial(_handle, number)
+            shields.late.is_due = True
             return
     elif frame is None or _is_library_on(frame):
         thread.pending[number] = partial(_handle, number)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from offload.errors import RuntimeClosedError, UsageError
 from offload.interrupts.frames import calls_program, is_calling_program, is_own
-from offload.interrupts.shields import in_one_piece, is_at_work, is_free
+from offload.interrupts.shields import Shield, in_one_piece, is_at_work, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,15 +135,16 @@ class PutOff:
     def carry_out(self) -> None:
         """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is."""
         calls, taken = self.calls, self._is_taken
-        while calls and not collector.is_here and taken.acquire(blocking=False):
-            try:
-                while calls:
-                    self._running = get_ident(), calls[0][1]  # first: nobody must see it nowhere
-                    _carry_out(calls.popleft()[0])
-                self.is_urgent = False
-            finally:
-                self._running = 0, None
-                taken.release()  # then again: who came meanwhile has left it to this thread
+        with Shield():
+            while calls and not collector.is_here and taken.acquire(blocking=False):
+                try:
+                    while calls:
+                        self._running = get_ident(), calls[0][1]  # first: nobody must see it nowhere
+                        _carry_out(calls.popleft()[0])
+                    self.is_urgent = False
+                finally:
+                    self._running = 0, None
+                    taken.release()  # then again: who came meanwhile has left it to this thread
 
     def forget(self) -> None:
         """Begin anew, in a forked child."""

@@ -277,10 +277,32 @@ def is_free() -> bool:
     return place is None or (place.in_body and place.may_generate)
 
 
-def in_one_piece(function: Steps) -> Steps:
-    """Mark a short function outside of shields: a signal that comes in it waits until a shield is lowered.
+class Late:
+    """Signals that have come in functions marked as `in_one_piece`."""
 
-    For the ends of blocks, which nobody would carry out once more, and for what bodies call.
+    __slots__ = ("is_due",)
+
+    def __init__(self) -> None:
+        self.is_due = False
+        """Whether one has come since `deliver` was last called; a shield may have delivered it meanwhile."""
+
+    def deliver(self) -> None:
+        """Deliver what is pending on the calling thread, if it is the main one and under no shield."""
+        if threading.current_thread() is threading.main_thread():
+            self.is_due = False
+            thread = current()
+            if thread.pending and thread.is_open:
+                _deliver(thread)
+
+
+late = Late()
+
+
+def in_one_piece(function: Steps) -> Steps:
+    """Mark a short function that may run outside of shields: a signal that comes in it is delivered later.
+
+    The end of a shield does that, or the function itself, if it ends with a look at `late`. The mark is for the ends of
+    blocks, which nobody would carry out once more, for what bodies call, and where a shield would cost too much.
     """
     pieces.add(function.__code__)
     return function

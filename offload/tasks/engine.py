@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from offload.interrupts.shields import Shielded
     from offload.tasks.goals import Goal
+    from offload.tasks.parker import Parker
     from offload.tasks.protocols import Completions
     from offload.tasks.region import Region
     from offload.tasks.scope import Scope
@@ -138,6 +139,7 @@ class Engine(Completion):
         self.hang_s = hang_s
         self._paused_at = -1
         self._make_scope = make_scope
+        self._parkers: list[Parker] = []  # the workers'
         self.threads = [
             threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True)
             for number in range(num_threads)
@@ -198,12 +200,16 @@ class Engine(Completion):
         return self._is_stopped
 
     def mend(self, task: Task) -> None:
-        """Take out a task whose `submit`, or `make_ready` after it, was interrupted; keep one that was through.
+        """Take out a task whose `submit`, or `make_ready` after it, was cut short; keep one that was through.
+
+        An exception that is sent to a thread does that outside of a shield, and the limit of recursion anywhere.
 
         The tracker may have lost whom the task was to follow, and what was being entered. So it is cleared, and what
         comes follows an empty task, which follows all that had dependences.
         """
         with Shield():
+            for parker in self._parkers:  # one may have been taken off the list of the parked and not been woken
+                parker.unpark()
             frame = task.frame
             live, tracker = frame.children.live, frame.tracker
             if task not in live or task.state_ is not TaskState.WAITING:
@@ -267,6 +273,7 @@ class Engine(Completion):
         thread, _, _ = raise_shield(scope)  # for good: all that runs here is the engine's own steps, but bodies
         thread.is_library = True
         parker, root = scope.parker, scope.region
+        self._parkers.append(parker)
         while True:
             if put_off.is_urgent:
                 put_off.carry_out()
