@@ -86,10 +86,14 @@ def long_programs(n_tasks: int) -> dict[str, dict[str, Any]]:
     chain = [omp.inout(item)]
     programs: dict[str, Callable[[int], Any]] = {
         f"chain, a taskwait every {_WAIT_EVERY:,}": lambda number: _next_of_chain(chain, number),
-        "a fresh array each, no taskwait": lambda _: null.options(depend=[omp.inout(np.zeros(8))])(),
+        "a fresh array each, no taskwait": lambda _: _after_others(np.zeros(8)),
         "a fresh token each, no taskwait": lambda number: null.options(depend=[omp.inout(("token", number))])(),
     }
     return {name: _watched(generate, n_tasks) for name, generate in programs.items()}
+
+
+def _after_others(item: np.ndarray[Any, Any]) -> None:
+    null.options(depend=[omp.inout(item)])()
 
 
 def _next_of_chain(depend: list[Any], number: int) -> None:
