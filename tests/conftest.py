@@ -217,7 +217,11 @@ def share_of_gpus(*, alone):
         fcntl.flock(turn, fcntl.LOCK_EX)  # nobody overtakes a test that waits for being alone
         fcntl.flock(gpus, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(turn, fcntl.LOCK_UN)
-        yield
+        del os.environ["PYTEST_XDIST_TESTRUNUID"]  # a run of pytest that the test starts has a part in its share
+        try:
+            yield
+        finally:
+            os.environ["PYTEST_XDIST_TESTRUNUID"] = run
 
 
 @pytest.fixture

@@ -73,6 +73,8 @@ def gpu():
     """A current runtime on the first GPU; afterwards nothing may be left of it."""
     with checked("cuda:0") as runtime:
         warm()
+        with cupy.cuda.Device(0):  # what the first stream of the device loads
+            runtime.places[0].device._copies.load()
         yield runtime
 
 
