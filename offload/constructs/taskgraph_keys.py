@@ -101,7 +101,7 @@ class Key:
             self.given = given.of((args, kwargs))
             self._pairs = [*given.beside(copies)]
             self._args = kept
-        self._signed = _signed_call(*kept, copies.alone)
+        self._signed = _signed_call(kept[0], kept[1], copies.alone)
         self._layouts = [_layout(value) for value in args]
         self._is_plain = self._reached is None and not (self._has_copies or kwargs)
 

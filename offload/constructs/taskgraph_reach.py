@@ -76,7 +76,7 @@ _OPEN = {
 """Modules of the standard library whose objects hold objects of the program."""
 
 _CLOSED = sys.stdlib_module_names - _OPEN
-"""Libraries into whose objects nobody looks: loggers, threads, event loops. Generators of random numbers are another."""
+"""Libraries into whose objects nobody looks: loggers, threads, event loops."""
 
 _NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}
 """Libraries whose classes hold no arrays of the program."""
@@ -272,7 +272,7 @@ def _attributes_of(value: Any) -> Iterable[_Part]:
     library = _library(type(value))
     if library == "offload":  # a function under a directive, or a clause
         return [(name, getattr(value, name, None)) for name in ("__wrapped__", "_clauses", "_depend", "items")]
-    if library in _CLOSED or str(type(value).__module__).startswith("numpy.random"):
+    if library in _CLOSED or str(type(value).__module__).startswith("numpy.random"):  # its arrays are not the program's
         return ()
     found: Iterable[_Part] = attributes_of(value).items() or enumerate(gc.get_referents(value))
     mapper = mapper_of(value)
