@@ -327,10 +327,10 @@ def taskgraph(function: Callable[..., Any] | None = None, /, **clauses: Any) -> 
     Notes
     -----
     A record is kept for a ``graph_id`` and arguments: arrays by their storage, shape, strides and dtype; others, and
-    what lists, tuples, dicts and dataclasses hold, by type and equality (0.0 is not -0.0 there, and NaN is NaN). At
-    most 8 are kept, the least recently used one goes. Not recorded is a body that raises or one of whose tasks fails;
-    of threads that come first at the same time one records. Where the region is recorded already, by `record` or
-    another task graph, and in a final task, the body is run.
+    what lists, tuples, dicts and dataclasses hold, by type and equality (0.0 is not -0.0 there, and NaN is NaN). The
+    order of a dict counts, the order of keywords does not. At most 8 are kept, the least recently used one goes. Not
+    recorded is a body that raises or one of whose tasks fails; of threads that come first at the same time one records.
+    Where the region is recorded already, by `record` or another task graph, and in a final task, the body is run.
 
     Arguments by equality are those of the recording: the body that is recorded gets a copy of a list, dict, set or
     dataclass, or of any object that its copy equals, with the arrays themselves in it. What the caller changes later

@@ -72,7 +72,7 @@ class Key:
         self._bound = bound
         self.graph_id = graph_id
         self._args = self.given = args, kwargs
-        self._signed = _signed(args), _signed(kwargs)
+        self._signed = _signed_call(args, kwargs)
         self._layouts: list[Any] = []
         self._pairs: list[tuple[Any, Any]] = []  # of each object that was copied, the body's copy and the kept one
         self._has_copies = self._is_plain = False
@@ -101,14 +101,14 @@ class Key:
             self.given = given.of((args, kwargs))
             self._pairs = [*given.beside(copies)]
             self._args = kept
-        self._signed = _signed(kept[0], copies.alone), _signed(kept[1], copies.alone)
+        self._signed = _signed_call(kept[0], kept[1], copies.alone)
         self._layouts = [_layout(value) for value in args]
         self._is_plain = self._reached is None and not (self._has_copies or kwargs)
 
     def _reach(self) -> Reached | None:
         """Return what the arguments reach through objects; None if they hold nothing but arrays and numbers."""
         args, kwargs = self._args
-        values = (*args, kwargs) if kwargs else args
+        values = (*args, dict(sorted(kwargs.items()))) if kwargs else args
         if not self._bound and _is_signed_whole(values):
             return None
         return Reached(values, self._bound)
@@ -125,7 +125,7 @@ class Key:
         if not self._has_copies:
             return True
         args, kwargs = self.given
-        is_equal = bool(self._signed == (_signed(args), _signed(kwargs)))
+        is_equal = bool(self._signed == _signed_call(args, kwargs))
         return is_equal and all(_have_one_state(*pair) for pair in self._pairs)
 
     def what_changed(self) -> str:
@@ -217,6 +217,11 @@ def _are_equal(value: Any, other: Any) -> bool:
         return False
 
 
+def _signed_call(args: tuple[Any, ...], kwargs: dict[str, Any], alone: Container[int] = ()) -> Any:
+    """Return what calls have in common that stand for each other; the order of keywords does not count."""
+    return _signed(args, alone), {name: _signed(value, alone) for name, value in kwargs.items()}
+
+
 def _signed(value: Any, alone: Container[int] = ()) -> Any:
     """Return what two arguments have in common that stand for each other, as it is now.
 
@@ -239,7 +244,7 @@ def _own(value: Any, alone: Container[int]) -> Any:
     if isinstance(value, (tuple, list, deque)):
         return type(value), *(_signed(item, alone) for item in value)
     if isinstance(value, dict):
-        return type(value), {key: _signed(item, alone) for key, item in value.items()}
+        return type(value), *((key, _signed(item, alone)) for key, item in value.items())  # a body may use the order
     if _is_record(value):
         fields = [field.name for field in dataclasses.fields(value) if field.compare]
         return type(value), *(_signed(getattr(value, name, None), alone) for name in fields)

@@ -70,13 +70,13 @@ _OF_CLASSES = (FunctionType, classmethod, staticmethod, property, GetSetDescript
 """Attributes of a class that hold no arrays themselves."""
 
 _OPEN = {
-    *("_collections", "_functools", "_thread", "_weakrefset", "array", "builtins", "collections", "ctypes"),
-    *("functools", "itertools", "mmap", "operator", "queue", "types", "weakref"),
+    *("_collections", "_functools", "_thread", "_weakrefset", "array", "builtins", "collections", "concurrent"),
+    *("ctypes", "functools", "itertools", "mmap", "multiprocessing", "operator", "queue", "types", "weakref"),
 }
 """Modules of the standard library whose objects hold objects of the program."""
 
-_CLOSED = (sys.stdlib_module_names | {"numpy"}) - _OPEN
-"""Libraries into whose objects nobody looks: loggers, threads, event loops, generators of random numbers."""
+_CLOSED = sys.stdlib_module_names - _OPEN
+"""Libraries into whose objects nobody looks: loggers, threads, event loops."""
 
 _NO_CLASSES = sys.stdlib_module_names | {"numpy", "offload"}
 """Libraries whose classes hold no arrays of the program."""
@@ -123,8 +123,9 @@ class Reached:
 
     def __init__(self, args: tuple[Any, ...], bound: tuple[Any, ...]) -> None:
         self._n_left = MOST_PARTS
-        self._arrays: dict[tuple[Any, ...], Any] = {}  # by path: storage
-        self._objects: dict[tuple[Any, ...], Any] = {}  # by path: the key of an object
+        # In the order in which they are found: a body may go through a dict, and a set, in its order.
+        self._arrays: list[tuple[tuple[Any, ...], Any]] = []  # paths, each with the storage at its end
+        self._objects: list[tuple[tuple[Any, ...], Any]] = []  # paths, each with the key of the object at its end
         self._found_in: dict[Any, list[Any]] = {}  # by the key of an object: the keys of the objects that hold it
         self._classes: set[int] = set()  # by `id`: those that have been looked at
         self._copied: dict[int, Any] = {}  # by `id`: the keys of objects that count by value
@@ -167,12 +168,12 @@ class Reached:
         storage = None if kind in _CONTAINERS and not is_array else _storage_of(value, is_shared=inner is _How.SHARED)
         if storage is not None:
             if how is not _How.SIGNED or not is_array:
-                self._arrays[path] = storage
+                self._arrays.append((path, storage))
                 self._kept.append((path[0], value))
         else:
             if not isinstance(value, _FIXED):
                 key = self._key_of(value, inner)
-                self._objects[path] = key
+                self._objects.append((path, key))
                 holders = self._found_in.setdefault(key, [])
                 holders.append(path[0])
                 if len(holders) > 1:
@@ -194,14 +195,14 @@ class Reached:
 
     def _prune(self) -> None:
         """Forget the objects that lead to no array."""
-        leading = {path[0] for path in self._arrays}
+        leading = {path[0] for path, _ in self._arrays}
         todo = [*leading]
         while todo:
             for holder in self._found_in.get(todo.pop(), ()):
                 if holder not in leading:
                     leading.add(holder)
                     todo.append(holder)
-        self._objects = {path: key for path, key in self._objects.items() if key in leading}
+        self._objects = [(path, key) for path, key in self._objects if key in leading]
         self._kept = [(key, value) for key, value in self._kept if key in leading]
         self._found_in.clear()
         self._copied.clear()
@@ -271,7 +272,7 @@ def _attributes_of(value: Any) -> Iterable[_Part]:
     library = _library(type(value))
     if library == "offload":  # a function under a directive, or a clause
         return [(name, getattr(value, name, None)) for name in ("__wrapped__", "_clauses", "_depend", "items")]
-    if library in _CLOSED:
+    if library in _CLOSED or str(type(value).__module__).startswith("numpy.random"):  # its arrays are not the program's
         return ()
     found: Iterable[_Part] = attributes_of(value).items() or enumerate(gc.get_referents(value))
     mapper = mapper_of(value)

@@ -76,6 +76,9 @@ EXPRESSIONS = {
     "half": lambda f: f.data[len(f.data) // 2 :],
     "section": lambda f: omp.section(f.data, (2, 3)),
     "flipped": lambda f: np.flip(f.data)[3:9],
+    "flipped by a keyword": lambda f: np.flip(m=f.data)[3:9],
+    "one of several": lambda f: np.split(f.data, 3)[1],
+    "one of several of the interior": lambda f: np.array_split(f.interior, 5)[2][1:],
     "reshaped": lambda f: f.data.reshape(4, 6)[1:3, ::2],
     "reshaped interior": lambda f: f.interior[:-2].reshape(4, -1)[1:-1],
     "of the interior": lambda f: f.interior[2:-2],
@@ -205,6 +208,47 @@ def test_fields_of_records(runtime, recarray):
     assert (cloud.points["tag"] == 7).all()
     body.options(if_=False)(cloud)
     assert (cloud.points["x"] == 6).all()
+
+
+@pytest.mark.parametrize("n_fields", [1, 2])
+def test_fields_are_assigned(runtime, n_fields):
+    """An assignment to a field of records writes the part; an unknown attribute cannot be assigned."""
+
+    class Cloud:
+        def __init__(self):
+            self.points = np.rec.array([(1.0, 2), (3.0, 4)], dtype=[("x", "f8"), ("n", "i8")])
+
+    omp.declare_mapper(Cloud, lambda c: [tofrom(c.points[name]) for name in ("x", "n")[:n_fields]])
+    cloud = Cloud()
+
+    def body(c):
+        c.points.x = c.points.x + 1
+        with pytest.raises(AttributeError):
+            c.points.y = 1
+
+    omp.target(body)(cloud)
+    assert cloud.points.x.tolist() == [2, 4]
+    omp.target(body, if_=False)(cloud)
+    assert cloud.points.x.tolist() == [3, 5]
+
+
+def test_all_of_several_parts(runtime):
+    """A list of views is a list of parts; an element of it that is not mapped refuses."""
+    omp.declare_mapper(Field, lambda f: [tofrom(*np.split(f.data, 3)[1:])])
+    field = Field()
+
+    @omp.target
+    def body(f):
+        first, *others = np.split(f.data, 3)
+        for part in others:
+            double(part)
+        with pytest.raises(omp.MapError, match="2 sections of data"):
+            first += 1
+        with pytest.raises(omp.MapError, match="not mapped"):
+            first[0] += 1
+
+    body(field)
+    assert (field.data == changed(N, lambda f: f.data[8:])).all()
 
 
 def test_the_mapper_slices_and_the_body_asks_the_property(runtime):

@@ -46,6 +46,8 @@ def carried_out(array, steps):
             array = getattr(array, argument)
         elif name == "function":
             array = argument(array)
+        elif name == "split":
+            array = np.array_split(array, 3)[argument]
         else:
             array = getattr(array, name)(*argument)
     return array
@@ -74,7 +76,8 @@ def expressions(draw, array):
     """Draw the steps of an expression for a view of an array."""
     steps = []
     for _ in range(draw(st.integers(1, 4))):
-        kind = draw(st.sampled_from(["index", "index", "index", "measured", "transpose", "reshape", "flip", "T"]))
+        kinds = ["index", "index", "index", "measured", "transpose", "reshape", "flip", "T"]
+        kind = draw(st.sampled_from([*kinds, "split"] if array.ndim else kinds))
         if kind == "index":
             step = ("index", draw(indices(array)))
         elif kind == "measured":
@@ -83,6 +86,8 @@ def expressions(draw, array):
             step = ("transpose", draw(st.permutations(range(array.ndim))))
         elif kind == "reshape":
             step = ("reshape", draw(st.sampled_from([(-1,), (1, -1), (2, -1)])))
+        elif kind == "split":
+            step = ("split", draw(st.integers(0, 2)))
         elif kind == "flip":
             step = ("function", np.flip)
         else:

@@ -1,6 +1,7 @@
 """`taskgraph`: arrays that the arguments reach through objects belong to the key of a record."""
 
 import collections
+import concurrent.futures
 import dataclasses
 import functools
 import gc
@@ -62,6 +63,10 @@ class Items(list):
     """A list with attributes."""
 
 
+class Names(dict):
+    """A dict with attributes."""
+
+
 def set_both(holder, a, b):
     holder.a, holder.b = a, b
 
@@ -110,6 +115,65 @@ def of_dict():
             thing.items[name] = array
 
     return Cells(thing, put, lambda given: (given.items["a"], given.items["b"]))
+
+
+def of_the_order_of(items):
+    """A dict that the body goes through."""
+
+    def put(*arrays):
+        items.clear()
+        items.update((id(array), array) for array in arrays)
+
+    return put, lambda given: tuple(given.values())
+
+
+def of_ordered_dict():
+    thing = Plain()
+    thing.items = {}
+    put, get = of_the_order_of(thing.items)
+    return Cells(thing, put, lambda given: get(given.items))
+
+
+def of_ordered_argument():
+    items = {}
+    return Cells(items, *of_the_order_of(items))
+
+
+def of_same_names():
+    thing = Plain()
+    thing.items = Names()
+
+    def put(a, b):
+        thing.items["a"], thing.items.a = a, b
+
+    return Cells(thing, put, lambda given: (given.items["a"], given.items.a))
+
+
+def of_futures():
+    thing = Plain()
+    made = {}
+
+    def future(array):
+        if id(array) not in made:
+            made[id(array)] = concurrent.futures.Future()
+            made[id(array)].set_result(array)
+        return made[id(array)]
+
+    return Cells(
+        thing,
+        lambda *arrays: set_both(thing, *map(future, arrays)),
+        lambda given: tuple(held.result() for held in both(given)),
+    )
+
+
+def of_polynomial():
+    thing = Plain()
+    thing.inner = np.polynomial.Polynomial([1])
+
+    def put(a, b):
+        thing.inner.coef, thing.inner.window = a, b
+
+    return Cells(thing, put, lambda given: (given.inner.coef, given.inner.window))
 
 
 def of_object_array():
@@ -231,6 +295,11 @@ PLACES = {
     "list": of_list,
     "tuple": of_tuple,
     "dict": of_dict,
+    "order of a dict": of_ordered_dict,
+    "order of an argument": of_ordered_argument,
+    "items and attributes of one name": of_same_names,
+    "futures": of_futures,
+    "polynomial": of_polynomial,
     "object array": of_object_array,
     "object array of an object": of_nested_object_array,
     "cycle": of_cycle,

@@ -49,10 +49,10 @@ _VIEW_FUNCTIONS: Final = frozenset(
     (
         *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.diagonal, np.expand_dims, np.flip, np.fliplr, np.flipud),
         *(np.imag, np.moveaxis, np.ravel, np.real, np.reshape, np.rollaxis, np.rot90, np.squeeze, np.swapaxes),
-        np.transpose,
+        *(np.array_split, np.dsplit, np.hsplit, np.split, np.transpose, np.vsplit),
     )
 )
-"""NumPy's functions that make a view of their first argument."""
+"""NumPy's functions that make a view of an array, or a list of views."""
 
 
 class Parts:
@@ -90,11 +90,22 @@ class Parts:
     def find(self, view: Any) -> Any:
         """Return what a view of the host's array is in the body: a device array, or a `PartialView`.
 
+        Of a list of views, return the list. A view in it of which no element is mapped is a `PartialView`, too.
+
         Raises
         ------
         MapError
             No element of it is mapped; it is not a view; or it is a part of a part, and ``is_measured``.
         """
+        if isinstance(view, list):
+            return [PartialView(one, self) if (found := self._found(one)) is None else found for one in view]
+        found = self._found(view)
+        if found is None:
+            raise self.error("these elements are not mapped")
+        return found
+
+    def _found(self, view: Any) -> Any:
+        """Return what a view is in the body; None if no element of it is mapped."""
         if not (isinstance(view, np.ndarray) and np.may_share_memory(view, self.whole)) and np.size(view):
             raise self.error("this operation does not make a view of it")
         section = array_section(view)
@@ -107,7 +118,7 @@ class Parts:
             return self._corresponding(view)
         if any(overlaps(part, section) or not part.run_nbytes for part in self._sections):
             return PartialView(view, self)  # in which a part lies, or may lie that has no elements
-        raise self.error("these elements are not mapped")
+        return None
 
     def error(self, what: str) -> MapError:
         """Return the error for a use of the attribute that is not possible."""
@@ -127,6 +138,18 @@ def _basic(index: Any) -> Any | None:
     if not all(type(item) in _BASIC_INDICES or isinstance(item, np.integer) for item in items):
         return None
     return items if Ellipsis in items else (*items, Ellipsis)
+
+
+def _step_of(func: Callable[..., Any], array: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step | None:
+    """Return the step that a call of a function is for one of its arguments; None if it makes no view of that."""
+    if func not in _VIEW_FUNCTIONS:
+        return None
+
+    def step(other: Any) -> Any:
+        named = {name: other if value is array else value for name, value in kwargs.items()}
+        return func(*[other if value is array else value for value in args], **named)
+
+    return step
 
 
 def _as_element(found: Any, index: Any) -> Any:
@@ -193,12 +216,19 @@ class PartialView:
             raise self._refusal()
         raise AttributeError(f"{type(self._view).__name__!r} object has no attribute {name!r}")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name):  # a field of records, or an error
+            getattr(self, name)[...] = value
+        else:
+            super().__setattr__(name, value)
+
     def __array_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        if func in _VIEW_FUNCTIONS and args and args[0] is self:
-            return self._parts.find(func(self._view, *args[1:], **kwargs))
-        raise self._refusal()
+        step = _step_of(func, self, args, kwargs)
+        if step is None:
+            raise self._refusal()
+        return self._parts.find(step(self._view))
 
     def _refusal(self) -> MapError:
         return self._parts.error("the device has no single array for all of it")
@@ -306,7 +336,7 @@ class PartialArray:
         if self._whole is None:
             raise parts.error("a function has made this view of it; use an index or a method")
         view = step(self._whole)
-        if array_section(view) != array_section(self._whole):
+        if isinstance(view, list) or array_section(view) != array_section(self._whole):
             return parts.find(view)
         try:
             return partial_array(step(self._plain()), view, parts)  # the same elements, in another order
@@ -343,6 +373,12 @@ class PartialArray:
             return self._see(attrgetter(name))
         raise AttributeError(f"{type(self).__mro__[2].__name__!r} object has no attribute {name!r}")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name):  # a field of records, or an error
+            getattr(self, name)[...] = value
+        else:
+            super().__setattr__(name, value)
+
     # -- what depends on the shape -------------------------------------------------------------------
     @property
     def shape(self) -> tuple[int, ...]:
@@ -375,8 +411,9 @@ class PartialArray:
     def __array_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        if func in _VIEW_FUNCTIONS and args and args[0] is self and self._parts is not None:
-            return self._see(lambda array: func(array, *args[1:], **kwargs))
+        step = _step_of(func, self, args, kwargs)
+        if step is not None and self._parts is not None:
+            return self._see(step)
         plain = tuple([value._plain() if isinstance(value, PartialArray) else value for value in args])  # noqa: SLF001
         return super().__array_function__(func, types, plain, kwargs)  # type: ignore[misc]
 
