@@ -137,6 +137,24 @@ def test_an_attribute_of_an_argument_is_to_be_passed(function):
     assert f"pass {name} as an argument of its own" in str(error)
 
 
+def fields(A, y):
+    for i in range(y.size):
+        y[i] = A[i].value + UNKNOWN_A  # noqa: F821
+
+
+def members(y):
+    for i in range(y.size):
+        y[i] = np.unknown + UNKNOWN_A  # noqa: F821
+
+
+def test_an_attribute_of_an_element_is_to_be_passed_as_an_array():
+    """The error is about what it points at, not about a name that is undefined elsewhere."""
+    error = refused(omp.target_loop, fields)
+    assert "A[i].value is an attribute of an element" in str(error)
+    assert "pass the array of these values as an argument" in str(error)
+    assert "np.unknown is not defined" in str(refused(omp.target_loop, members))
+
+
 def elements(v, x):
     for i in range(x.size):
         v[i % 3] += x[i]
