@@ -112,9 +112,9 @@ class DirectiveFunction:
         """Become what has been pickled."""
         restore(self, state)
 
-    def _texts(self) -> tuple[Any, ...]:
-        """Return the texts that the function needs in a process without its file; a loop is made of its text."""
-        return ()
+    def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """Return the globals and texts that the function needs in a process without its file, as a loop does."""
+        return {}, ()
 
     def _receive(self, texts: tuple[Any, ...]) -> None:
         """Keep the texts that came with the function."""

@@ -12,7 +12,8 @@ from its own module.
 
 *By value* the function comes as state, behind the object, since a body may refer to itself by its global name. Strings
 in clauses may name globals that the body does not mention, which cloudpickle would leave behind; they go along. So do
-the texts that a loop is made of, since cloudpickle forgets the file that a function comes from.
+the texts that a loop is made of, since cloudpickle forgets the file that a function comes from, and the globals that
+these name: the type of a local variable is in no code.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Directive(Protocol):
     def _apply(self, clauses: dict[str, Any]) -> None:
         """Take clauses that have been checked."""
 
-    def _texts(self) -> tuple[Any, ...]:
-        """Return the texts that the function needs in a process without its file."""
+    def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """Return the globals that texts name, and the texts that the function needs in a process without its file."""
 
     def _receive(self, texts: tuple[Any, ...]) -> None:
         """Keep the texts that came with the function."""
@@ -69,7 +70,10 @@ def reduced(directive: Directive, clauses: dict[str, Any]) -> str | tuple[Any, .
         return bound_copy_of, (found, function.__self__, clauses)
     by_value = takes_values and found is not function
     named = _named_in_strings(function, clauses) if by_value else {}
-    texts = directive._texts() if by_value else ()  # noqa: SLF001  # its kind's
+    texts: tuple[Any, ...] = ()
+    if by_value:
+        of_text, texts = directive._texts()  # noqa: SLF001  # its kind's
+        named |= of_text
     given = {key: value for key, value in vars(directive).items() if not key.startswith("_")}  # the user's
     return object.__new__, (type(directive),), (function, clauses, named, given, texts)
 

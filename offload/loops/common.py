@@ -52,8 +52,8 @@ class LoopFunction(DirectiveFunction):
         """Return all clauses, as the construct has them."""
         return dict(self._all)
 
-    def _texts(self) -> tuple[Any, ...]:
-        """Return the text of the function, and of those that it calls."""
+    def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """Return the globals that the text names, and the texts of the function and of those that it calls."""
         return self._program.source.texts()
 
     def _receive(self, texts: tuple[Any, ...]) -> None:

@@ -269,6 +269,45 @@ def test_by_value_from_a_script_and_from_closures(tmp_path):
     subprocess.run([sys.executable, "-c", OTHER], input=found.stdout, timeout=60, check=True)
 
 
+TYPED = """
+import sys
+import cloudpickle
+import numpy as np
+import offload as omp
+
+
+def third(x):
+    part: np.TYPE = x / 3
+    return part
+
+
+@omp.parallel_loop
+def thirds(y, x):
+    for i in range(len(y)):
+        part: np.TYPE = third(x[i])
+        y[i] = part
+
+
+sys.stdout.buffer.write(cloudpickle.dumps(thirds))
+"""
+
+
+def test_types_of_variables_are_those_of_the_script_that_sends(tmp_path, sim):
+    """A process may get functions of two versions of a script that differ in a type, which is in no code."""
+    functions = []
+    for name in ("float32", "float64"):
+        script = tmp_path / "script.py"
+        script.write_text(TYPED.replace("TYPE", name))
+        found = subprocess.run([sys.executable, script], capture_output=True, timeout=60, check=True)
+        functions.append(pickle.loads(found.stdout))
+    again = [pickle.loads(cloudpickle.dumps(function)) for function in functions]
+    for single, double in (functions, again):
+        for function, kind in ((single, np.float32), (double, np.float64)):
+            y = np.zeros(1)
+            function(y, np.ones(1))
+            assert y[0] == kind(1 / 3)
+
+
 def test_by_name_in_another_process(tmp_path):
     """A program that imports the functions gets those of its own module."""
     (tmp_path / "functions_of_a_module.py").write_text(PROGRAM)

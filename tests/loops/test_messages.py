@@ -137,6 +137,24 @@ def test_an_attribute_of_an_argument_is_to_be_passed(function):
     assert f"pass {name} as an argument of its own" in str(error)
 
 
+def fields(A, y):
+    for i in range(y.size):
+        y[i] = A[i].value + UNKNOWN_A  # noqa: F821
+
+
+def members(y):
+    for i in range(y.size):
+        y[i] = np.unknown + UNKNOWN_A  # noqa: F821
+
+
+def test_an_attribute_of_an_element_is_to_be_passed_as_an_array():
+    """The error is about what it points at, not about a name that is undefined elsewhere."""
+    error = refused(omp.target_loop, fields)
+    assert "A[i].value is an attribute of an element" in str(error)
+    assert "pass the array of these values as an argument" in str(error)
+    assert "np.unknown is not defined" in str(refused(omp.target_loop, members))
+
+
 def elements(v, x):
     for i in range(x.size):
         v[i % 3] += x[i]
@@ -313,6 +331,70 @@ def test_a_table_that_iterations_share_is_not_looked_at():
 
     assert warned(omp.target_loop(shared), np.zeros(40), np.arange(40)) is not None
     assert warned(omp.target_loop(written), np.zeros(40), np.arange(40)) is not None
+
+
+def test_tables_that_all_differ_may_name_one_element_twice():
+    """Numbers that are made of a table's may be equal; so may elements of two tables, or of one at two places."""
+
+    def whole(h, x):
+        for i in range(x.size):
+            h[int(x[i])] += 1
+
+    def narrow(h, col):
+        for i in range(col.size):
+            k = np.uint8(col[i])
+            h[k] += 1
+
+    def shifted(h, col):
+        for i in range(col.size - 1):
+            h[col[i]] += 1
+            h[col[i + 1]] += 1
+
+    def ends(h, u, v):
+        for i in range(u.size):
+            h[u[i]] += 1
+            h[v[i]] -= 1
+
+    def columns(h, e):
+        for i in range(e.shape[0]):
+            h[e[i, 0]] += 1
+            h[e[i, 1]] -= 1
+
+    order = np.arange(300)
+    assert warned(omp.target_loop(whole), np.zeros(300), order / 10) is not None
+    assert warned(omp.target_loop(narrow), np.zeros(300), order) is not None
+    assert warned(omp.target_loop(shifted), np.zeros(300), order) is not None
+    assert warned(omp.target_loop(ends), np.zeros(300), order, np.roll(order, 1)) is not None
+    assert warned(omp.target_loop(columns), np.zeros(300), order.reshape(-1, 2)) is None
+
+
+@pytest.mark.parametrize("construct", [omp.target_loop, omp.parallel_loop])
+def test_a_small_first_call_does_not_speak_for_larger_ones(construct):
+    """A program that tries a loop on a few elements is warned in the call in which they are not all different."""
+    loop = construct(histogram)
+    assert warned(loop, np.zeros(40), np.arange(5)) is None
+    assert warned(loop, np.zeros(40), COL) is not None
+    assert warned(loop, np.zeros(40), COL[:20]) is None
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u4", "u8"])
+def test_the_warning_shows_the_index_as_it_was_written(dtype):
+    """It shows nothing of the integer that is made of it, and tables of all types are looked at."""
+    loop = omp.target_loop(histogram)
+    assert warned(loop, np.zeros(40), np.arange(40, dtype=dtype)) is None
+    assert "h[col[i]] (line" in str(warned(loop, np.zeros(40), COL[:39].astype(dtype)).message)
+
+
+def test_a_warning_that_is_an_error_is_raised_by_each_call():
+    """A call that has raised it has changed nothing, and has not warned of the next one."""
+    loop, h = omp.target_loop(histogram), np.zeros(8)
+    with checked("sim:2"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(omp.DirectiveWarning):
+                loop(h, COL)
+    assert not h.any()
+    assert warned(loop, h, COL) is not None
 
 
 def test_two_names_of_one_array_are_one():

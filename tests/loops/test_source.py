@@ -190,6 +190,14 @@ def test_a_file_that_has_changed_elsewhere(module):
         Source.of(made.g)
 
 
+def test_a_message_shows_the_line_after_a_page_break(module):
+    """Characters that end lines elsewhere end none of a program."""
+    made, _ = module('A = "é\u2028"\n\x0c\ndef f(x):\n    # é\n    return x\n')
+    source = Source.of(made.f)
+    error = source.refusal(source.definition.body[0], "return", "no")
+    assert error.__notes__[0].endswith("return x\n    ^^^^^^^^")
+
+
 def test_a_text_that_was_read_stays(module):
     """What was read once is not read again: it was the text of this function."""
     text = "def f(x):\n    return x\n"
@@ -209,7 +217,8 @@ def test_a_text_that_was_sent(module):
     function = made.maker(2).__func__
     closure = function.__closure__
     for here in ("<dynamic-code>", "/nowhere/program.py"):  # as cloudpickle names it, since 3.1.3 and before
-        texts = Source.of(function).texts()
+        names, texts = Source.of(function).texts()
+        assert set(names) == {"g"}
         assert [(text.file, text.lines.count("\n")) for text in texts] == [(str(file), 4), (str(file), 2)]
         codes = [text.code.replace(co_filename=here) for text in texts]
         received(tuple(text._replace(code=code) for text, code in zip(texts, codes, strict=True)))

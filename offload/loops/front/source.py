@@ -167,7 +167,7 @@ class Source:
 
     def _marked(self, node: ast.AST, line: int) -> str:
         """Return the first line of a node, with carets under the node."""
-        text = self.text.splitlines()[line - 1]
+        text = self.text.split("\n")[line - 1]
         data = text.encode()  # in which Python counts columns
         begin, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
         is_one_line = getattr(node, "end_lineno", None) == line
@@ -189,9 +189,14 @@ class Source:
         """
         return tuple(self.facts())
 
-    def texts(self) -> tuple[Text, ...]:
-        """Return the texts of the function and of those that it calls now, for `received` in another process."""
-        return tuple([_sent(code) for _, code in self.outlook().codes])
+    def texts(self) -> tuple[dict[str, Any], tuple[Text, ...]]:
+        """Return what another process needs of the function and of those that it calls now.
+
+        These are the globals of the module that their texts name, and the texts, for `received`.
+        """
+        found, module = self.outlook(), self.function.__globals__
+        names = {name: value for names, name, value in found.names if names is module and value is not _ABSENT}
+        return names, tuple([_sent(self if one is self.function else Source.of(one)) for one, _ in found.codes])
 
     def outlook(self) -> Outlook:
         """Return the values that names from outside have now, those that `key` follows from."""
@@ -366,19 +371,21 @@ _DEFINITIONS: Final[dict[tuple[CodeType, str], tuple[ast.FunctionDef, str, str]]
 def received(texts: tuple[Text, ...]) -> None:
     """Keep the texts that came with a function of another process."""
     for code, file, lines in texts:
-        if _key(code) not in _DEFINITIONS:
-            n_before = code.co_firstlineno - 1
-            # Lines of a method or a closure are indented, so there are lines before them, of which one becomes a block.
-            before = "\n" * (n_before - 1) + "if True:\n" if lines[0].isspace() else "\n" * n_before
-            text = before + lines
+        n_before = code.co_firstlineno - 1
+        # Lines of a method or a closure are indented, so there are lines before them, of which one becomes a block.
+        before = "\n" * (n_before - 1) + "if True:\n" if lines[0].isspace() else "\n" * n_before
+        text = before + lines
+        known = _DEFINITIONS.get(_key(code))
+        if known is None or known[1:] != (text, file):  # equal codes may be of two texts: types are in no code
             found = _named(code, ast.parse(text))
             assert found is not None
             _DEFINITIONS[_key(code)] = found, text, file
 
 
-def _sent(code: CodeType) -> Text:
-    node, text, file = _DEFINITIONS[_key(code)]
-    return Text(code, file, "\n".join(text.split("\n")[_first_line(node) - 1 : node.end_lineno]) + "\n")
+def _sent(source: Source) -> Text:
+    node = source.definition
+    lines = "\n".join(source.text.split("\n")[_first_line(node) - 1 : node.end_lineno])
+    return Text(source.function.__code__, source.file, f"{lines}\n")
 
 
 def _key(code: CodeType) -> tuple[CodeType, str]:

@@ -208,12 +208,18 @@ class Values(Frame):
                     held = f"{text} belongs to {ast.unparse(owner)}, which is {found.what} and comes from outside"
                     raise self.refusal(node, "name", f"{held} of the function; pass {text} itself as an argument")
                 self._check_attribute(node)
-                names = [name for name in self.source.free if self.source.meaning(name) is None]
+                if isinstance(owner, ast.Subscript):
+                    raise self.refusal(
+                        node,
+                        "index",
+                        f"{text} is an attribute of an element, which loops do not have; pass the array of these values"
+                        " as an argument, the field of a record array for example",
+                    )
+                undefined = [name for name in self.source.free if self.source.meaning(name) is None]
+                names = undefined if text in undefined else [text]
                 which, them = ("is", "it") if len(names) < 2 else ("are", "them")
                 raise self.refusal(
-                    node,
-                    "name",
-                    f"{listed(names) or text} {which} not defined; define {them} before the function that uses {them}",
+                    node, "name", f"{listed(names)} {which} not defined; define {them} before the function that uses {them}"
                 )
 
     def _outside_refusal(self, node: ast.expr, text: str, found: Unfit) -> LoopError:
@@ -348,8 +354,8 @@ class Values(Frame):
             raise self.refusal(
                 node,
                 "reduction",
-                f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which is of one element only, and while"
-                f" the loop runs that is used in updates by {word!r} alone; use atomic=[{array.name!r}] for an array of"
+                f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which takes an array of one element only,"
+                f" and the loop may use it in updates by {word!r} alone; use atomic=[{array.name!r}] for an array of"
                 " several elements, or another array here",
             )
         if array.name in self.work.atomics:

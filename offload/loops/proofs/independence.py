@@ -131,10 +131,10 @@ def independence(accesses: Accesses) -> Verdict:
     return Verdict("sequential" if proved else verdict, tuple(proved), tuple(sorted(unknown)), n_left)
 
 
-def may_repeat(accesses: Accesses, access: Access) -> bool:
-    """Tell whether two iterations may touch the same element by an access, or nothing is known of that."""
-    pieces = tuple(_pieces(accesses, access))
-    return any(answer != "never" for answer in _answers(accesses, pieces, pieces))
+def may_meet(accesses: Accesses, one: Access, other: Access) -> bool:
+    """Tell whether two iterations may touch the same element by two accesses, or nothing is known of that."""
+    pieces, others = (tuple(_pieces(accesses, access)) for access in (one, other))
+    return any(answer != "never" for answer in _answers(accesses, pieces, others))
 
 
 @dataclass(frozen=True, slots=True)

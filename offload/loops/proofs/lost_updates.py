@@ -22,13 +22,14 @@ make an update of a store that is none. Two iterations that store to one element
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from offload.loops.proofs.independence import may_repeat
+from offload.loops.proofs.independence import may_meet
 from offload.loops.proofs.numbers import View
 from offload.loops.tree import ir
-from offload.loops.tree.nodes import children, names_assigned, names_in, walk
+from offload.loops.tree.nodes import children, names_assigned, names_in, walk, written_index
 from offload.loops.tree.text import text_of
 
 if TYPE_CHECKING:
@@ -69,55 +70,97 @@ def lost_updates(found: Accesses) -> tuple[Update, ...]:
         if access.kind == "store"
         and access.array not in found.own
         and _same_array(found, access.array) in loaded
-        and may_repeat(found, access)
+        and may_meet(found, access, access)
     }
     if not repeated:
         return ()
     updates = _Updates(found)
-    return tuple(
-        Update(line.statement, _tables(found, line.statement))
+    lost = [
+        line.statement
         for line in updates.lines
         if isinstance(line.statement, ir.Store) and line.statement.at in repeated and updates.is_update(line)
-    )
+    ]
+    tables = _Tables(found)
+    return tuple([Update(store, tables.of(store)) for store in lost])
 
 
-def _tables(found: Accesses, store: ir.Store) -> tuple[str, ...]:
-    """Return the tables that the indices of a store are elements of; none if it may repeat though these all differ."""
-    views = found.launch.views
-    indices = [_assigned(found, index) for index in store.indices]
-    loads = {place: index.at for place, index in enumerate(indices) if isinstance(index, ir.Load)}
-    written = {_same_array(found, access.array) for access in found.listed if access.kind != "load"}
-    read = {
-        place: {access.indices: access for access in found.listed if access.at == at and access.array in views}
-        for place, at in loads.items()
-    }
-    tables = {place: access for place, one in read.items() if len(one) == 1 for access in one.values()}
-    if not tables or any(_same_array(found, access.array) in written for access in tables.values()):
-        return ()
-    if any(may_repeat(*_by_place(found, access, tables)) for access in found.listed if access.at == store.at):
-        return ()
-    return tuple(access.array for access in tables.values())
+class _Tables:
+    """Tells which stores of a nest are to elements that tables name."""
 
+    def __init__(self, found: Accesses) -> None:
+        self._found = found
+        self._makers: dict[str, list[ir.Statement]] = {}
+        self._stores: list[ir.Store] = []
+        for node in walk(*found.nest.body):
+            match node:
+                case ir.Assign(name=name) | ir.Reduce(name=name) | ir.For(variable=name):
+                    self._makers.setdefault(name, []).append(node)
+                case ir.Store():
+                    self._stores.append(node)
+                case _:
+                    pass
+        self._accesses: dict[int, list[Access]] = {}
+        for access in found.listed:
+            self._accesses.setdefault(access.at, []).append(access)
+        self._written = {_same_array(found, access.array) for access in found.listed if access.kind != "load"}
+        self._known: dict[str, tuple[str, ...]] = {}
 
-def _assigned(found: Accesses, index: ir.Expression) -> ir.Expression:
-    """Return the expression that an index is the value of, by way of scalars that are assigned in one place."""
-    seen = set()
-    while True:
-        if isinstance(index, ir.Convert):
-            index = index.operand
-        elif isinstance(index, ir.Name) and index.name not in seen:
-            seen.add(index.name)
-            makers = [
-                node
-                for node in walk(*found.nest.body)
-                if (isinstance(node, ir.Assign | ir.Reduce) and node.name == index.name)
-                or (isinstance(node, ir.For) and node.variable == index.name)
-            ]
-            if len(makers) != 1 or not isinstance(makers[0], ir.Assign):
+    def of(self, store: ir.Store) -> tuple[str, ...]:
+        """Return the tables that the indices of a store are elements of.
+
+        There are none if two iterations may meet by stores to the array though the elements of each table differ.
+        """
+        array = _same_array(self._found, store.array)
+        if array not in self._known:
+            self._known[array] = self._of_array(array)
+        return self._known[array]
+
+    def _of_array(self, array: str) -> tuple[str, ...]:
+        found = self._found
+        elements: dict[tuple[Value, ...], tuple[Accesses, Access]] = {}
+        named: dict[int, str] | None = None
+        for store in self._stores:
+            if _same_array(found, store.array) != array:
+                continue
+            tables = self._read(store)
+            names = {place: access.array for place, access in tables.items()}
+            if not names or (named is not None and names != named):
+                return ()
+            named = names
+            for access in self._accesses.get(store.at, ()):
+                places, element = _by_place(found, access, tables)
+                elements.setdefault(element.indices, (places, element))
+        met = combinations_with_replacement(elements.values(), 2)
+        if named is None or any(may_meet(places, one, other) for (places, one), (_, other) in met):
+            return ()
+        return tuple(dict.fromkeys(named.values()))
+
+    def _read(self, store: ir.Store) -> dict[int, Access]:
+        """Return the loads that the indices of a store are, by place, from tables that the nest does not write to."""
+        read = {}
+        for place, index in enumerate(map(self._assigned, store.indices)):
+            loads = {access.indices: access for access in self._accesses.get(getattr(index, "at", -1), ())}
+            if isinstance(index, ir.Load) and len(loads) == 1:
+                (access,) = loads.values()
+                if access.array in self._found.launch.views:
+                    read[place] = access
+        if any(_same_array(self._found, access.array) in self._written for access in read.values()):
+            return {}
+        return read
+
+    def _assigned(self, index: ir.Expression) -> ir.Expression:
+        """Return the expression that an index is the value of, by way of scalars that are assigned in one place."""
+        seen = set()
+        while True:
+            index = written_index(index)
+            if not isinstance(index, ir.Name) or index.name in seen:
                 return index
-            index = makers[0].value
-        else:
-            return index
+            seen.add(index.name)
+            match self._makers.get(index.name, ()):
+                case [ir.Assign(value=value)]:
+                    index = value
+                case _:
+                    return index
 
 
 def _by_place(found: Accesses, access: Access, tables: Mapping[int, Access]) -> tuple[Accesses, Access]:
@@ -166,6 +209,7 @@ class _Updates:
             for load in _loads(*_own(line.statement))
             if all(line.stored.isdisjoint(self._accesses[element]) for element in self._elements.get(load.at, ()))
         }
+        self._read: dict[int, tuple[list[ir.Load], set[tuple[str, str]]]] = {}
         self._makers: dict[tuple[str, str], list[_Line]] = {}  # of a scalar, or of elements of an array
         for line in self.lines:
             match line.statement:
@@ -193,15 +237,22 @@ class _Updates:
         waiting = [store.value] if is_number else [*line.conditions, store.value]
         seen: set[object] = set(map(id, waiting))
         while waiting:
-            expression = waiting.pop()
-            loads = _loads(expression)
+            loads, parts = self._read_by(waiting.pop())
             yield from loads
-            parts = {("scalar", name) for name in names_in(expression)} | {("array", load.array) for load in loads}
             for maker in [maker for part in sorted(parts - seen) for maker in self._makers.get(part, ())]:
                 more = [one for one in (*maker.conditions, *_values(maker.statement)) if id(one) not in seen]
                 waiting += more
                 seen.update(map(id, more))
             seen |= parts
+
+    def _read_by(self, expression: ir.Expression) -> tuple[list[ir.Load], set[tuple[str, str]]]:
+        """Return the loads of an expression, and the scalars and arrays that it reads."""
+        found = self._read.get(id(expression))  # the nest keeps the expression
+        if found is None:
+            loads = _loads(expression)
+            parts = {("scalar", name) for name in names_in(expression)} | {("array", load.array) for load in loads}
+            found = self._read[id(expression)] = loads, parts
+        return found
 
 
 def _lines(

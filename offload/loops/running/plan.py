@@ -59,7 +59,7 @@ _COPIES_NBYTES: Final = 64 << 20
 
 
 _MOST_LOOKED_AT: Final = 1 << 22
-"""Elements of a table of indices that a warning looks at, which takes 0.3 s then."""
+"""Elements of a table of indices that the calls of a loop look at for a warning: to sort them takes 0.3 s."""
 
 _NO_ADDRESSING: Final = Addressing(frozenset(), frozenset())
 
@@ -303,28 +303,42 @@ def check(
 
 
 def _warn_of_lost(spec: Specialisation, plan: NestPlan, values: Mapping[str, Any]) -> None:
-    """Give a `DirectiveWarning` at the first update that may be lost; the first call of a loop decides about it."""
+    """Give a `DirectiveWarning`, once a nest, at the first update that may be lost."""
     program, subject = spec.program, f"updates at line {plan.nest.place.line}"
     if subject in program.warned:
         return
-    program.warned.add(subject)
     lost = [
         update
         for update in plan.lost
-        if not (update.tables and all(_all_differ(values.get(table)) for table in update.tables))
+        if not (update.tables and all([_all_differ(program, table, values.get(table)) for table in update.tables]))
     ]
     if lost:
         place, module = lost[0].store.place, program.function.__globals__.get("__name__")
         text = f"{program.directive} {program.name!r}: {lost_text(lost)}"
-        warnings.warn_explicit(text, DirectiveWarning, place.file, place.line, module)
+        program.warned.add(subject)
+        try:
+            warnings.warn_explicit(text, DirectiveWarning, place.file, place.line, module)
+        except BaseException:  # the program makes an error of it, and the call has not run
+            program.warned.discard(subject)
+            raise
 
 
-def _all_differ(table: Any) -> bool:
-    """Tell whether an array of the host is known to hold no index twice; a negative one may be another's element."""
-    if not isinstance(table, np.ndarray) or not 0 < table.size <= _MOST_LOOKED_AT:
+def _all_differ(program: LoopProgram, name: str, table: Any) -> bool:
+    """Tell whether a table of a loop is known to hold no index twice; a negative one may be another's element.
+
+    All that calls look at has a bound. A device array, and a table after the bound, count as the tables before it.
+    """
+    n_looked = program.n_looked.get(name, 0)
+    if not isinstance(table, np.ndarray):
+        return n_looked > 0
+    if not 0 < table.size <= _MOST_LOOKED_AT:
         return False
+    if n_looked >= _MOST_LOOKED_AT:
+        return True
     ordered = np.sort(table, axis=None)
-    return bool(ordered[0] >= 0 or ordered[-1] < 0) and bool((ordered[1:] != ordered[:-1]).all())
+    differ = bool(ordered[0] >= 0 or ordered[-1] < 0) and bool((ordered[1:] != ordered[:-1]).all())
+    program.n_looked[name] = n_looked + table.size if differ else 0
+    return differ
 
 
 def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:

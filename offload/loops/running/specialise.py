@@ -83,6 +83,7 @@ class LoopProgram:
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.source = Source.of(function)
         self.warned: set[str] = set()  # what has been said once
+        self.n_looked: dict[str, int] = {}  # elements of tables of indices that were seen to differ
         self.has_stayed = False  # a call has run on the program's own arrays, and others may
         self._signature = inspect.signature(function)
         self.parameters = tuple(self._signature.parameters)

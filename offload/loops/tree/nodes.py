@@ -83,6 +83,20 @@ def mapped(node: NodeType, change: Callable[[Node], Node]) -> NodeType:
     return cast("NodeType", change(replace(node, **changes) if changes else node))
 
 
+def written_index(index: ir.Expression) -> ir.Expression:
+    """Return an index as the program has written it, not as the int64 that is made of it."""
+    while True:
+        match index:
+            case ir.Convert(to=ir.Type(dtype="int64"), operand=ir.Expression(type=ir.Type(dtype=of)) as operand) if (
+                is_integer(of)
+            ):
+                index = operand
+            case ir.Call(function="min", arguments=(of, ir.Constant(value=value))) if value == (1 << 63) - 1:
+                index = of
+            case _:
+                return index
+
+
 def constant_step(loop: ir.For) -> int | None:
     """Return the step of a loop if it is a constant, and not 0."""
     return int(loop.step.value) or None if isinstance(loop.step, ir.Constant) else None

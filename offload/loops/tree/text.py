@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from offload.loops.tree import ir
+from offload.loops.tree.nodes import written_index
 
 _RANKS: Final = {
     "or": 1,
@@ -97,7 +98,7 @@ def _atomic(node: ir.Atomic) -> str:
 
 def element_text(array: str, indices: tuple[ir.Expression, ...]) -> str:
     """Return an element as Python writes it: ``a[i, j]``."""
-    return f"{array}[{', '.join(map(text_of, indices)) or '()'}]"
+    return f"{array}[{', '.join([text_of(written_index(index)) for index in indices]) or '()'}]"
 
 
 def _operand(node: ir.Expression, rank: int) -> str:
