@@ -86,7 +86,7 @@ def long_programs(n_tasks: int) -> dict[str, dict[str, Any]]:
     chain = [omp.inout(item)]
     programs: dict[str, Callable[[int], Any]] = {
         f"chain, a taskwait every {_WAIT_EVERY:,}": lambda number: _next_of_chain(chain, number),
-        "a fresh array each, no taskwait": lambda _: null.options(depend=[omp.inout(np.zeros(8))])(),
+        "a fresh array each, no taskwait": lambda _: _after_nothing(np.zeros(8)),
         "a fresh token each, no taskwait": lambda number: null.options(depend=[omp.inout(("token", number))])(),
     }
     return {name: _watched(generate, n_tasks) for name, generate in programs.items()}
@@ -96,6 +96,10 @@ def _next_of_chain(depend: list[Any], number: int) -> None:
     null.options(depend=depend)()
     if (number + 1) % _WAIT_EVERY == 0:
         omp.taskwait()
+
+
+def _after_nothing(array: Any) -> None:
+    null.options(depend=[omp.inout(array)])()
 
 
 def _watched(generate: Callable[[int], Any], n_tasks: int) -> dict[str, Any]:
