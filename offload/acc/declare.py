@@ -11,6 +11,7 @@ from offload.constructs.clauses.names import parse_item, unseen
 from offload.constructs.functions import DirectiveFunction, decorate
 from offload.constructs.persistent import declare_target
 from offload.errors import ClauseError
+from offload.runtime.keywords import unknown_clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,8 @@ def declare(function: Callable[..., Any] | None = None, /, **clauses: Any) -> An
         return decorate(DeclaredFunction, None, clauses)
     arrays: list[tuple[Any, str]] = []
     for word, value in given.items():
+        if word not in SPELLINGS and word not in _STATIC:
+            raise unknown_clause("acc declare", word, {*SPELLINGS, *_STATIC})
         if word not in _STATIC:
             raise ClauseError(
                 f"acc declare has no clause {word!r} for data of the program; it takes {', '.join(_STATIC)}; for the "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dis
-from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.items import array_section, label
@@ -15,14 +13,9 @@ from offload.tasks.depend import DependType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.dependences import Dependence
     from offload.data.items import MapItem
     from offload.runtime.place import DevicePlace
-
-
-_SEEING = {"eval", "exec", "locals", "vars"}
-"""Functions that read variables which the code does not name."""
 
 
 def warn_of_writes(construct: str, dependences: Sequence[Dependence], written: Iterable[Any]) -> None:
@@ -90,23 +83,6 @@ def warn_of_no_copy(construct: str, items: Iterable[MapItem], place: DevicePlace
                 "from_(…, always=True)",
                 DirectiveWarning,
             )
-
-
-def is_parameter_unread(function: Any, slot: Slot) -> bool:
-    """Tell whether the code of a function surely does nothing with an argument, given by position or name."""
-    code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType) or not hasattr(function, "__closure__"):  # a method has another first argument
-        return False
-    n_named = code.co_argcount if isinstance(slot, int) else code.co_argcount + code.co_kwonlyargcount
-    names = code.co_varnames[:n_named]
-    if isinstance(slot, int):
-        if slot >= n_named:  # one of `*args`
-            return False
-        slot = names[slot]
-    if slot not in names or slot in code.co_cellvars or not _SEEING.isdisjoint(code.co_names):
-        return False
-    loads = (step.argval for step in dis.get_instructions(code) if step.opname.startswith("LOAD_FAST"))
-    return not any(slot in name if isinstance(name, tuple) else slot == name for name in loads)
 
 
 def warn_of_no_write(item: MapItem, body: Any) -> None:

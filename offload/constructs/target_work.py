@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import leaves_of
 from offload.arrays.items import address_of, array_section, is_device_array, label
-from offload.constructs.doubts import is_parameter_unread, warn_of_no_write
+from offload.constructs.doubts import warn_of_no_write
 from offload.data.entries import Counter
 from offload.data.known import Layouts
 from offload.data.maptypes import MapType
@@ -258,22 +258,15 @@ class TargetWork(Work):
             warn_of_no_write(item, self.body)
 
     def _unwritten(self, plan: Entered, place: DevicePlace) -> Sequence[MapItem]:
-        """Return the items that are only copied from the device, and of which the body surely wrote no element."""
-        is_unused = getattr(place.device, "is_unused", None)  # of the simulated device
-        if is_unused is None:
+        """Return the items that are only copied from the device, and of which the body wrote no element, as far as it can be told."""
+        is_unwritten = getattr(place.device, "is_unwritten", None)  # of the simulated device
+        if is_unwritten is None:
             return ()
-        found = []
-        for number, (item, entry) in enumerate(zip(self.items, plan.entries, strict=True)):
-            if item.map_type is _FROM and entry is not None and entry in plan.created and is_unused(entry.buffer):
-                is_missed = place.device.is_missed(entry.buffer)  # type: ignore[attr-defined]  # of the same device
-                if is_missed or self._never_reads(number):
-                    found.append(item)
-        return found
-
-    def _never_reads(self, number: int) -> bool:
-        """Tell whether an item is of parameters that the code of the body does not read."""
-        slots = [slot for slot, _, _, other in self._binding.arrays if other == number]
-        return bool(slots) and all(is_parameter_unread(self.body, slot) for slot in slots)
+        return [
+            item
+            for item, entry in zip(self.items, plan.entries, strict=True)
+            if item.map_type is _FROM and entry is not None and entry in plan.created and is_unwritten(entry.buffer)
+        ]
 
     def note(self, error: BaseException) -> None:
         """Say in the error of a loop's index that its array is a section."""

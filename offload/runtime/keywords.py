@@ -39,7 +39,8 @@ def unknown_clause(construct: str, name: str, known: Iterable[str]) -> UnknownCl
 def keywords_of(function: Callable[..., Any]) -> list[str]:
     """Return the names of the parameters that a call may give by keyword."""
     parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    by_keyword = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [name for name in by_keyword if name != "self"]
 
 
 def refuse_unknown(function: Callable[..., Any], given: Iterable[str]) -> None:

@@ -8,6 +8,8 @@ import functools
 import gc
 import io
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 import weakref
@@ -118,6 +120,11 @@ def kept_arrays() -> Any:
     holder.x = A + 1
     yield out(holder.x)
     yield from [out(x) for x in (A + 1, A + 2)]
+    yield out(*np.array_split(A + 1, 3))
+    yield from [out(piece) for piece in np.array_split(A + 1, 3)]
+    yield from map(out, np.zeros((2, 3)))
+    yield written((A + 1)[1:])
+    yield out((A + 1)[1:])
     yield from map(out, [A + 1])
     yield functools.partial(out, A + 1)()
     yield out(np.frombuffer(bytearray(32)))
@@ -129,6 +136,25 @@ def test_arrays_that_can_be_named() -> None:
     """An array that a name, a container, an object, a closure or a view refers to is a list item."""
     for clause in kept_arrays():
         assert len(clause.keys) == len(clause.items) > 0
+
+
+IMPORTED = """
+import sys
+def profile(frame, event, argument):
+    if frame.f_code.co_name == "<genexpr>":
+        frame.f_locals  # up to Python 3.12 this keeps the variables
+sys.setprofile(profile)
+import offload as omp
+sys.setprofile(None)
+import numpy as np
+a = np.zeros(3)
+assert omp.out(a).keys
+"""
+
+
+def test_a_profiler_that_looks_at_variables() -> None:
+    """A profiler that runs while the package is imported makes no array with a name a temporary one."""
+    subprocess.run([sys.executable, "-c", IMPORTED], check=True, timeout=60)
 
 
 def test_memory_maps(tmp_path: Any) -> None:

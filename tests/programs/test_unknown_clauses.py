@@ -85,6 +85,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "to": (to, {}, "allways", "always"),
     "tofrom": (tofrom, {}, "presents", "present"),
     "Runtime": (omp.Runtime, {}, "num_thread", "num_threads"),
+    "acc declare": (acc.declare, {"copyin": [X]}, "device_residents", "device_resident"),
     "acc data": (acc.data, {}, "copy_in", "copyin"),
     "acc enter_data": (acc.enter_data, {"copyin": [X]}, "asycn_", "async_"),
     "acc exit_data": (acc.exit_data, {"copyout": [X]}, "finalise", "finalize"),
@@ -109,6 +110,7 @@ def test_calls(name: str) -> None:
                 pass
         if name != "Runtime":
             assert str(raised.value).startswith(name)
+        assert " self" not in str(raised.value).replace(" self_", "")
         assert not omp.target_is_present(X)
 
 

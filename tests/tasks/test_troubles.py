@@ -101,11 +101,16 @@ def test_the_end_of_a_data_region_hides_no_failure(host):
 def test_the_storage_of_one_that_did_not_run_names_nothing_new(host):
     """The address of an array of a task that did not run is no other's while that keeps others from running."""
     a = np.zeros(4)
+
+    def new():
+        b = np.zeros(4)
+        return inout(b)
+
     omp.task(depend=[inout(a)])(fails)()
     for _ in range(200):
         with pytest.raises(DependError):
-            omp.task(if_=False, depend=[in_(a), inout(np.zeros(4))])(nothing)()
-        assert omp.task(depend=[inout(np.zeros(4))])(nothing)().exception() is None
+            omp.task(if_=False, depend=[in_(a), new()])(nothing)()
+        assert omp.task(depend=[new()])(nothing)().exception() is None
     with pytest.raises(ExceptionGroup):
         omp.taskwait()
     assert not host.scope().region.children.troubles

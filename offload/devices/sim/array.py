@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _WRITES_FIRST = frozenset({np.copyto, np.place, np.put, np.putmask, np.fill_diagonal, np.put_along_axis})
 _LEAVES_DEVICE = frozenset({np.save, np.savez, np.savez_compressed, np.savetxt})
 
+_WRITING = frozenset({"fill", "partition", "put", "sort"})
+"""Methods that write elements of their array. Others write at most to ``out``, which is never the first argument."""
+
+_READING = frozenset({"axis", "dtype", "keepdims"})
+"""Named arguments with which no function of NumPy writes to a single argument besides."""
+
 # These come here for `like=` alone, whose array says where the new one goes.
 _CREATES: frozenset[Any] = frozenset(
     (
@@ -50,7 +56,8 @@ def _method(name: str) -> Callable[..., Any]:
     function = getattr(np.ndarray, name)
 
     def method(self: SimArray, *args: Any, **kwargs: Any) -> Any:
-        return apply(function, (self, *args), kwargs)
+        writes = name in _WRITING or "out" in kwargs or any(isinstance(arg, SimArray) for arg in args[1:])
+        return apply(function, (self, *args), kwargs, writes=writes)
 
     method.__name__, method.__doc__ = name, f"See `numpy.ndarray.{name}`."
     return method
@@ -97,7 +104,10 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         elif isinstance(inputs[0], np.ndarray):
             raise mixing_error(inputs[0])
         function = ufunc if method == "__call__" else getattr(ufunc, method)
-        return apply(function, inputs, kwargs)
+        for output in kwargs.get("out", ()):
+            if output is not None:
+                output._note_write()
+        return apply(function, inputs, kwargs, writes=method == "at")
 
     def __array_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -114,7 +124,8 @@ class SimArray(Stored, NDArrayOperatorsMixin):
             raise mixing_error(kwargs["out"])
         if func in _WRITES_FIRST and args and isinstance(args[0], np.ndarray):
             raise mixing_error(args[0])
-        return apply(func, args, kwargs)
+        only_reads = len(args) == 1 and kwargs.keys() <= _READING and func.__module__.startswith("numpy")
+        return apply(func, args, kwargs, writes=not only_reads)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Storage:
         raise conversion_error()
@@ -152,17 +163,22 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         _check_same(arr, self._storage, "set()")
         if stream is not None:
             stream.synchronize()
-        np.copyto(self._settled(), arr)
+        np.copyto(self.unwrap(), arr)
 
     def unwrap(self) -> Storage:
         """Return the hidden storage, for a library that needs a NumPy array. Waits for the current stream."""
+        self._note_write()
         return self._settled()
+
+    def _note_write(self) -> None:
+        """Note that elements are written, or may be."""
+        if self._storage.size:
+            self._block.is_unwritten = False
 
     def _settled(self) -> Storage:
         """Return the storage once what the body has given to its stream is done; refuse if it has gone back."""
         if self._block.retired is not None:
             raise self._block.retired.error(self)
-        self._block.is_unused = False
         self._device.settle()
         return self._storage
 
@@ -216,7 +232,7 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         """The imaginary part: a view, or zeros for a real array."""
         if self._storage.dtype.kind == "c":
             return self._part(self._storage.imag)
-        return apply(np.zeros_like, (self,), {})  # type: ignore[no-any-return]
+        return apply(np.zeros_like, (self,), {}, writes=False)  # type: ignore[no-any-return]
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -240,23 +256,19 @@ class SimArray(Stored, NDArrayOperatorsMixin):
         if isinstance(index, str):
             return self._part(self._storage[index])
         items = index if type(index) is tuple else (index,)
-        if all(type(item) in _BASIC_INDICES or isinstance(item, np.integer) for item in items):
+        if _is_basic(items):
             # A view, also of a single element: the trailing Ellipsis keeps NumPy from making a scalar of it.
             items = items if Ellipsis in items else (*items, Ellipsis)
-            storage = self._storage[items]
-            if not storage.size and _misses(self.shape, items):
-                self._block.is_missed = True
-            return self._part(storage)
-        return apply(_element, (self, items), {})  # type: ignore[no-any-return]
+            return self._part(self._storage[items])
+        return apply(_element, (self, items), {}, writes=False)  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise mixing_error(value)
-        block = self._block
-        is_unused = block.is_unused
-        apply(operator.setitem, (self, index, value), {})
-        if is_unused and _misses(self.shape, index if type(index) is tuple else (index,)):
-            block.is_missed = block.is_unused = True  # no element has been written
+        apply(operator.setitem, (self, index, value), {}, writes=False)
+        if self._block.is_unwritten:
+            items = index if type(index) is tuple else (index,)
+            (self[items] if _is_basic(items) else self)._note_write()  # a slice may have no elements
 
     def __len__(self) -> int:
         return len(self._storage)
@@ -311,6 +323,7 @@ def apply(
     device: ArraysDevice | None = None,
     *,
     host_allowed: bool = False,
+    writes: bool = True,
 ) -> Any:
     """Call a NumPy function with the storage of the device arrays among its arguments, and wrap what it returns.
 
@@ -322,6 +335,8 @@ def apply(
         Where the result goes; by default where the arguments are.
     host_allowed : bool
         Let host arrays pass: for functions that copy to the device.
+    writes : bool
+        Whether the function may write elements of the arguments, as far as nobody has noted it.
 
     Raises
     ------
@@ -336,6 +351,9 @@ def apply(
     unwrapped = [_unwrap(value, found, host_allowed) for value in args]
     named = {name: _unwrap(value, found, host_allowed) for name, value in kwargs.items()} if kwargs else {}
     device = _common_device(found, device)
+    if writes:
+        for array in found:
+            array._note_write()
     device.settle()
     result = function(*unwrapped, **named)
     if device.poisons and (function is np.empty or function is np.empty_like):
@@ -393,10 +411,7 @@ def _unwrap(value: Any, found: list[SimArray], host_allowed: bool) -> Any:
         if value._block.retired is not None:
             raise value._block.retired.error(value)
         found.append(value)
-        storage = value._storage
-        if storage.size:
-            value._block.is_unused = False
-        return storage
+        return value._storage
     if isinstance(value, np.ndarray):
         if value.ndim and not host_allowed:
             raise mixing_error(value)
@@ -450,16 +465,9 @@ def _is_in(result: Storage, found: list[SimArray]) -> bool:
     return any(np.may_share_memory(result, array._storage) for array in found)
 
 
-def _misses(shape: tuple[int, ...], items: tuple[Any, ...]) -> bool:
-    """Tell whether a slice begins behind the end of its dimension, and is not empty as written."""
-    for item, size in zip(items, shape, strict=False):
-        if type(item) is slice:
-            start, stop = item.start, item.stop
-            if type(start) is int and start >= size > 0 and (stop is None or (type(stop) is int and stop > start)):
-                return True
-        elif type(item) is not int:
-            break
-    return False
+def _is_basic(items: tuple[Any, ...]) -> bool:
+    """Tell whether an index makes a view."""
+    return all(type(item) in _BASIC_INDICES or isinstance(item, np.integer) for item in items)
 
 
 def _element(storage: Storage, items: tuple[Any, ...]) -> Any:

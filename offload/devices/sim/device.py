@@ -247,7 +247,7 @@ class SimDevice:
         if not to.flags.writeable:
             raise InternalError(f"copy to a read-only array of shape {dst.shape}")
         if to is not dst:
-            dst._block.is_unused = False  # noqa: SLF001
+            dst._block.is_unwritten = False  # noqa: SLF001
         stream.launch(_copy, dst, src)
 
     def copy_indexed(self, dst: SimArray, src: SimArray, to: Any, at: Any, stream: SimStream) -> None:
@@ -260,7 +260,7 @@ class SimDevice:
         """
         self.fate.check()
         if isinstance(dst, SimArray):  # and not a host array
-            dst._block.is_unused = False  # noqa: SLF001
+            dst._block.is_unwritten = False  # noqa: SLF001
         stream.launch(_copy_indexed, dst, src, to, at)
 
     def fill(self, array: SimArray, value: int, stream: SimStream) -> None:
@@ -272,7 +272,7 @@ class SimDevice:
             Work on the device has failed.
         """
         self.fate.check()
-        array._block.is_unused = False  # noqa: SLF001
+        array._block.is_unwritten = False  # noqa: SLF001
         stream.launch(_storage(array).fill, value)
 
     def repeat(self, dst: Any, src: Any) -> Callable[[SimStream], None]:
@@ -308,13 +308,9 @@ class SimDevice:
         """Return what has become of the allocation that ``array`` lies in; None while it may be used."""
         return array._block.retired  # noqa: SLF001
 
-    def is_unused(self, array: SimArray) -> bool:
-        """Tell whether nobody has read or written an element of the allocation that ``array`` lies in."""
-        return array._block.is_unused  # noqa: SLF001
-
-    def is_missed(self, array: SimArray) -> bool:
-        """Tell whether somebody has taken a slice there that lies outside of its array."""
-        return array._block.is_missed  # noqa: SLF001
+    def is_unwritten(self, array: SimArray) -> bool:
+        """Tell whether nobody has written an element of the allocation that ``array`` lies in."""
+        return array._block.is_unwritten  # noqa: SLF001
 
     def as_array(self, value: Any) -> Any | None:
         """Return ``value`` if it is an array of this device, else None: no other library has arrays here."""
@@ -332,7 +328,7 @@ class SimDevice:
             return None
         if array._block.retired is not None:  # noqa: SLF001
             raise array._block.retired.error(array)  # noqa: SLF001
-        array._block.is_unused = False  # noqa: SLF001  # who asks may write there
+        array._block.is_unwritten = False  # noqa: SLF001  # who asks may write there
         return int(array._storage.__array_interface__["data"][0])  # noqa: SLF001
 
     def namespace(self) -> SimNamespace:

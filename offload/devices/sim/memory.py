@@ -80,19 +80,16 @@ class Block:
         Its bytes, once they have been charged.
     retired : Retired or None
         What has become of it: its arrays are not to be used any more.
-    is_missed : bool
-        Whether a slice that lies outside of an array was taken; it has no elements.
-    is_unused : bool
-        Whether nobody has read or written an element yet. False in doubt.
+    is_unwritten : bool
+        Whether nobody has written an element yet. False in doubt.
     """
 
-    __slots__ = ("_returned", "is_missed", "is_unused", "nbytes", "retired")
+    __slots__ = ("_returned", "is_unwritten", "nbytes", "retired")
 
     def __init__(self, returned: deque[tuple[int, int]]) -> None:
         self.nbytes = 0
         self.retired: Retired | None = None
-        self.is_missed = False
-        self.is_unused = True
+        self.is_unwritten = True
         self._returned = returned
 
     def retire(self, retired: Retired) -> None:
