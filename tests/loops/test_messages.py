@@ -214,6 +214,20 @@ def unset(x):
     return s, t
 
 
+def never(x):
+    for i in range(x.size):
+        s += x[i]  # noqa: F821
+        m = max(m, x[i])  # noqa: F821
+    return s, m
+
+
+def on_one_path(x, y):
+    for i in range(x.size):
+        if x[i] > 0:
+            s, m = 1.0, 2.0
+        y[i] = s + m
+
+
 def undefined(x):
     for i in range(x.size):
         x[i] = UNKNOWN_A * UNKNOWN_B  # noqa: F821
@@ -240,6 +254,8 @@ SEVERAL = [
     (returned, {}, ["s and m are in no reduction=", "lastprivate=['s', 'm']"]),
     (lost, SUMS, ["s and t are in reduction=", "return s, t"]),
     (unset, SUMS, ["s and t are read here", "leaves them unassigned"]),
+    (never, {}, ["s and m are read here", "leaves them unassigned"]),
+    (on_one_path, {}, ["s and m are read here", "leaves them unassigned"]),
     (undefined, {}, ["UNKNOWN_A and UNKNOWN_B are not defined"]),
     (closed, {}, ["OTHER and OUTSIDE are of type ndarray", "pass them as arguments"]),
     (shared, {}, ["s and m", 'reduction={"+": ["s"], "max": ["m"]} to this loop']),

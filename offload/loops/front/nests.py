@@ -280,16 +280,19 @@ class Nests(Lowering):
         variables = frozenset(axis.variable for axis in nest.axes)
 
         carried: dict[str, ir.Place] = {}
+        without: dict[str, ir.Place] = {}
 
         def unset(name: str, place: ir.Place) -> None:
-            if name in before:
-                carried.setdefault(name, place)
-            elif not carried:
+            if name not in before and name in self._lost:
                 self._unset(name, place)
+            (carried if name in before else without).setdefault(name, place)
 
         flow = Flow(unset, (before - assigned) | variables, self.work.flags)
         end = flow.through(nest.body, frozenset())
         self._check_carried(carried, body, "the construct")
+        if without:
+            names = [self.work.origins.get(name, name) for name in without]
+            raise unbound(list(dict.fromkeys(names)), next(iter(without.values())))
         for name in nest.last:
             for state in (end, flow.ends):
                 if state is not None and name not in state:

@@ -219,7 +219,9 @@ class Values(Frame):
                 names = undefined if text in undefined else [text]
                 which, them = ("is", "it") if len(names) < 2 else ("are", "them")
                 raise self.refusal(
-                    node, "name", f"{listed(names)} {which} not defined; define {them} before the function that uses {them}"
+                    node,
+                    "name",
+                    f"{listed(names)} {which} not defined; define {them} before the function that uses {them}",
                 )
 
     def _outside_refusal(self, node: ast.expr, text: str, found: Unfit) -> LoopError:
@@ -354,9 +356,9 @@ class Values(Frame):
             raise self.refusal(
                 node,
                 "reduction",
-                f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which takes an array of one element only,"
-                f" and the loop may use it in updates by {word!r} alone; use atomic=[{array.name!r}] for an array of"
-                " several elements, or another array here",
+                f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which takes an array of one element"
+                f" only, and the loop may use it in updates by {word!r} alone; use atomic=[{array.name!r}] for an array"
+                " of several elements, or another array here",
             )
         if array.name in self.work.atomics:
             raise self.refusal(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from offload.loops.proofs.independence import Verdict
     from offload.loops.proofs.ranges import Part
     from offload.loops.proofs.reach import Access, Accesses
-    from offload.loops.running.specialise import Specialisation
+    from offload.loops.running.specialise import LoopProgram, Specialisation
 
 _PLANS: Final = 64
 """Decisions that a specialisation keeps: more than a program has sizes that take turns."""
@@ -310,7 +310,7 @@ def _warn_of_lost(spec: Specialisation, plan: NestPlan, values: Mapping[str, Any
     lost = [
         update
         for update in plan.lost
-        if not (update.tables and all([_all_differ(program, table, values.get(table)) for table in update.tables]))
+        if not (update.tables and all(_all_differ(program, table, values.get(table)) for table in update.tables))
     ]
     if lost:
         place, module = lost[0].store.place, program.function.__globals__.get("__name__")
