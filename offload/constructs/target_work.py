@@ -258,7 +258,7 @@ class TargetWork(Work):
             warn_of_no_write(item, self.body)
 
     def _unwritten(self, plan: Entered, place: DevicePlace) -> Sequence[MapItem]:
-        """Return the items that are only copied from the device, and of which the body wrote no element, as far as it can be told."""
+        """Return the items that are only copied from the device, and of which the body surely wrote no element."""
         is_unwritten = getattr(place.device, "is_unwritten", None)  # of the simulated device
         if is_unwritten is None:
             return ()

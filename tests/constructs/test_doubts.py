@@ -230,7 +230,7 @@ WRITES = {
     "copyto, of the namespace": lambda a, b: omp.array_namespace(a).copyto(b, a),
     "place": lambda a, b: np.place(b, a > 0, [1.0]),
     "numbers for NaN": lambda a, b: np.nan_to_num(b, copy=False) is None,
-    "numbers for NaN, by position": lambda a, b: np.nan_to_num(b, False) is None,  # noqa: FBT003  # as users may
+    "numbers for NaN, by position": lambda a, b: np.nan_to_num(b, False) is None,
     "median": lambda a, b: np.median(b, overwrite_input=True) is None,
     "diagonal": lambda a, b: np.fill_diagonal(b[:4].reshape(2, 2), 1),
     "function of rows": lambda a, b: np.apply_along_axis(lambda row: row.fill(1) or row, 0, b) is None,

@@ -105,7 +105,7 @@ class SimArray(Stored, NDArrayOperatorsMixin):
             raise mixing_error(inputs[0])
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         for output in kwargs.get("out", ()):
-            if output is not None:
+            if isinstance(output, SimArray):
                 output._note_write()
         return apply(function, inputs, kwargs, writes=method == "at")
 
