@@ -174,7 +174,7 @@ class ComputeFunction(TargetFunction):
             or frame is None
             or frame.recorder is not None
             or not frame.inherited.is_plain
-            or collector.thread
+            or collector.start
             or owned
             or is_at_work()
         ):

@@ -79,7 +79,7 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     """
     to_host = dst.__class__ is np.ndarray
     host, array = (dst, src) if to_host else (src, dst)
-    if host.__class__ is not np.ndarray or collector.thread or put_off.calls or owned or is_at_work():
+    if host.__class__ is not np.ndarray or collector.start or put_off.calls or owned or is_at_work():
         return None
     scope = here()
     runtime = scope.runtime

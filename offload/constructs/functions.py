@@ -251,7 +251,7 @@ class TaskFunction(DirectiveFunction):
             or site.runtime is not scope.runtime
             or frame.recorder is not None
             or not frame.inherited.is_plain
-            or collector.thread
+            or collector.start
             or owned
         ):
             return self._encounter(scope, args, kwargs)

@@ -145,7 +145,7 @@ class TargetFunction(DirectiveFunction):
             or frame is None
             or frame.recorder is not None
             or not frame.inherited.is_plain
-            or collector.thread
+            or collector.start
             or owned
             or (not self._is_deferred and is_at_work())
         ):

@@ -27,12 +27,13 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING
 
 from offload.errors import RuntimeClosedError, UsageError
 from offload.interrupts.frames import calls_program, is_calling_program, is_own
-from offload.interrupts.shields import Shield, in_one_piece, is_at_work, is_free
+from offload.interrupts.shields import Shield, is_at_work, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,44 +45,34 @@ _MOMENT_S = 0.01
 
 
 class Collector:
-    """Where the cyclic collector runs: ``thread`` is 0 while it does not.
+    """Where the cyclic collector runs.
 
-    A signal handler that raises where a stop is to be noted leaves the thread behind; `is_here` finds that out.
+    CPython tells ``gc.callbacks`` of the start and of the stop of each collection. A callback in Python would be where
+    it raises what a signal handler raises, or another thread has sent, while the collector ran, and there CPython drops
+    exceptions. So `setattr` is the callback, which is C: a start sets the attribute ``start``, here and for the
+    thread. A stop sets the attribute ``stop``, which is the whole of ``__dict__``, so that ``start`` is the class's
+    again.
     """
 
-    __slots__ = ("_n_before", "thread")
+    start: object = None
+    """What CPython says of the collection that runs; None while none does."""
+    stop: object
 
-    def __init__(self) -> None:
-        self.thread = 0
-        self._n_before = 0
-
-    @in_one_piece
-    def note(self, phase: str, _: object) -> None:
-        """Take note that a collection starts or stops on the calling thread."""
-        if phase == "start":
-            self._n_before = _n_collections()
-            self.thread = get_ident()
-        else:
-            self.thread = 0
+    def watch(self) -> None:
+        """Have CPython tell of the collections from now on."""
+        gc.callbacks.extend((partial(setattr, _of_thread), partial(setattr, self)))
 
     @property
     def is_here(self) -> bool:
         """Whether it runs on the calling thread."""
-        if self.thread != get_ident():
-            return False
-        if _n_collections() == self._n_before:
-            return True
-        self.thread = 0
-        return False
+        start = self.start
+        return start is not None and getattr(_of_thread, "start", None) is start
 
 
-def _n_collections() -> int:
-    """Return how many collections have ended."""
-    return sum([generation["collections"] for generation in gc.get_stats()])
-
-
+Collector.stop = Collector.__dict__["__dict__"]
+_of_thread = threading.local()
 collector = Collector()
-gc.callbacks.append(collector.note)
+collector.watch()
 
 
 class PutOff:
@@ -221,7 +212,7 @@ def refuse_inside(what: object) -> None:
     UsageError
         The cyclic collector runs the finalizer, or it came in the middle of the library's own steps.
     """
-    if not (collector.thread or is_at_work()):
+    if not (collector.start or is_at_work()):
         return
     if is_inside(sys._getframe(1)):  # noqa: SLF001  # the same
         raise UsageError(

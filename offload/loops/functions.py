@@ -121,7 +121,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
             not self._clauses.keys() <= {"name", "priority"}
             or frame.recorder is not None
             or not frame.inherited.is_plain
-            or collector.thread
+            or collector.start
             or owned
             or is_at_work()
         ):
@@ -139,7 +139,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         if (
             frame.recorder is not None
             or not frame.inherited.is_plain
-            or collector.thread
+            or collector.start
             or owned
             or (not self._is_deferred and is_at_work())
         ):

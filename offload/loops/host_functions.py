@@ -60,7 +60,7 @@ class ParallelLoop(LoopFunction):
             or frame is None
             or frame.recorder is not None
             or not frame.inherited.is_plain
-            or collector.thread
+            or collector.start
             or owned
             or is_at_work()
             or not TASK_TYPES.isdisjoint(map(type, (*args, *kwargs.values())))

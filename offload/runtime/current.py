@@ -72,7 +72,7 @@ def for_finalizers(construct: Construct) -> Construct:
 
     @functools.wraps(construct)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if (collector.thread or is_at_work()) and is_inside(sys._getframe(1)):  # noqa: SLF001  # what `inspect` uses
+        if (collector.start or is_at_work()) and is_inside(sys._getframe(1)):  # noqa: SLF001  # what `inspect` uses
             return _put_off(construct, args, kwargs)
         if put_off.calls:
             catch_up()
@@ -96,7 +96,7 @@ def put_off_here(scope: Scope, construct: Callable[..., Any], args: tuple[Any, .
     """Put off the call of a construct if `for_finalizers` would; return whether. For what is called often."""
     caller = sys._getframe(1)  # noqa: SLF001  # as above
     if not (
-        ((collector.thread or is_at_work()) and is_inside(caller))
+        ((collector.start or is_at_work()) and is_inside(caller))
         or (scope.region is None and not scope.may_generate and is_finalizing(caller))
     ):
         return False
