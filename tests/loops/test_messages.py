@@ -376,7 +376,14 @@ def test_tables_that_all_differ_may_name_one_element_twice():
             h[e[i, 0]] += 1
             h[e[i, 1]] -= 1
 
+    def never(h, col):
+        for i in range(col.size):
+            h[col[i]] += 1
+            for _ in range(3, 3):
+                h[0] += 1
+
     order = np.arange(300)
+    assert warned(omp.target_loop(never), np.zeros(300), order) is None
     assert warned(omp.target_loop(whole), np.zeros(300), order / 10) is not None
     assert warned(omp.target_loop(narrow), np.zeros(300), order) is not None
     assert warned(omp.target_loop(shifted), np.zeros(300), order) is not None

@@ -120,14 +120,14 @@ class _Tables:
         elements: dict[tuple[Value, ...], tuple[Accesses, Access]] = {}
         named: dict[int, str] | None = None
         for store in self._stores:
-            if _same_array(found, store.array) != array:
+            if _same_array(found, store.array) != array or store.at not in self._accesses:  # it is never carried out
                 continue
             tables = self._read(store)
             names = {place: access.array for place, access in tables.items()}
             if not names or (named is not None and names != named):
                 return ()
             named = names
-            for access in self._accesses.get(store.at, ()):
+            for access in self._accesses[store.at]:
                 places, element = _by_place(found, access, tables)
                 elements.setdefault(element.indices, (places, element))
         met = combinations_with_replacement(elements.values(), 2)
