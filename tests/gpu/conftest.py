@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -30,10 +31,15 @@ class Latch:
     """A kernel that holds a stream until `release`: a flag in pinned host memory that it polls.
 
     CUDA loads code when it is first used, and waits for the kernels that run to do so. What is to be launched while
-    a stream is held must have run before; `warm` has the array operations of these tests run.
+    a stream is held must have run before; `warm` has the array operations of these tests run. CUDA may also wait for
+    kernels where pinned memory is allocated, and where modules are unloaded. So the latch leaves free blocks in CuPy's
+    pool, and no garbage is collected while it holds.
     """
 
     def __init__(self):
+        self._was_enabled = gc.isenabled()
+        blocks = [cupy.cuda.alloc_pinned_memory(nbytes) for nbytes in (512, 1024, 4096) for _ in range(64)]
+        del blocks
         self._flag = cupyx.empty_pinned((1,), "i4")
         self._address = np.uint64(self._flag.ctypes.data)  # under unified addressing also the device's
         self._kernel = cupy.RawKernel(HOLD, "hold")
@@ -43,11 +49,14 @@ class Latch:
         self._flag[0] = 0
 
     def hold(self, stream):
+        gc.disable()
         with stream:
             self._kernel((1,), (1,), (self._address,))
 
     def release(self):
         self._flag[0] = 1
+        if self._was_enabled:
+            gc.enable()
 
     def again(self):
         """Hold what is launched from now on; nothing may be held at the time."""
