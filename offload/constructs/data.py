@@ -19,7 +19,7 @@ from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
-from offload.interrupts.shields import Shield, in_one_piece, is_interruption
+from offload.interrupts.shields import Shield, in_one_piece, is_interruption, late
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.generate import encounter
 from offload.runtime.keywords import takes_clauses
@@ -264,9 +264,13 @@ class TargetData(ContextDecorator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._region is not None:
-            self._region.leave_block()
-        self._exit(error)
+        try:
+            if self._region is not None:
+                self._region.leave_block()
+            self._exit(error)
+        finally:
+            if late.is_due:
+                late.deliver()
 
     @for_finalizers
     def _exit(self, error: BaseException | None) -> None:

@@ -31,12 +31,14 @@ from offload.tasks.task import TASK_TYPES, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import FrameType
     from typing import Self, SupportsIndex
 
     from offload.constructs.clauses.dependences import DepObj
     from offload.constructs.clauses.reductions import Part
     from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
+    from offload.tasks.region import Region
 
 
 class DirectiveFunction:
@@ -236,7 +238,6 @@ class TaskFunction(DirectiveFunction):
             clauses["depend"] = depend
         return super().options(**clauses)
 
-    @in_one_piece
     def __call__(self, *args: Any, **kwargs: Any) -> Task:
         """Encounter the construct: return its `Task`, which runs as soon as its dependences allow."""
         scope = scope_in_context()
@@ -265,6 +266,13 @@ class TaskFunction(DirectiveFunction):
             caller = _frame_at(self._n_between)
         except ValueError:  # the interpreter itself calls this, as the beginning of a thread or at its own end
             return self._encounter(scope, args, kwargs)
+        return self._generate(scope, frame, site, caller, args, kwargs)
+
+    @in_one_piece
+    def _generate(
+        self, scope: Scope, frame: Region, site: Site, caller: FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Task:
+        """Generate a task of which nothing but its dependences matters."""
         task = _new(Task)  # and what `Task.__init__` does, whose call takes 0.1 µs
         task.construct = site
         task.caller_code = caller.f_code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from offload.constructs.clauses.reductions import check_reduction, end_reductions, reductions_of
 from offload.errors import UsageError
 from offload.interrupts.finalizers import refuse_inside
-from offload.interrupts.shields import Shield, in_one_piece
+from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.sites import call_site
@@ -148,8 +148,12 @@ class Taskgroup:
     ) -> bool:
         region = self._region
         assert region is not None, "entered"
-        region.leave_block()
-        return bool(self._exit(region, error))
+        try:
+            region.leave_block()
+            return bool(self._exit(region, error))
+        finally:
+            if late.is_due:
+                late.deliver()
 
     @for_finalizers
     def _exit(self, region: GroupRegion, error: BaseException | None) -> bool:

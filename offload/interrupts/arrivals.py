@@ -30,6 +30,9 @@ from offload.interrupts.shields import Shielded, current, note_raised, threads
 if TYPE_CHECKING:
     from types import FrameType
 
+_DROPPING: Final = frozenset({"weakref", "_weakrefset"})
+"""Modules whose functions CPython calls where an object goes, and drops their exceptions."""
+
 _SENT: Final = "sent"
 """The key of `Shielded.pending` for an exception that was sent; signals have their numbers."""
 
@@ -112,6 +115,8 @@ def _handle(number: int, frame: FrameType | None = None) -> None:
 
 def _is_in_one_piece(frame: FrameType | None) -> bool:
     """Tell whether the library runs a function so marked, or a finalizer, whose exceptions CPython drops."""
+    if frame is not None and frame.f_globals.get("__name__") in _DROPPING:
+        return True
     while frame is not None and is_between(frame):
         if frame.f_code in shields.pieces or frame.f_code.co_name == "__del__":
             return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from offload.errors import DirectiveWarning
 from offload.interrupts.frames import caller, calls_program
-from offload.interrupts.shields import Shield, in_one_piece, is_at_work
+from offload.interrupts.shields import Shield, in_one_piece, is_at_work, late
 from offload.runtime.keywords import refuse_unknown
 
 if TYPE_CHECKING:
@@ -65,18 +65,33 @@ class _Manager(_GeneratorContextManager[Any]):
         super().__init__(function, args, kwargs)
         self._unentered = Unentered(construct)
 
-    @in_one_piece
     def __enter__(self) -> Any:
         self._unentered.settle()
-        return super().__enter__()
+        return super().__enter__() if is_at_work() else self._enter()
+
+    @calls_program  # as `_exit`
+    def _enter(self) -> Any:
+        entered = []
+        try:
+            with Shield():
+                entered.append(super().__enter__())
+        except BaseException as error:
+            if entered:  # an interruption
+                self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return entered[0]
 
     @in_one_piece
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if is_at_work():  # a finalizer's: a shield is up
-            return super().__exit__(kind, error, trace)
-        return self._exit(kind, error, trace)
+        try:
+            if is_at_work():  # a finalizer's: a shield is up
+                return super().__exit__(kind, error, trace)
+            return self._exit(kind, error, trace)
+        finally:
+            if late.is_due:
+                late.deliver()
 
     @calls_program  # else the end of the block would be taken for a finalizer's
     def _exit(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from offload.devices.sim.stream import SimEvent
 from offload.errors import RuntimeClosedError
 from offload.interrupts.frames import calls_program
-from offload.interrupts.shields import Shield, in_one_piece
+from offload.interrupts.shields import Shield, in_one_piece, late
 
 if TYPE_CHECKING:
     import random
@@ -62,6 +62,8 @@ class Lane(ABC):
                 raise RuntimeClosedError(f"device {self.fate.name} is closed; nothing can be enqueued there any more")
             self.tail += 1  # first: an operation that looks must find its stream busy
             self._send((function, args))
+        if late.is_due:
+            late.deliver()
 
     @in_one_piece
     def record(self, event: SimEvent, point: int) -> None:
@@ -73,6 +75,8 @@ class Lane(ABC):
                 self._send((SimEvent.fire, (event, point)))
         if idle and self.fate.error is None:  # read after ``completed``, which a failed operation raises last
             event.fire(point)
+        if late.is_due:
+            late.deliver()
 
     @calls_program
     def run(self, function: Callable[..., Any] | None, args: tuple[Any, ...]) -> None:
