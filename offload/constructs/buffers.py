@@ -9,6 +9,7 @@ from offload.constructs.groups import GroupRegion
 from offload.constructs.memory import allocate, give_back
 from offload.errors import ClauseError, RegionClosedError, UsageError
 from offload.interrupts.finalizers import refuse_inside
+from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import for_finalizers, here
 from offload.runtime.keywords import takes_clauses
 
@@ -67,31 +68,40 @@ class Buffers:
         frame = scope.frame("buffers")
         self._runtime = scope.runtime
         try:
-            for _ in range(self._n):
-                self._arrays.append(allocate(*self._asked, "buffers"))
-            self._region = GroupRegion(scope, frame, _END, is_implicit=True)
+            with Shield():
+                for _ in range(self._n):
+                    self._arrays.append(allocate(*self._asked, "buffers"))
+                self._region = GroupRegion(scope, frame, _END, is_implicit=True)
         except BaseException:
+            if self._region is not None:  # an interruption
+                self._region.leave_block()
             self._free(is_over=True)
             raise
         return self
 
+    @in_one_piece
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._region is not None, "entered"
-        self._region.leave_block()
-        self._exit(self._region, error)
+        try:
+            self._region.leave_block()
+            self._exit(self._region, error)
+        finally:
+            if late.is_due:
+                late.deliver()
 
     @for_finalizers
     def _exit(self, region: GroupRegion, error: BaseException | None) -> None:
-        try:
-            region.end()
-        except BaseException as later:
-            if error is None:
-                raise
-            _note(error, later)
-        finally:
-            self._free(is_over=not region.group.live)
+        with Shield():
+            try:
+                region.end()
+            except BaseException as later:
+                if error is None:
+                    raise
+                _note(error, later)
+            finally:
+                self._free(is_over=not region.group.live)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

@@ -27,6 +27,7 @@ from offload.constructs.clauses.maps import check_device
 from offload.devices.host import Host
 from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.events.sources import put_on
+from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.keywords import takes_clauses
@@ -142,15 +143,19 @@ class Interop:
             raise ClauseError("interop: there is nothing to be ordered without targetsync; leave targetsync=True")
         self._follow(scope, frame, dependences, None if self._lane is None else _mark(self._lane))
 
+    @in_one_piece
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._leave()
+            with Shield():
+                self._leave()
         except BaseException as later:
             if error is None:
                 raise
             error.add_note(f"then, at the end of interop: {later!r}")
+        if late.is_due:
+            late.deliver()
 
     def __repr__(self) -> str:
         where = "in its block" if self._frame is not None else "ended" if self._has_ended else "not entered"

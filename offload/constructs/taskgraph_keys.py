@@ -34,6 +34,7 @@ import numpy as np
 from offload.arrays.containers import attributes_of
 from offload.arrays.items import SCALARS, array_section, is_device_array, is_foreign, mapper_of
 from offload.constructs.taskgraph_reach import Reached, TooMuchError, mapped_by
+from offload.interrupts.shields import pass_on
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable, Iterator
@@ -213,7 +214,8 @@ class _Value:
 def _are_equal(value: Any, other: Any) -> bool:
     try:
         return _is_same(value, other)
-    except Exception:  # noqa: BLE001  # whatever a comparison that gives no truth value raises
+    except Exception as error:  # noqa: BLE001  # whatever a comparison that gives no truth value raises
+        pass_on(error)
         return False
 
 
@@ -306,7 +308,8 @@ class _Copies:
             self._made[id(value)] = new, value
             if new is not value:
                 self._fill(new, value)
-        except Exception:  # noqa: BLE001  # whatever a class raises that does not have itself copied
+        except Exception as error:  # noqa: BLE001  # whatever a class raises that does not have itself copied
+            pass_on(error)
             new, is_failed = value, True
         is_compared = not isinstance(value, (list, dict, deque)) and not _is_record(value)
         if is_failed or (is_compared and not _are_equal(new, value)):

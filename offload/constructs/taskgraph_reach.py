@@ -50,6 +50,7 @@ import numpy as np
 from offload.arrays.containers import MOST_PARTS, attributes_of
 from offload.arrays.items import SCALARS, address_of, array_section, is_device_array, mapper_of
 from offload.constructs.clauses.maps import MapClause
+from offload.interrupts.shields import pass_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -317,5 +318,6 @@ def _tried(look: Callable[[Any], Any], value: Any) -> Any:
     """Return what is found of an object; None if its class raises, as for a reference to an object that is gone."""
     try:
         return look(value)
-    except Exception:  # noqa: BLE001  # whatever the attributes of a class raise
+    except Exception as error:  # noqa: BLE001  # whatever the attributes of a class raise
+        pass_on(error)
         return None

@@ -232,6 +232,12 @@ def is_interruption(error: BaseException) -> bool:
     return thread.raised == (type(error), id(error)) or (thread.sent is not None and type(error) is thread.sent)
 
 
+def pass_on(error: BaseException) -> None:
+    """Raise an exception once more that comes from an interruption: a step that handles all others does not end it."""
+    if is_interruption(error):
+        raise error
+
+
 def ends_body(error: BaseException) -> bool:
     """Tell whether an interruption has ended a body; then it also ends the wait, or the call, that runs the body."""
     thread = current()

@@ -26,23 +26,22 @@ from offload.events.wakeup import LockWakeup, SemaphoreWakeup
 from offload.interrupts import arrivals
 from offload.interrupts.finalizers import put_off, refuse_inside
 from offload.interrupts.frames import warn
-from offload.interrupts.shields import Shield
+from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime import opened
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.opening import not_a_specification, open_devices
 from offload.runtime.places import initial_device, invalid_device
 from offload.runtime.queues import Queues
-from offload.runtime.settings import DisplayEnv, TargetOffload, format_env, read_settings
+from offload.runtime.settings import DisplayEnv, Settings, TargetOffload, format_env, read_settings
 from offload.runtime.threads import Everything, RuntimeScope, Threads
 from offload.tasks.engine import Engine
-from offload.tasks.scope import Scope, current_scope
+from offload.tasks.scope import current_scope
 from offload.tasks.site import line_of
 from offload.views.lines import Notifier
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
-    from contextvars import Token
     from types import TracebackType
     from typing import Self
 
@@ -110,7 +109,18 @@ class Runtime(Threads):
         if env is not None and not hasattr(env, "get"):
             raise ClauseError(f"env={env!r:.60} is not a mapping; use a dict of variables, or None for os.environ")
         opened.refuse_at_end()
-        settings = read_settings(env)
+        self._is_closed = True
+        try:
+            with Shield():  # threads start
+                self._open(devices, num_threads, read_settings(env), check=check, seed=seed)
+        except BaseException:
+            if not self._is_closed:  # an interruption
+                self._shut_down()
+            raise
+
+    def _open(
+        self, devices: str | None, num_threads: int | None, settings: Settings, *, check: bool, seed: int | None
+    ) -> None:
         if num_threads is None:
             num_threads = min(4, max(2, os.cpu_count() or 1))
         if type(num_threads) is not int or num_threads < 0:
@@ -133,7 +143,6 @@ class Runtime(Threads):
         self.queues = Queues()
         self.glances_s = 0.0
         self._tokens: list[Any] = []
-        self._is_closed = False
         self.engine = Engine(
             num_threads,
             self.rng,
@@ -145,6 +154,7 @@ class Runtime(Threads):
             waits_look=waits_look,
         )
         opened.note_open(self)
+        self._is_closed = False
         if settings.display_env is not DisplayEnv.NOTHING:
             sys.stderr.write(self.env_text(verbose=settings.display_env is DisplayEnv.ALL))
 
@@ -176,6 +186,7 @@ class Runtime(Threads):
         self._tokens.append(current_scope.set(self.scope()))
         return self
 
+    @in_one_piece
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -183,13 +194,17 @@ class Runtime(Threads):
             refuse_inside("the end of a runtime")  # it stays open until the process ends
             self.close(error)
         finally:
-            self._leave(self._tokens.pop())
+            with Shield():
+                self._leave()
+            if late.is_due:
+                late.deliver()
 
-    def _leave(self, token: Token[Scope | None]) -> None:
+    def _leave(self) -> None:
         """Have what was current before the block be so again, unless the block of another runtime is open in it.
 
         Coroutines and generators take turns: what was current before may have ended meanwhile.
         """
+        token = self._tokens.pop()
         scope = current_scope.get()
         if scope is None or scope.runtime is not self:
             return
@@ -229,22 +244,22 @@ class Runtime(Threads):
         running = self.scope().task
         if running is not None:
             raise UsageError(f"close in the task {running.name!r}, which it would wait for; close where it was opened")
-        try:
-            self._refuse_own_loop()
-            self._wait_for_finalizers()
-            self._wait_for_all()
-            self.engine.close_for(_CLOSED)
-            self._wait_for_all()  # for what another thread has made in between
-        except UsageError as refused:
-            if not self.engine.gives_up:  # it could never end here: all is as it was, and the runtime open
-                if error is None:
-                    raise
-                error.add_note(f"the runtime is open still: {refused}")
-                return
-            failure = self._with_unseen(refused)
-        except BaseException as caught:  # noqa: BLE001  # raised below, or noted
-            failure = caught
         with Shield():
+            try:
+                self._refuse_own_loop()
+                self._wait_for_finalizers()
+                self._wait_for_all()
+                self.engine.close_for(_CLOSED)
+                self._wait_for_all()  # for what another thread has made in between
+            except UsageError as refused:
+                if not self.engine.gives_up:  # it could never end here: all is as it was, and the runtime open
+                    if error is None:
+                        raise
+                    error.add_note(f"the runtime is open still: {refused}")
+                    return
+                failure = self._with_unseen(refused)
+            except BaseException as caught:  # noqa: BLE001  # raised below, or noted
+                failure = caught
             left = self._leftovers()
             self._shut_down()
         if left:

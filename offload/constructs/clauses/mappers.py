@@ -43,6 +43,7 @@ from offload.constructs.clauses.maps import MapClause
 from offload.constructs.clauses.partial import PartialView, Parts, partial_array
 from offload.data.maptypes import DECAY, Construct, MapType, types_of
 from offload.errors import ClauseError, MapError
+from offload.interrupts.shields import pass_on
 from offload.runtime.keywords import takes_clauses
 
 if TYPE_CHECKING:
@@ -293,7 +294,8 @@ class Expansion:
                 for part in (clause.items if isinstance(clause, MapClause) else (clause,))
                 if isinstance(part, np.ndarray)
             ]
-        except Exception:  # noqa: BLE001  # whatever it is, the expression does not give the part in the body
+        except Exception as error:  # noqa: BLE001  # whatever it is, the expression does not give the part in the body
+            pass_on(error)
             return False
         return len(found) == len(self.own) and all(
             isinstance(part, _Corresponding) and _is_same(part, leaf.array)

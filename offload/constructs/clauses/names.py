@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 from offload.arrays.items import SCALARS, _slice_of
+from offload.interrupts.shields import pass_on
 from offload.runtime.keywords import meant
 
 _GRAMMAR = "write name, name[i], name[lower:length:stride] or name.member, or give the array itself by .options(…)"
@@ -70,6 +71,7 @@ class SymbolicItem(NamedTuple):
         try:
             return getattr(value, name)
         except Exception as error:
+            pass_on(error)
             raise ClauseError(
                 f"list item {self.text!r}: {type(value).__name__} {value!r:.60} has no member {name!r} ({error}); "
                 "name one that it has, or give the array itself by .options(…)"
@@ -120,6 +122,7 @@ class SymbolicItem(NamedTuple):
         except NameError as error:
             raise ClauseError(f"list item {self.text!r}: {unseen(error.name or str(error), names)}") from error
         except Exception as error:
+            pass_on(error)
             raise ClauseError(
                 f"list item {self.text!r}: {error}; an index is an integer expression of parameters and visible names"
             ) from error

@@ -16,6 +16,7 @@ from distributed.worker_state_machine import SecedeEvent
 from offload.errors import UnsupportedError, UsageError
 from offload.graphs.dask.computation import Computation
 from offload.graphs.dask.nodes import InProcess
+from offload.interrupts.shields import pass_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,6 +126,7 @@ def _check(client: Client, run: ClientRun) -> None:
     try:
         is_here = client.run(_is_here, run)
     except Exception as error:
+        pass_on(error)
         raise UnsupportedError(
             f"compute: the client's workers cannot import offload, so they are in other processes: {error!r}; "
             "use Client(processes=False), or scheduler='threads'"

@@ -183,10 +183,11 @@ class Computation:
                 yield
             except BaseException as error:  # noqa: BLE001  # raised below
                 errors.append(error)
-            self._is_over = True
-            for graph in self._whole:  # what has been started may wait for the turns of what will not be
-                graph.give_back(graph.nodes)
-            self.wait(lambda: not self.started and self._is_left())
+            with Shield(self.scope):
+                self._is_over = True
+                for graph in self._whole:  # what has been started may wait for the turns of what will not be
+                    graph.give_back(graph.nodes)
+                self.wait(lambda: not self.started and self._is_left())
         finally:
             engine.relax()
             for task in self._own.copy():  # none, unless the wait was interrupted

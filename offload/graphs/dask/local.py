@@ -22,6 +22,7 @@ from dask.threaded import pack_exception
 from offload.errors import UnsupportedError
 from offload.graphs.dask.computation import Computation
 from offload.graphs.dask.nodes import recorded
+from offload.interrupts.shields import Shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -70,12 +71,13 @@ class LocalRun(Computation):
         elif self._pool is None:
             self.start(*self._nodes[key], partial(self._complete.append, key))
         else:
-            self.started.add(key)
-            try:
-                self._pool.submit(self.start, *self._nodes[key], partial(self._complete.append, key))
-            except BaseException:
-                self.started.discard(key)
-                raise
+            with Shield():  # else an interruption in between would leave a node that nobody starts
+                self.started.add(key)
+                try:
+                    self._pool.submit(self.start, *self._nodes[key], partial(self._complete.append, key))
+                except BaseException:
+                    self.started.discard(key)
+                    raise
         return _Ticket(self)
 
     def next(self) -> Any:
