@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from offload.errors import RuntimeClosedError, UsageError
 from offload.interrupts.frames import calls_program, is_calling_program, is_own
-from offload.interrupts.shields import Shield, is_at_work, is_free
+from offload.interrupts.shields import Shield, current, is_at_work, is_free, pass_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,13 @@ class PutOff:
                 stir()
 
     def carry_out(self) -> None:
-        """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is."""
+        """Carry out what there is, unless another call is at it; a failure is shown as that of a thread is.
+
+        Raises
+        ------
+        BaseException
+            An interruption of the program has ended one of them; the others are due still.
+        """
         calls, taken = self.calls, self._is_taken
         with Shield():
             while calls and not collector.is_here and taken.acquire(blocking=False):
@@ -160,7 +166,9 @@ class PutOff:
 def _carry_out(call: Callable[[], object]) -> None:
     try:
         call()
-    except Exception as error:  # noqa: BLE001  # shown as an exception of a finalizer is: nobody is there to catch it
+    except Exception as error:  # shown as an exception of a finalizer is: nobody is there to catch it
+        if not current().is_library:
+            pass_on(error)
         with suppress(Exception):  # an exception that takes no attributes
             error.add_note(f"in what a finalizer had asked for: {call!r:.200}")
         threading.excepthook(

@@ -148,6 +148,43 @@ class Plays:
         self.clean()
         return y + 3.0 * z
 
+    def buffers(self, x, y):
+        with omp.buffers(2, N) as ring:
+            omp.target_memcpy(ring[0], x)
+            z = np.empty(N)
+            omp.target_memcpy(z, ring[0])
+        return y + 3.0 * z
+
+    def strided(self, x, y):
+        z = np.zeros((N, 3))
+        with omp.target_data(map=[tofrom(z)]):
+            z[:, 1] = x
+            omp.target_update(to=[z[:, 1]])
+            saxpy(3.0, z[:, 1], y)
+        return y
+
+    def interop(self, x, y):
+        with omp.interop(depend=[inout(y)]):
+            pass
+        saxpy(3.0, x, y)
+        return y
+
+    def taskloop(self, x, y):
+        omp.taskloop(range(N), lambda part: [y.__setitem__(i, y[i] + 3.0 * x[i]) for i in part], num_tasks=4)
+        return y
+
+    def record(self, x, y):
+        with omp.record(execute=False) as recorded:
+            saxpy.options(nowait=True, depend=[in_(x), inout(y)])(1.0, x, y)
+            saxpy.options(nowait=True, depend=[in_(x), inout(y)])(2.0, x, y)
+        recorded.compute()
+        return y
+
+    def runtime(self, x, y):
+        with omp.Runtime("sim:1", num_threads=1):
+            saxpy(3.0, x, y)
+        return y
+
     def graph(self, x, y):
         a, b = self.fixed
         a[:], b[:] = x, y

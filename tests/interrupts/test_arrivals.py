@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import functools
+import gc
 import signal
 import threading
 
@@ -167,6 +168,26 @@ class TestHandlers:
             with pytest.raises(LimitError):
                 omp.target(lambda a: signal.raise_signal(signal.SIGUSR1))(a)
             assert runtime.places[0].table.entries() == ()
+
+    def test_a_limit_ends_what_a_finalizer_has_asked_for(self, former):
+        """What a handler raises in the body of a construct that was put off goes on to the program."""
+
+        class Held:
+            def __init__(self):
+                self.me = self
+
+            def __del__(self):
+                omp.task(if_=False)(lambda: signal.raise_signal(signal.SIGUSR1))()
+
+        def limit(number, frame):
+            raise LimitError
+
+        signal.signal(signal.SIGUSR1, limit)
+        Held()
+        gc.collect()
+        with pytest.raises(LimitError):
+            omp.taskwait()
+        omp.taskwait()
 
     def test_an_interrupted_entry_is_undone(self, former):
         """A data construct that an interruption leaves has mapped nothing, whichever class of exception it is."""
