@@ -166,7 +166,7 @@ class PutOff:
 def _carry_out(call: Callable[[], object]) -> None:
     try:
         call()
-    except Exception as error:  # shown as an exception of a finalizer is: nobody is there to catch it
+    except Exception as error:  # noqa: BLE001  # shown as an exception of a finalizer is: nobody is there to catch it
         if not current().is_library:
             pass_on(error)
         with suppress(Exception):  # an exception that takes no attributes
