@@ -20,10 +20,8 @@ def folder(tmp_path, monkeypatch):
 
 def fill(folder):
     """Keep two libraries of 100 bytes, and what a writer that was killed has left; return the bytes of all files."""
-    library = folder.parent / "library"
-    library.write_bytes(bytes(100))
     for key in ("0" * 64, "f" * 64):
-        assert diskcache.keep(folder, key, library).parent == folder
+        assert diskcache.store(folder, key, "so", bytes(100))
     (folder / f"{'a' * 64}.so.01234567.part").write_bytes(bytes(30))
     return 2 * (100 + 64) + 30
 

@@ -249,10 +249,13 @@ def _by_hand(program: Program, peers: Any) -> Callable[[], float]:
 
 
 def _loops(program: Program, profiles: Mapping[Any, Any] | None = None, **clauses: Any) -> Any:
-    """Return the loops of a program for the device; those that may be parallel with a profile, or with clauses."""
+    """Return the loops of a program for the device; those that may be parallel with a profile, or with clauses.
+
+    Without either they are said to be independent.
+    """
     made = {}
     for loop in program.speculative:
-        given = clauses if profiles is None else {"speculate": profiles[loop]}
+        given = (clauses or {"independent": True}) if profiles is None else {"speculate": profiles[loop]}
         made[loop.__name__] = omp.target_loop(**given)(loop)
     for loop in program.plain:
         reduction = {"reduction": {"+": ["s"]}} if loop is probably.dot else {}
