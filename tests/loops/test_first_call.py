@@ -250,7 +250,7 @@ def test_large_arrays_are_not_copied_to_be_tried(function, is_given):
 @COMPILED
 def test_a_loop_that_no_device_is_as_quick_as_stays_on_the_host():
     """Some 40,000 cheap iterations are not worth the copies of their arrays, which is known in the first call."""
-    for _ in range(4):  # a busy machine may make the host look slow
+    for _ in range(20):  # a busy machine may make the host look slow
         loop = omp.target_loop(speculate=True)(counted)
         where = []
         with checked("sim:1"):
