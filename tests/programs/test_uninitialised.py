@@ -41,6 +41,7 @@ def test_target_alloc(poisoned, dtype):
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if not dtype.startswith("(")])
 @pytest.mark.parametrize("clause", [alloc, from_])
 @pytest.mark.parametrize("index", [..., (slice(None), slice(1, 4)), (slice(None, None, 2), slice(None, None, -2))])
+@pytest.mark.filterwarnings("ignore:.*the body wrote no element:offload.DirectiveWarning")
 def test_mapped_storage(poisoned, clause, dtype, index):
     """What a map makes and does not copy to is filled for the elements of the item, packed ones too."""
     x = np.zeros((6, 7), dtype)
