@@ -67,19 +67,7 @@ class _Manager(_GeneratorContextManager[Any]):
 
     def __enter__(self) -> Any:
         self._unentered.settle()
-        return super().__enter__() if is_at_work() else self._enter()
-
-    @calls_program  # as `_exit`
-    def _enter(self) -> Any:
-        entered = []
-        try:
-            with Shield():
-                entered.append(super().__enter__())
-        except BaseException as error:
-            if entered:  # an interruption
-                self.__exit__(type(error), error, error.__traceback__)
-            raise
-        return entered[0]
+        return super().__enter__()
 
     @in_one_piece
     def __exit__(
