@@ -1,4 +1,4 @@
-"""What finalizers ask of the library, put off to a moment at which nothing of it is half done.
+"""Constructs that finalizers call: the library carries them out later, when none of its steps is half done.
 
 Theory of operation
 -------------------
