@@ -217,18 +217,16 @@ def share_of_gpus(*, alone):
         fcntl.flock(turn, fcntl.LOCK_EX)  # nobody overtakes a test that waits for being alone
         fcntl.flock(gpus, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(turn, fcntl.LOCK_UN)
-        del os.environ["PYTEST_XDIST_TESTRUNUID"]  # a run of pytest that the test starts has a part in its share
-        try:
-            yield
-        finally:
-            os.environ["PYTEST_XDIST_TESTRUNUID"] = run
+        yield
 
 
 @pytest.fixture
 def gpus(request):
     """Have a GPU test wait for one that measures, which waits for all others."""
     uses, measures = (request.node.get_closest_marker(name) is not None for name in ("gpu", "measures"))
-    with share_of_gpus(alone=measures) if uses else contextlib.nullcontext():
+    with share_of_gpus(alone=measures) if uses else contextlib.nullcontext(), pytest.MonkeyPatch.context() as patch:
+        if uses:  # a run of pytest that the test starts has a part in its share
+            patch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)
         yield
 
 

@@ -65,6 +65,7 @@ class _Manager(_GeneratorContextManager[Any]):
         super().__init__(function, args, kwargs)
         self._unentered = Unentered(construct)
 
+    @in_one_piece  # what comes meanwhile is delivered in the block, at its end at the latest
     def __enter__(self) -> Any:
         self._unentered.settle()
         return super().__enter__()
