@@ -1,0 +1,319 @@
+"""The steps of programs that are tasks, blocks of tasks, task graphs and loops."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+import numpy as np
+
+import offload as omp
+from offload import acc
+from tests.differential.functions import Table
+from tests.differential.world import OPERATIONS, BodyError, World, described, failed, in_threads, operation
+
+
+@operation
+def task(world, step):
+    """Generate a task on an array; out of chains, wait for its result."""
+    name, number, kind = step["function"], step["array"], step["type"]
+    writes = name in ("bump", "nested", "fails")
+    if (kind in {"inoutset", "in_"} and writes) or (kind == "mutexinoutset" and name != "bump"):
+        kind = "inout"  # the order of tasks that such a type leaves open must not show
+    root, function = world.roots[number], world.function("task", name)
+    if kind == "task":
+        depend = [omp.inout(root), *(omp.in_(earlier) for earlier in (world.chain or ())[-1:])]
+    elif kind == "string":
+        depend = [omp.inout(root), omp.inout("x")]
+    elif kind == "all_memory":
+        depend = [omp.inout(omp.all_memory)]
+    else:
+        depend = [getattr(omp, kind)(root)]
+    clauses = {key: step[key] for key in ("if_", "priority", "final") if key in step}
+    generated = function.options(depend=depend, **clauses)(world.array(number))
+    if world.chain is not None:
+        return world.waited(generated)
+    omp.taskwait(depend=[omp.inout(root)])
+    try:
+        return generated.result()
+    finally:
+        omp.taskwait()
+
+
+def _settled(tasks):
+    """Return what has come of tasks that have been waited for."""
+    found = []
+    for generated in tasks:
+        try:
+            found.append(f"{generated.state} {described(generated.exception() or generated.result())}")
+        except BaseException as error:  # that of a cancelled task is none
+            found.append(f"{generated.state} {failed(error)}")
+    return found
+
+
+def _outcome(call):
+    """Return what a call returns or raises."""
+    try:
+        return described(call())
+    except Exception as error:
+        return failed(error)
+
+
+@operation
+def chain(world, step):
+    """Carry out deferred constructs, then wait for them."""
+    if world.chain is not None:
+        return world.carry_out(step["steps"])
+    world.chain = []
+    try:
+        world.carry_out(step["steps"])
+    finally:
+        tasks, world.chain = world.chain, None
+    waits = [lambda: omp.taskwait(depend=[omp.in_(*world.roots[:3])])] if step["waits"] else []
+    return [_outcome(wait) for wait in (*waits, omp.taskwait)], _settled(tasks)
+
+
+@operation
+def group(world, step):
+    """Carry out deferred constructs in a taskgroup, of which some take part in a reduction."""
+    clauses = {"task_reduction": {"+": [world.arrays[step["array"]]]}} if step["reduces"] else {}
+    outer, world.chain, ended = world.chain, [], None
+    total = world.arrays[step["array"]]
+    try:
+        with omp.taskgroup(**clauses):
+            if step["reduces"]:
+                for value in (1, 2, 3):
+                    omp.task(in_reduction={"+": [total]})(lambda x, value: x.__iadd__(value) is None)(total, value)
+                omp.taskwait()
+            else:
+                world.carry_out(step["steps"])
+            if step["raises"]:
+                raise BodyError("a group fails")  # noqa: TRY301  # it leaves the block
+    except Exception as error:
+        ended = failed(error)
+    finally:
+        tasks, world.chain = world.chain, outer
+    return ended, _settled(tasks)
+
+
+@operation
+def repeat(world, step):
+    for _ in range(step["times"]):
+        world.carry_out(step["steps"])
+
+
+@operation
+def cancel(world, step):
+    """Cancel a taskgroup in its first task, which the others follow."""
+    x, root = world.array(step["array"]), world.roots[step["array"]]
+
+    def cancels(x):
+        omp.cancel("taskgroup")
+        x += 1
+
+    ordered = {"depend": [omp.inout(root)]}
+    with omp.taskgroup():
+        tasks = [omp.task(**ordered)(cancels)(x)]
+        tasks += [world.function("task", "bump").options(**ordered)(x) for _ in range(step["count"])]
+    return _settled(tasks)
+
+
+@operation
+def taskloop(world, step):
+    """Split a range into tasks that write different elements, or reduce."""
+    x, count, kind = world.arrays[step["array"]], step["count"], step["kind"]
+    flat, sizes = x.reshape(-1), step["sizes"]
+
+    def plain(part):
+        for i in part:
+            flat[i % flat.size] += 1
+
+    def fails(part):
+        raise BodyError(f"a part fails from {part[0]}")
+
+    def reduces(part, total):
+        total += len(part)
+
+    def alone(part):
+        x[...] += len(part)
+
+    match kind:
+        case "plain":
+            return omp.taskloop(range(min(count, flat.size)), plain, **sizes)
+        case "reduces":
+            return omp.taskloop(range(count), reduces, reduction={"+": [x]}, **sizes)
+        case "alone":
+            return omp.taskloop(range(count), alone, reduction={"+": [x]}, **sizes)
+        case "nogroup":
+            tasks = omp.taskloop(range(min(count, flat.size)), plain, nogroup=True, **sizes)
+            omp.taskwait()
+            return len(tasks), tasks
+        case "fails":
+            return omp.taskloop(range(min(count, 3)), fails)
+    parts = []
+    omp.taskloop(list(range(count)), lambda part: parts.append(len(part)), **sizes)
+    return sorted(parts)
+
+
+@operation
+def detach(world, step):
+    """Fulfil the event of a task before, in or after its body; a second task follows."""
+    x, root, when = world.array(step["array"]), world.roots[step["array"]], step["when"]
+    event, source = omp.Event(), Future()
+    if when == "before":
+        event.fulfill()
+
+    def body(x):
+        x += 1
+        if when == "inside":
+            event.fulfill()
+        if when == "fails":
+            raise BodyError("a detached body fails")
+        return "detached"
+
+    ordered = {"depend": [omp.inout(root)]}
+    tasks = [omp.task(detach=event, **ordered)(body)(x), world.function("task", "sum").options(**ordered)(x)]
+    if when == "event":
+        tasks.append(omp.task(depend=[omp.in_(event)])(lambda: "follows")())
+    errors = []
+    if when in {"after", "twice", "event", "fails"}:
+        event.fulfill()
+    if when == "twice":
+        try:
+            event.fulfill()
+        except omp.EventError as error:
+            errors.append(failed(error))
+    if when == "thread":
+        thread = threading.Thread(target=omp.fulfill_event, args=[event])
+        thread.start()
+        thread.join()
+    if when == "future":
+        event.fulfill_on(source)
+        source.set_result(3)
+    errors.append(_outcome(omp.taskwait))
+    return event.is_fulfilled, errors, _settled(tasks)
+
+
+# -- graphs --------------------------------------------------------------------------------------------
+def _graph_of(world, which):
+    """Return a taskgraph function of two arrays, the same each time."""
+    inc, add = (world.function("target", name) for name in ("inc", "add"))
+    bump, fails = (world.function("task", name) for name in ("bump", "fails"))
+
+    def ordered(*arrays):
+        return {"nowait": True, "depend": [omp.inout(*arrays)]}
+
+    def chained(x, y):
+        for _ in range(2):
+            inc.options(**ordered(x))(x)
+        add.options(**ordered(x, y))(x, y)
+
+    def mixed(x, y):
+        inc.options(**ordered(x, y))(x)
+        bump.options(depend=[omp.inout(x, y)])(x)
+        inc.options(**ordered(x, y))(y)
+
+    def data(x, y):
+        omp.target_enter_data(map=[omp.to(x)], **ordered(x, y))
+        inc.options(**ordered(x, y))(x)
+        omp.target_update(from_=[x], **ordered(x, y))
+        inc.options(**ordered(x, y))(x)
+        omp.target_exit_data(map=[omp.from_(x)], **ordered(x, y))
+
+    def copies(x, y):
+        slot = world.slots[0]
+        if slot is not None:
+            omp.target_memcpy_async(slot, x, depend=[omp.inout(x, slot)])
+            inc.options(**ordered(slot))(slot)
+            omp.target_memcpy_async(x, slot, depend=[omp.inout(x, slot)])
+
+    def failing(x, y):
+        bump.options(depend=[omp.inout(x)])(x)
+        fails.options(depend=[omp.inout(x)])(x)
+        inc.options(**ordered(x))(x)
+
+    def on_host(x, y):
+        bump.options(depend=[omp.inout(x)])(x)
+        bump.options(depend=[omp.inout(x, y)])(y)
+
+    bodies = {"chain": chained, "mixed": mixed, "data": data, "copies": copies, "fails": failing, "host": on_host}
+    return omp.taskgraph(bodies[which])
+
+
+@operation
+def graph(world, step):
+    """Call a taskgraph function some times: the first call records, others replay."""
+    which, (first, second) = step["which"], step["arrays"]
+    if world.roots[first] is world.roots[second]:
+        second = 0 if world.roots[first] is world.roots[1] else 1  # the bodies order whole arrays, not parts
+    if which not in world.graphs:
+        world.graphs[which] = _graph_of(world, which)
+    function, outcomes = world.graphs[which], []
+    if "options" in step:
+        function = function.options(**step["options"])
+    for _ in range(step["times"]):
+        outcomes += [_outcome(lambda: function(world.array(first), world.array(second))), _outcome(omp.taskwait)]
+    return outcomes
+
+
+@operation
+def record(world, step):
+    """Record deferred constructs, and say which tasks and edges the graph has."""
+    outer, world.chain, ended = world.chain, [], None
+    try:
+        with omp.record(execute=step["executes"]) as recorded:
+            world.carry_out(step["steps"])
+    except Exception as error:
+        ended = failed(error)
+    finally:
+        tasks, world.chain = world.chain, outer
+    ended = ended, _outcome(omp.taskwait)
+    names = [node.name for node in recorded.tasks]
+    numbers = {id(node): number for number, node in enumerate(recorded.tasks)}
+    edges = sorted(
+        (*(numbers.get(id(end), -1) for end in edge[:2]), *map(described, edge[2:3]))
+        for edge in map(tuple, recorded.edges)
+    )
+    return ended, names, edges, _settled(tasks) if step["executes"] else len(tasks)
+
+
+# -- loops ---------------------------------------------------------------------------------------------
+@operation
+def loop(world, step):
+    """Call a loop function."""
+    name, views = step["function"], [world.item(item) for item in step["items"]]
+    if name in {"scatter", "count", "search"}:
+        views[0] = np.arange(views[1].size) % 12 if name == "count" else np.arange(views[1].size)[::-1].copy()
+    function = world.function("loop", name)
+    if name == "host":
+        return function(*views)
+    clauses = {}
+    if step.get("devices") and name != "search":
+        clauses["devices"] = step["devices"]
+    elif step.get("device") is not None:
+        clauses["device"] = step["device"]
+    if name == "acc":
+        done = function.options(**clauses)(*views)
+        acc.wait(*([world.first_queue] if world.first_queue else []))
+        return done
+    clauses |= world.deferral(step["items"])
+    if name == "deferred":
+        clauses["depend"] = [omp.inout(*world.storage(step["items"]))]
+    done = function.options(**clauses)(*views)
+    if world.chain is None and isinstance(done, omp.Task):
+        omp.taskwait()
+        return done.result()
+    return world.waited(done)
+
+
+# -- threads -------------------------------------------------------------------------------------------
+@operation
+def threads(world, step):
+    """Carry out programs on threads of their own, with arrays of their own."""
+    worlds = [World(world.mode, Table(), first_queue=20 * k) for k in range(1, len(step["programs"]) + 1)]
+    for lines in in_threads(worlds, step["programs"]):
+        world.lines += ["thread", *lines]
+    return "joined"
+
+
+__all__ = ["OPERATIONS"]
