@@ -25,7 +25,7 @@ def main():
     sys.path[0] = OWN
     import numpy as np
 
-    from tests.differential import acc_steps, data_steps, task_steps  # noqa: F401  # they register operations
+    from tests.differential import acc_steps, data_steps, memory_steps, task_steps  # noqa: F401  # they register operations
     from tests.differential.functions import Table
     from tests.differential.world import Mode, carried_out
 

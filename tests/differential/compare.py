@@ -175,6 +175,7 @@ def main():
     parser.add_argument("--this", default=ROOT, help="the tree that is compared; by default the one this file is in")
     parser.add_argument("--programs", default="0:2000", help="the seeds FIRST:END")
     parser.add_argument("--jobs", type=int, default=1, help="chunks that are compared at the same time")
+    parser.add_argument("--mode", type=json.loads, default={}, help="arguments of Mode for the other tree, as JSON")
     parser.add_argument("--show", type=int, metavar="SEED", help="print a program and its outcome")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
@@ -187,7 +188,7 @@ def main():
     began, n_done, all_different = time.monotonic(), 0, []
     paths = options.this, options.other
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(lambda chunk: compared(paths, chunk), chunks)
+        results = pool.map(lambda chunk: compared(paths, chunk, ({}, options.mode)), chunks)
         for chunk, (text, different) in zip(chunks, results, strict=True):
             if text and not all_different:
                 print(text, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import offload as omp
-from tests.differential.functions import Pair, nothing
+from tests.differential.functions import Pair, Part, nothing
 from tests.differential.world import BodyError, operation
 
 
@@ -91,11 +91,12 @@ def drain(world, step):
 @operation
 def object_(world, step):
     """Use an object that has a mapper."""
-    pair = Pair(*(world.item(item) for item in step["items"]))
+    made, function = (Part, "part_of") if step["is_part"] else (Pair, "pair")
+    pair = made(*(world.item(item) for item in step["items"]))
     where = {} if step["device"] is None else {"device": step["device"]}
     match step["kind"]:
         case "target":
-            return world.function("target", "pair").options(**where)(pair)
+            return world.function("target", function).options(**where)(pair)
         case "enter":
             return omp.target_enter_data(map=[omp.to(pair)], **where)
         case "exit":
@@ -103,7 +104,7 @@ def object_(world, step):
         case "update":
             return omp.target_update(to=[pair], **where)
     with omp.target_data(map=[omp.tofrom(pair)], **where):
-        return world.function("target", "pair").options(**where)(pair)
+        return world.function("target", function).options(**where)(pair)
 
 
 @operation
@@ -153,76 +154,6 @@ def retype(world, step):
 @operation
 def protect(world, step):
     world.arrays[step["array"]].flags.writeable = step["is_writeable"]
-
-
-# -- device memory -------------------------------------------------------------------------------------
-@operation
-def alloc(world, step):
-    slot = step["slot"]
-    if world.slots[slot] is not None:
-        omp.target_free(world.slots[slot])
-        world.slots[slot] = None
-    made = omp.target_alloc(step["count"], dtype="f8", device=step["device"])
-    omp.target_memset(made, 0)
-    world.slots[slot] = made
-    return made
-
-
-@operation
-def free(world, step):
-    array, world.slots[step["slot"]] = world.slots[step["slot"]], None
-    return omp.target_free(array)
-
-
-def _copied(world, step, routine, ends, arguments, **more):
-    """Call a routine, or in a chain or if the step says so its deferred form, which is waited for."""
-    if world.chain is None and not step["is_deferred"]:
-        return getattr(omp, routine)(*arguments, **more)
-    storage = world.storage(ends)
-    task = getattr(omp, f"{routine}_async")(*arguments, depend=[omp.inout(*storage)] if storage else [], **more)
-    if world.chain is not None:
-        return world.waited(task)
-    omp.taskwait()
-    return task.result()
-
-
-@operation
-def memcpy(world, step):
-    ends = step["dst"], step["src"]
-    return _copied(world, step, "target_memcpy", ends, [world.end(end) for end in ends], **step.get("more", {}))
-
-
-@operation
-def rect(world, step):
-    ends, more = (step["dst"], step["src"]), dict(step.get("more", {}))
-    if step.get("dimensions"):
-        more |= {"dst_dimensions": [3, 4], "src_dimensions": [2, 6]}
-    return _copied(world, step, "target_memcpy_rect", ends, [world.end(end) for end in ends], **more)
-
-
-@operation
-def memset(world, step):
-    slot = step["slot"]
-    return _copied(world, step, "target_memset", [slot], [world.slots[slot], step["value"], step["nbytes"]]) is None
-
-
-@operation
-def copy(world, step):
-    return omp.copy(world.end(step["dst"]), world.end(step["src"]))
-
-
-@operation
-def on_slot(world, step):
-    """Call a target function with a device array, and perhaps with an array of the host."""
-    slot, number = step["slot"], step["array"]
-    name, items = ("inc", [slot]) if number is None else ("add", [slot, [number, None]])
-    if world.slots[slot] is None:
-        return "nothing there"
-    clauses = world.deferral(items)
-    if step["device"] is not None:
-        clauses["device"] = step["device"]
-    arguments = [world.slots[slot]] + ([] if number is None else [world.array(number)])
-    return world.waited(world.function("target", name).options(**clauses)(*arguments))
 
 
 # -- errors --------------------------------------------------------------------------------------------

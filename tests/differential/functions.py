@@ -16,6 +16,11 @@ class Pair:
         self.x, self.y = x, y
 
 
+class Part(Pair):
+    """An object of which a mapper maps parts."""
+
+
+omp.declare_mapper(Part, lambda part: [tofrom(part.x[1:2]), to(part.y[:1])])
 omp.declare_mapper(Pair, lambda pair: [tofrom(pair.x), to(pair.y)])
 HOST = np.ones(12)
 
@@ -80,6 +85,11 @@ def of_pair(pair):
     return float(pair.y.real.sum() % 4096)
 
 
+def of_part(part):
+    part.x[1:2] += 1
+    return float(part.y[:1].real.sum() % 4096)
+
+
 def nothing(*_):
     return None
 
@@ -103,6 +113,10 @@ def nested(x):
 
 def final(x):
     return omp.in_final(), omp.task(final=True)(omp.in_final)().result()
+
+
+def returns_number(x):
+    return int(x.size)
 
 
 def returns_tuple(x):
@@ -184,6 +198,7 @@ TARGETS = {
     "closure": (closure, {}),
     "all_of": (all_of, {}),
     "pair": (of_pair, {}),
+    "part_of": (of_part, {}),
     "alloc": (fill, {"map": [alloc("x")]}),
 }
 ACCS = {

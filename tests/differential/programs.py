@@ -21,7 +21,7 @@ ROOTS = [0, 1, 2, 3, 3, 5, 5, 5, 8, 9, 10, 11, 12, 12]
 
 N_SLOTS = 3
 VIEWS = [None] * 12 + ["head", "tail", "step", "section", "gap", "reverse", "transpose", "empty"]
-FLOATS = (0, 1, 3, 4, 5, 6, 7, 8, 10, 11)
+VECTORS, MATRICES = (0, 0, 1, 1, 2, 3, 4, 9, 11, 13), (5, 5, 7, 8)
 
 ONE_ARRAY = (
     "inc",
@@ -42,7 +42,7 @@ TWO_ARRAYS = ("add", "add", "named", "to_only", "private", "captured", "closure"
 TASKS = ("bump", "bump", "sum", "nested", "fails", "returns", "final", "tuple")
 ACC_ONE = ("inc", "inc", "serial", "kernels", "copyin", "create", "present", "no_create", "fails", "reduced")
 LOOPS = ("saxpy", "double", "sweep", "dot", "scatter", "count", "outside", "wrong", "host", "acc", "deferred", "search")
-GRAPHS = ("chain", "mixed", "data", "copies", "fails", "host")
+GRAPHS = ("nested", "present", "chain", "mixed", "data", "copies", "fails", "host")
 WEIGHTS = {
     "target": 10,
     "enter": 6,
@@ -72,6 +72,15 @@ WEIGHTS = {
     "group": 1,
     "chain": 4,
     "repeat": 5,
+    "hot": 8,
+    "following": 1,
+    "depobj": 1,
+    "coroutine": 1,
+    "stream": 1,
+    "persist": 2,
+    "interop": 1,
+    "buffers": 1,
+    "acc_memory": 1,
     "queues": 3,
     "taskloop": 2,
     "detach": 2,
@@ -88,8 +97,9 @@ WEIGHTS = {
 """How often each operation is drawn."""
 
 IN_CHAIN = ("target", "target", "update", "enter", "exit", "task", "task", "memcpy", "loop", "on_slot", "static")
+IN_HOT = ("target", "target", "update", "acc", "acc_update", "task", "loop", "on_slot", "static", "host", "memcpy")
 IN_QUEUES = ("acc", "acc", "acc_update", "acc_enter", "acc_exit", "acc_routine")
-ALONE = ("threads", "default")
+ALONE = ("threads", "default", "persist")
 """Operations that are not carried out within others."""
 
 
@@ -136,7 +146,8 @@ class Programs:
             "seed": self.draw.choice((None, None, None, self.seed)) if not self.is_clean else None,
             "env": env,
         }
-        steps = self.steps(self.draw.randint(4, 20))
+        steps = [{"op": "alloc", "slot": slot, "device": None, "count": 12} for slot in range(2) if self.is_so(0.7)]
+        steps += self.steps(self.draw.randint(4, 20))
         has_compiler = self.seed // 100 % 4 != 3
         return {
             "seed": self.seed,
@@ -199,7 +210,7 @@ class Programs:
         """Return map clauses ``[type, item, modifiers]``."""
         clauses = []
         for _ in range(self.draw.choice((1, 1, 1, 2, 3))):
-            modifiers = [name for name in ("always", "present") if self.is_so(0.12)]
+            modifiers = [name for name in ("always", "present") if self.is_so(0.2)]
             clauses.append([self.draw.choice(kinds), self.item(), modifiers])
         return clauses
 
@@ -217,7 +228,11 @@ class Programs:
         return step
 
     def enter(self):
-        kinds = ("to", "to", "to", "tofrom") if self.is_clean else ("to", "to", "alloc", "tofrom", "from_")
+        kinds = (
+            ("to", "to", "to", "tofrom")
+            if self.is_clean
+            else ("to", "to", "to", "alloc", "alloc", "tofrom", *(["from_"] * self.is_so(0.1)))
+        )
         return {"maps": self.map_types(kinds), "where": self.where(), **self.more()}
 
     def exit(self):
@@ -252,7 +267,12 @@ class Programs:
 
     def object(self):
         kinds = ("target", "enter", "exit", "update", "block")
-        return {"kind": self.draw.choice(kinds), "items": [self.item(), self.item()], "device": self.device()}
+        return {
+            "kind": self.draw.choice(kinds),
+            "is_part": self.is_so(0.3),
+            "items": [self.item(), self.item()],
+            "device": self.device(),
+        }
 
     def block(self):
         kinds = ("to", "tofrom", "tofrom") if self.is_clean else ("to", "tofrom", "alloc", "from_")
@@ -300,6 +320,48 @@ class Programs:
             )
         return step
 
+    def following(self):
+        return {"array": self.array(), "on_device": self.is_so(0.5)}
+
+    def depobj(self):
+        return {"array": self.array()}
+
+    def coroutine(self):
+        return {"array": self.array(), "fails": self.is_so(0.2)}
+
+    def stream(self):
+        return {"array": self.array()}
+
+    def hot(self):
+        """Return steps on one array that is present, which are carried out several times."""
+        number, kind = self.array(), self.draw.choice(("target_data", "acc_data", "none", "devices"))
+        names, wrapped = self.draw.choice(
+            ((IN_HOT, None), (IN_CHAIN, None), (IN_CHAIN, "chain"), (IN_QUEUES, "queues"))
+        )
+        steps = self.within(self.draw.randint(1, 3), names)
+        for step in steps:
+            self.put_on(step, number)
+        return {"array": number, "kind": kind, "times": self.draw.choice((3, 4, 6)), "within": wrapped, "steps": steps}
+
+    def put_on(self, step, number):
+        """Have a step use one array, most often all of it and on the default device."""
+        view = None if self.is_so(0.8) else self.draw.choice(VIEWS)
+        if "items" in step:
+            step["items"] = [[number, view], *step["items"][1:]]
+        if "maps" in step:
+            step["maps"] = [[kind, [number, view], modifiers] for kind, _, modifiers in step["maps"]]
+        for key in ("to", "from_"):
+            if step.get(key):
+                step[key] = [[number, view]]
+        if "array" in step:
+            step["array"] = number
+        if "item" in step:
+            step["item"] = [number, view]
+        if self.is_so(0.8):
+            step.pop("device", None)
+            if "where" in step:
+                step["where"] = {}
+
     def record(self):
         return {"steps": self.within(self.draw.randint(1, 4), IN_CHAIN), "executes": self.is_so(0.7)}
 
@@ -335,7 +397,9 @@ class Programs:
 
     def end(self):
         """Return an end of a copy: an item of the host, or the number of a slot."""
-        return self.draw.randrange(N_SLOTS) if self.is_so(0.6) else self.item()
+        if self.is_so(0.6):
+            return min(self.draw.randrange(N_SLOTS), self.draw.randrange(N_SLOTS))
+        return [self.array(), None] if self.is_so(0.7) else self.item()
 
     def memcpy(self):
         step = {"dst": self.end(), "src": self.end(), "is_deferred": self.is_so(0.4)}
@@ -361,12 +425,29 @@ class Programs:
             "device": self.device(),
         }
 
+    def persist(self):
+        kinds = ("associate", "associate", "disassociate", "declare", "map_data", "unmap_data")
+        step = {"kind": self.draw.choice(kinds), "item": self.item(), "slot": self.draw.randrange(N_SLOTS)}
+        return {**step, "device": self.device()}
+
+    def interop(self):
+        return {"slot": self.draw.randrange(N_SLOTS), "device": self.device()}
+
+    def buffers(self):
+        return {"array": self.array(), "device": self.device()}
+
+    def acc_memory(self):
+        return {"item": self.item(), "is_async": self.is_so(0.5)}
+
     def copy(self):
         return {"dst": self.end(), "src": self.end()}
 
     # -- loops -----------------------------------------------------------------------------------------
     def loop(self):
-        step = {"function": self.draw.choice(LOOPS), "items": [self.item(), self.item()]}
+        name = self.draw.choice(LOOPS)
+        fitting = MATRICES if name == "sweep" else VECTORS
+        items = [[self.draw.choice(fitting), self.draw.choice(VIEWS)] for _ in range(2)]
+        step = {"function": name, "items": items if self.is_so(0.8) else [self.item(), self.item()]}
         if self.n_devices > 1 and self.is_so(0.3):
             step["devices"] = "all"
         else:

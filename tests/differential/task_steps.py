@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 from concurrent.futures import Future
 
@@ -9,8 +11,10 @@ import numpy as np
 
 import offload as omp
 from offload import acc
-from tests.differential.functions import Table
+from tests.differential.functions import Table, inc, returns_number, total
 from tests.differential.world import OPERATIONS, BodyError, World, described, failed, in_threads, operation
+
+_SITE = re.compile(r"generated at [^;]+; ")
 
 
 @operation
@@ -103,6 +107,24 @@ def repeat(world, step):
 
 
 @operation
+def hot(world, step):
+    """Carry out steps on an array that is present some times, by the same functions."""
+    array = world.arrays[step["array"]]
+    blocks = {
+        "target_data": lambda: omp.target_data(map=[omp.tofrom(array)]),
+        "acc_data": lambda: acc.data(copy=[array]),
+        "devices": lambda: omp.target_data(map=[omp.tofrom(array)], devices="all"),
+        "none": contextlib.nullcontext,
+    }
+    inner = (
+        [{"op": step["within"], "steps": step["steps"], "waits": None, "count": 1}] if step["within"] else step["steps"]
+    )
+    with blocks[step["kind"]]():
+        for _ in range(step["times"]):
+            world.carry_out(inner)
+
+
+@operation
 def cancel(world, step):
     """Cancel a taskgroup in its first task, which the others follow."""
     x, root = world.array(step["array"]), world.roots[step["array"]]
@@ -147,12 +169,13 @@ def taskloop(world, step):
         case "nogroup":
             tasks = omp.taskloop(range(min(count, flat.size)), plain, nogroup=True, **sizes)
             omp.taskwait()
-            return len(tasks), tasks
+            return {described(task) for task in tasks}, len(tasks) if sizes else "some"
         case "fails":
-            return omp.taskloop(range(min(count, 3)), fails)
+            done = _outcome(lambda: omp.taskloop(range(min(count, 3)), fails))
+            return _SITE.sub("", done)  # at times it is a line of the package
     parts = []
     omp.taskloop(list(range(count)), lambda part: parts.append(len(part)), **sizes)
-    return sorted(parts)
+    return sorted(parts) if sizes else sum(parts)  # without sizes, they follow from the number of threads
 
 
 @operation
@@ -194,6 +217,65 @@ def detach(world, step):
     return event.is_fulfilled, errors, _settled(tasks)
 
 
+@operation
+def following(world, step):
+    """Pass tasks as arguments to tasks and regions."""
+    x, root = world.array(step["array"]), world.roots[step["array"]]
+    number = omp.task(depend=[omp.inout(root)])(returns_number)(x)
+    made = omp.task(lambda k: np.arange(12.0) + k)(number)
+    follows = omp.target(nowait=True)(total)(made) if step["on_device"] else omp.task(total)(made)
+    bumped = omp.task(depend=[omp.inout(root), omp.in_(follows)])(inc)(x, number)
+    return _outcome(omp.taskwait), _settled([number, follows, bumped])
+
+
+@operation
+def depobj(world, step):
+    """Order tasks by depend objects, which are changed in between."""
+    x, root, bump = world.array(step["array"]), world.roots[step["array"]], world.function("task", "bump")
+    ordered = omp.depobj(omp.inout(root))
+    tasks = [bump.options(depend=[ordered])(x), bump.options(depend=[ordered])(x)]
+    ordered.update("in")
+    tasks.append(world.function("task", "sum").options(depend=[ordered])(x))
+    outcome = _outcome(omp.taskwait)
+    ordered.destroy()
+    return outcome, _settled(tasks), _outcome(lambda: bump.options(depend=[ordered])(x))
+
+
+@operation
+def coroutine(world, step):
+    """Run coroutines as tasks, which await tasks and fail or not."""
+    x, root = world.array(step["array"]), world.roots[step["array"]]
+
+    async def body(x):
+        first = world.function("task", "bump").options(depend=[omp.inout(root)])(x)
+        await first
+        await omp.taskwait()
+        async with omp.taskgroup():
+            world.function("task", "bump").options(depend=[omp.inout(root)])(x)
+        if step["fails"]:
+            raise BodyError("a coroutine fails")
+        return "awaited"
+
+    tasks = [omp.task(depend=[omp.inout(root)])(body)(x)]
+    tasks.append(world.function("task", "sum").options(depend=[omp.inout(root)])(x))
+    return _outcome(omp.taskwait), _settled(tasks)
+
+
+@operation
+def stream(world, step):
+    """Complete a task with work that its body enqueues on a stream."""
+    x, root, event = world.array(step["array"]), world.roots[step["array"]], omp.Event()
+
+    def body():
+        stream = omp.current_stream()
+        stream.launch(np.copyto, x, 3, "unsafe")
+        event.fulfill_on(stream)
+
+    tasks = [omp.task(detach=event, depend=[omp.inout(root)])(body)()]
+    tasks.append(world.function("task", "sum").options(depend=[omp.inout(root)])(x))
+    return _outcome(omp.taskwait), _settled(tasks)
+
+
 # -- graphs --------------------------------------------------------------------------------------------
 def _graph_of(world, which):
     """Return a taskgraph function of two arrays, the same each time."""
@@ -232,11 +314,31 @@ def _graph_of(world, which):
         fails.options(depend=[omp.inout(x)])(x)
         inc.options(**ordered(x))(x)
 
+    def nested(x, y):
+        omp.task(depend=[omp.inout(x)])(lambda: bump(x).result())()
+        with omp.taskgroup():
+            inc.options(**ordered(y))(y)
+
+    def present(x, y):
+        with omp.target_data(map=[omp.tofrom(x)]):
+            inc(x)
+            omp.target_update(from_=[x])
+            add(x, y)
+
     def on_host(x, y):
         bump.options(depend=[omp.inout(x)])(x)
         bump.options(depend=[omp.inout(x, y)])(y)
 
-    bodies = {"chain": chained, "mixed": mixed, "data": data, "copies": copies, "fails": failing, "host": on_host}
+    bodies = {
+        "nested": nested,
+        "present": present,
+        "chain": chained,
+        "mixed": mixed,
+        "data": data,
+        "copies": copies,
+        "fails": failing,
+        "host": on_host,
+    }
     return omp.taskgraph(bodies[which])
 
 
@@ -262,11 +364,12 @@ def record(world, step):
     outer, world.chain, ended = world.chain, [], None
     try:
         with omp.record(execute=step["executes"]) as recorded:
+            world.records = True
             world.carry_out(step["steps"])
     except Exception as error:
         ended = failed(error)
     finally:
-        tasks, world.chain = world.chain, outer
+        tasks, world.chain, world.records = world.chain, outer, False
     ended = ended, _outcome(omp.taskwait)
     names = [node.name for node in recorded.tasks]
     numbers = {id(node): number for number, node in enumerate(recorded.tasks)}
@@ -310,7 +413,9 @@ def loop(world, step):
 @operation
 def threads(world, step):
     """Carry out programs on threads of their own, with arrays of their own."""
-    worlds = [World(world.mode, Table(), first_queue=20 * k) for k in range(1, len(step["programs"]) + 1)]
+    worlds = [World(world.mode, Table(), [], 20 * k) for k in range(1, len(step["programs"]) + 1)]
+    for inner in worlds:
+        inner.n_devices = world.n_devices
     for lines in in_threads(worlds, step["programs"]):
         world.lines += ["thread", *lines]
     return "joined"

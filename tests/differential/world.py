@@ -7,6 +7,7 @@ releasing them one by one, and the runtime says what else is left.
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
 import warnings
@@ -143,21 +144,24 @@ class World:
     ----------
     chain : list or None
         In a chain, the tasks of its constructs, which are deferred; else constructs are synchronous.
-    queue : int or None
-        Among the steps of queues, the number of the queue; else operations of queues are waited for.
+    queue, other_queue : int or None
+        Among the steps of queues, the number of the queue, and of the one that is to be waited for; else operations of
+        queues are waited for.
+    records : bool
+        A graph is being recorded, which nothing may disturb.
     first_queue : int
         Added to the numbers of queues, which threads do not have in common.
     """
 
-    def __init__(self, mode, table, first_queue=0):
-        self.mode, self.table, self.first_queue = mode, table, first_queue
+    def __init__(self, mode, table, lines, first_queue=0):
+        self.mode, self.table, self.lines, self.first_queue = mode, table, lines, first_queue
         self.arrays, self.roots = arrays()
         self.slots = [None] * N_SLOTS
         self.chain = None
-        self.queue = None
-        self.lines = []
+        self.queue = self.other_queue = None
+        self.records = False
         self.graphs = {}
-        self.n_devices = omp.get_num_devices()
+        self.n_devices = 1
         self._other = np.zeros(3)
 
     # -- arrays and functions --------------------------------------------------------------------------
@@ -226,7 +230,7 @@ class World:
     def carry_out_one(self, step):
         """Carry out a step."""
         name = step["op"]
-        if self.mode.disturbs:
+        if self.mode.disturbs and not self.records:
             omp.target_enter_data(map=[omp.to(self._other)])
             omp.target_exit_data(map=[omp.release(self._other)])
         line = len(self.lines)
@@ -298,19 +302,29 @@ def carried_out(program, mode, kept):
         runtime["num_threads"] = mode.num_threads
     if mode.seed is not None:
         runtime["seed"] = mode.seed
+    lines = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        world, end = None, "closed"
-        try:
-            with omp.Runtime(runtime.pop("devices"), **runtime):
-                world = World(mode, kept if program["keeps"] else type(kept)())
-                world.carry_out(program["steps"])
-                world.close()
-        except Exception as error:
-            end = failed(error)
+        lines.append(
+            f"runtime -> {_run(program, runtime, World(mode, kept if program['keeps'] else type(kept)(), lines))}"
+        )
+    if any(step["op"] == "persist" for step in program["steps"]):
+        gc.collect()  # a declaration ends with the array, which errors may hold
     ours = (omp.DirectiveWarning, omp.HostFallbackWarning, omp.CleanupWarning)
-    said = sorted(f"{w.category.__name__}({scrubbed(w.message)})" for w in caught if issubclass(w.category, ours))
-    return [*(world.lines if world else ()), f"runtime -> {end}", *said]
+    said = [f"{w.category.__name__}({scrubbed(w.message)})" for w in caught if issubclass(w.category, ours)]
+    return lines + sorted(said)
+
+
+def _run(program, runtime, world):
+    """Carry out a program in a runtime of its own; return how that closes."""
+    try:
+        with omp.Runtime(runtime.pop("devices"), **runtime):
+            world.n_devices = omp.get_num_devices()
+            world.carry_out(program["steps"])
+            world.close()
+    except Exception as error:
+        return failed(error)
+    return "closed"
 
 
 def in_threads(worlds, programs):
