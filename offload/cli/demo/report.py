@@ -168,7 +168,7 @@ def table(report: Report) -> Table:
 
 
 def of_bound(report: Report) -> str:
-    """Return the remark on the share of the bound: on a simulated device the CPU computes, and the link bounds little."""
+    """Return the remark on the share of the bound, which says little where the CPU computes."""
     return "a simulated device is bound by the CPU" if report.kind == "sim" else "bound / asynchronous"
 
 
