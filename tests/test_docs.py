@@ -66,3 +66,10 @@ def test_links(page):
     text = CODE.sub("", page.read_text(encoding="utf-8"))
     missing = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_picture(tmp_path):
+    """README's picture is the graph of README's program; docs/pictures/first_program.py draws it."""
+    script, picture = ROOT / "docs/pictures/first_program.py", "first-program.svg"
+    subprocess.run([sys.executable, *STRICT, str(script), str(tmp_path)], check=True, cwd=ROOT, timeout=100)
+    assert (tmp_path / picture).read_text("utf-8") == (script.parent / picture).read_text("utf-8")
