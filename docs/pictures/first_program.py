@@ -14,19 +14,18 @@ LAST = "omp.taskwait()\n"  # the program checks its results after it, and a grap
 
 
 def first_program() -> str:
-    """Return README's first program up to its taskwait, in the lines that it has in README."""
-    text = README.read_text(encoding="utf-8")
-    before, _, rest = text.partition("<!-- ci: program -->\n```python\n")
+    """Return README's first program up to its taskwait."""
+    _, _, rest = README.read_text(encoding="utf-8").partition("<!-- ci: program -->\n```python\n")
     program, found, _ = rest.partition(LAST)
     if not found:
         sys.exit("README.md: the program after <!-- ci: program --> has no omp.taskwait()")
-    return "\n" * (before.count("\n") + 2) + program + found
+    return program + found
 
 
 def main() -> None:
     """Record the program on a simulated device, and write its graph to the folder given, or next to this file."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
-    program = compile(first_program(), README.name, "exec")
+    program = compile(first_program(), "first program", "exec")
     with omp.Runtime("sim", check=True), omp.record(execute=False) as graph:
         exec(program, {"__name__": "__main__"})  # noqa: S102 - the project's own text
     graph.visualize(folder / "first-program.svg")
