@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from offload import errors
 from tests.strict import STRICT
 
 ROOT = Path(__file__).parents[1]
@@ -66,3 +67,26 @@ def test_links(page):
     text = CODE.sub("", page.read_text(encoding="utf-8"))
     missing = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_picture(tmp_path):
+    """README's picture is the graph of README's program; docs/pictures/first_program.py draws it."""
+    script, picture = ROOT / "docs/pictures/first_program.py", "first-program.svg"
+    subprocess.run([sys.executable, *STRICT, str(script), str(tmp_path)], check=True, cwd=ROOT, timeout=100)
+    assert (tmp_path / picture).read_text("utf-8") == (script.parent / picture).read_text("utf-8")
+
+
+def test_every_error_and_warning_has_its_program():
+    """docs/errors.md has a row and a section with a program for each class of offload/errors.py, and for no other."""
+    text = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    classes = [
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception | Warning)
+    ]
+    assert sorted(re.findall(r"^\| \[`(\w+)`\]", text, re.MULTILINE)) == sorted(classes)
+    sections = {
+        found[1]: found[2] for found in re.finditer(r"^### `(\w+)`$(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    }
+    assert sorted(sections) == sorted(classes)
+    for name, section in sections.items():
+        tells = "warns" if name.endswith("Warning") else "raises"
+        assert any(f"{tells}(omp.{name})" in program for program in FENCE.findall(section)), name

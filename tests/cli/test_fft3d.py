@@ -163,12 +163,13 @@ def test_table(capsys):
 
 
 def test_table_fits_80_columns_and_says_what_is_there(tmp_path, capsys, monkeypatch):
-    """On 80 columns no row wraps; one buffer is one, simulated devices have no work areas, a share is not 0."""
+    """On 80 columns no row wraps; one buffer is one; simulated devices have no work areas and are bound by the CPU."""
     monkeypatch.setenv("COLUMNS", "80")
     assert demo("--shape", "4,4,4", "--verify", "--buffers", 1) == 0
     text = capsys.readouterr().out
     assert "1 buffer of " in text
     assert "work" not in text
+    assert "a simulated device is bound by the CPU" in text
     assert f"✓ at most 1e-5, against {expect.library()} + 8 sums" in text
     rows = [line.split("│") for line in text.splitlines() if "│" in line]
     assert all(cells[1].strip() for cells in rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.markup import escape
 from rich.table import Table
 
-from offload.cli.demo.report import TOLERANCE, Report, share, size
+from offload.cli.demo.report import TOLERANCE, Report, of_bound, share, size
 from offload.cli.output import console, write
 from offload.views.words import duration_label
 
@@ -94,7 +94,7 @@ def table(report: MPIReport) -> Table:
     add(
         "bound by the link", duration_label(report.bound_s), f"{report.link_bytes_per_s / 1e9:.1f} GB/s, {report.bound}"
     )
-    add("share of the bound", share(report.bound_s / report.time_s("async")), "bound / asynchronous")
+    add("share of the bound", share(report.bound_s / report.time_s("async")), of_bound(report))
     add("peak device memory", size(report.peak_device_nbytes), f"of {size(report.device_memory_nbytes)}")
     most = f"{TOLERANCE[report.dtype]:.0e}".replace("e-0", "e-")
     for form, error in report.errors.items():

@@ -153,7 +153,7 @@ def table(report: Report) -> Table:
     add("moved each way", size(report.moved_nbytes), "the field, once for either pass")
     rate = f"{report.link_bytes_per_s / 1e9:.1f} GB/s"
     add("bound by the link", duration_label(report.bound_s), f"{rate}, {report.bound}")
-    add("share of the bound", share(report.bound_s / report.time_s("async")), "bound / asynchronous")
+    add("share of the bound", share(report.bound_s / report.time_s("async")), of_bound(report))
     held = f"{report.buffers} buffer{'s' * (report.buffers != 1)} of {size(report.buffer_nbytes)}"
     if report.work_nbytes:
         held += f", work {size(report.work_nbytes)}"
@@ -165,6 +165,11 @@ def table(report: Report) -> Table:
         verdict = ok if error <= TOLERANCE[report.dtype] else bad if isfinite(error) else "[bold red]✗ no number[/]"
         add(f"error, {form}", f"{error:.1e}", verdict)
     return rows
+
+
+def of_bound(report: Report) -> str:
+    """Return the remark on the share of the bound, which says little where the CPU computes."""
+    return "a simulated device is bound by the CPU" if report.kind == "sim" else "bound / asynchronous"
 
 
 def share(part: float) -> str:
