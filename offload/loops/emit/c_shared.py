@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from offload.loops.emit.c_cuda import combining
-from offload.loops.emit.c_expressions import Expressions, literal
+from offload.loops.emit.c_expressions import CExpressions, literal
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES
 from offload.loops.emit.c_statements import Statements
@@ -287,7 +287,7 @@ class SharedStatements(Statements):
         return names if self._is_restricted or not names else {_ANY}
 
 
-class _Together(Expressions):
+class _Together(CExpressions):
     """Writes expressions of which a group has one value."""
 
     def __init__(self, scope: Scope, statements: SharedStatements) -> None:

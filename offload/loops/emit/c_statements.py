@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offload.loops.emit.c_expressions import Expressions, arithmetic
+from offload.loops.emit.c_expressions import CExpressions, arithmetic
 from offload.loops.emit.c_host import LOGICAL, in_lanes, indented
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_ranges import once_checked
@@ -58,7 +58,7 @@ class Statements:
 
     def __init__(self, scope: Scope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
         self._scope = scope
-        self._expressions = Expressions(scope)
+        self._expressions = CExpressions(scope)
         self._accumulators = frozenset(accumulators)
         self._can_fail = can_fail
         self._first_line = first_line
