@@ -100,13 +100,13 @@ class SetLauncher(Launcher):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
-        values = self._program.bound(args, kwargs)
+        values = self.program.bound(args, kwargs)
         arrays = {name: value for name, value in values.items() if isinstance(value, Replicated)}
         if not arrays and any(value.__class__ not in SCALARS for value in values.values()):  # without replicas: as any
             return super().__call__(*args, **kwargs)
         task: Any = here().task
         first = {**values, **{name: array.arrays[0] for name, array in arrays.items()}}
-        spec = self.specialisation or self._program.specialise(first)
+        spec = self.specialisation or self.program.specialise(first)
         call = _Call(spec, first, arrays, self._places, task, self._words)
         before = call.states
         one = tuple([value.arrays[0] if isinstance(value, Replicated) else value for value in args])

@@ -9,6 +9,7 @@ import pytest
 
 import offload as omp
 from offload import release, to
+from offload.loops.running.specialise import Specialisation
 from offload.loops.speculative import logged, remembered, speculation
 from offload.loops.speculative.logs import Log
 from offload.loops.speculative.race import alone
@@ -141,15 +142,15 @@ def test_the_own_write_is_anothers(monkeypatch):
 @pytest.mark.parametrize("change", ["scalar", "contents"])
 def test_verdicts_without_scalars_or_versions(monkeypatch, change):
     """Verdicts that are remembered without the scalars, or without the versions, let a call through that collides."""
-    key = speculation.key_from
+    verdict_key, call_key = speculation.key_from, Specialisation.key
 
-    def mutant(*args):
-        found = key(*args)
-        if found is None:
-            return None
-        (layouts, scalars), floats, versions = found
-        return (layouts, None, None, versions) if change == "scalar" else (layouts, scalars, floats, None)
+    def without_versions(*args):
+        found = verdict_key(*args)
+        return None if found is None else found[:2]
 
-    for module in (speculation, remembered):
-        monkeypatch.setattr(module, "key_from", mutant)
+    if change == "scalar":
+        monkeypatch.setattr(Specialisation, "key", lambda *args: (call_key(*args)[0], ()))
+    else:
+        for module in (speculation, remembered):
+            monkeypatch.setattr(module, "key_from", without_versions)
     assert not calls_are_right(change)

@@ -96,14 +96,9 @@ class CudaForm:
         return Loaded(by_name[LOOP], by_name.get(FINISH))
 
 
-_SHAPES: Final = 64
-"""Shapes of launches that a specialisation keeps: as many as plans, from which they follow."""
-
-
 class Shaped(NamedTuple):
     """A nest as CUDA, and the shape of its launch, which follow from a plan."""
 
-    plan: NestPlan
     form: CudaForm
     grid: Grid
     copies: Copies
@@ -111,12 +106,9 @@ class Shaped(NamedTuple):
 
 def shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
     """Return a nest as CUDA, by its number in the function, for the numbers of a call."""
-    found: Shaped | None = spec.shapes.get(id(plan))
-    if found is None:
-        if len(spec.shapes) >= _SHAPES:
-            spec.shapes.clear()
-        found = spec.shapes[id(plan)] = _shaped(spec, number, plan, numbers)  # which keeps the plan, and so its id
-    return found
+    key = "shape", number, numbers.axes[number], plan.variant, plan.narrow, plan.text
+    found: Shaped | None = numbers.record.facts.get(key)
+    return found or numbers.record.facts.keep(key, _shaped(spec, number, plan, numbers))
 
 
 def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
@@ -162,7 +154,7 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
     form: CudaForm | None = spec.forms.get(key)
     if form is None:
         form = spec.forms.setdefault(key, CudaForm(plan.typed, plan.nest, variant, words.fastmath))
-    return Shaped(plan, form, grid, copies)
+    return Shaped(form, grid, copies)
 
 
 def _nothing() -> None:
@@ -222,7 +214,7 @@ class CudaBlank(Blank[CudaForm]):
         views: Mapping[str, View],
         axes: Sequence[Trips],
     ) -> None:
-        _, form, self.grid, self._copies = of
+        form, self.grid, self._copies = of
         self.shared_nbytes = self._copies.nbytes
         self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
         self.blocks: list[int] = []

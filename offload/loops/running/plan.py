@@ -49,10 +49,8 @@ if TYPE_CHECKING:
     from offload.loops.proofs.independence import Verdict
     from offload.loops.proofs.ranges import Part
     from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation
-
-_PLANS: Final = 64
-"""Decisions that a specialisation keeps: more than a program has sizes that take turns."""
 
 _COPIES_NBYTES: Final = 64 << 20
 """What the workers' copies of an array of atomics may have."""
@@ -75,11 +73,17 @@ class Numbers(NamedTuple):
         Of each nest.
     views : dict of str to View
         Where arrays lie.
+    record : CallRecord
+        What is known of the calls with these layouts and scalars.
+    lies : hashable
+        What else decisions follow from, of arrays that share memory or are not aligned: how they lie to each other.
     """
 
     scalars: tuple[dict[str, Any], ...]
     axes: tuple[tuple[Trips, ...], ...]
     views: dict[str, View]
+    record: CallRecord
+    lies: Hashable = None
 
 
 class Outside(NamedTuple):
@@ -177,26 +181,21 @@ def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callabl
         if found is not None:
             before.append(scalars.copy())
             axes.append(tuple(Trips(*axis) for axis in found))
-    return Numbers(
-        tuple(before),
-        tuple(axes),
-        {name: view_of(array) for name, array in arrays.items()},
-    )
+    views = {name: view_of(array) for name, array in arrays.items()}
+    return Numbers(tuple(before), tuple(axes), views, spec.record(spec.key(values)), _lies(spec, views))
 
 
 def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
     """Return what is decided for these numbers; raise `LoopError` where too much is private."""
-    key = key_of(spec, numbers)
-    found: tuple[NestPlan, ...] | None = spec.plans.get(key)
+    key = "plans", numbers.lies
+    facts = numbers.record.facts
+    found: tuple[NestPlan, ...] | None = facts.get(key)
     if found is None:
-        found = tuple(
+        made = tuple(
             _plan(spec, nest, Launch(axes, plain(scalars), numbers.views))
             for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
         )
-        with spec.lock:
-            if len(spec.plans) >= _PLANS:
-                del spec.plans[next(iter(spec.plans))]
-            spec.plans[key] = found
+        found = facts.keep(key, made)
     return found
 
 
@@ -220,23 +219,24 @@ def ranged(
     if not is_looked_at(spec, numbers, plans, always=always):
         return plans
     known: dict[int, Interval] = {}
-    key = key_of(spec, numbers)
+    facts = numbers.record.facts
     for _ in range(ROUNDS):
         most = None if always else MOST_ELEMENTS * math.prod(axis.trips for axis in numbers.axes[0])
         seen = look(plans[0].wanted, most)
         if not seen:
             break
         known |= seen
-        looked = key, tuple(known.items())
-        found = spec.looked.get(looked)
+        key = "plans", numbers.lies, tuple(known.items())
+        found = facts.get(key)
         if found is None:
-            is_kept = len(spec.looked) < ROUNDS * MOST_CONTENTS
+            is_kept = spec.n_contents < ROUNDS * MOST_CONTENTS
             if not (is_kept or always):
                 break
             launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
             found = (_plan(spec, spec.typed.function.nests[0], launch),)
             if is_kept:
-                spec.looked[looked] = found
+                spec.n_contents += 1
+                facts.keep(key, found)
         plans = found
     return plans
 
@@ -349,7 +349,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     limits = bounds(found)
     verdict = independence(found)
     order = nest.clauses.order
-    speculates = words.speculate is not None and order != "seq"
+    speculates = spec.program.is_speculative and order != "seq"
     is_asserted = not (order or speculates or words.checks)  # by the construct alone
     is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
     if order == "auto" and is_in_order:
@@ -471,16 +471,13 @@ def shares(spec: Specialisation, views: Mapping[str, View]) -> bool:
     )
 
 
-def key_of(spec: Specialisation, numbers: Numbers) -> Any:
-    """Return what decisions follow from."""
-    views = numbers.views
-    base = min((view.address for view in views.values()), default=0) if shares(spec, views) else None
-    return (
-        numbers.axes,
-        tuple([scalars.get(name) for scalars in numbers.scalars for name in spec.deciding]),
-        tuple([(view.extents, view.strides, view.is_aligned) for view in views.values()]),
-        None if base is None else tuple([view.address - base for view in views.values()]),
-    )
+def _lies(spec: Specialisation, views: Mapping[str, View]) -> Hashable:
+    """Return what decisions follow from besides layouts and scalars; None if arrays are aligned and share nothing."""
+    is_shared, are_aligned = shares(spec, views), tuple([view.is_aligned for view in views.values()])
+    if not is_shared and all(are_aligned):
+        return None
+    base = min(view.address for view in views.values())
+    return are_aligned, tuple([view.address - base for view in views.values()]) if is_shared else None
 
 
 def plain(scalars: Mapping[str, Any]) -> dict[str, bool | int | float]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from offload.data.boxes import Needs, Writes, meet
 from offload.data.replicas import Spread
 from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged
-from offload.loops.running.prepared import Apart, keep, told
+from offload.loops.running.prepared import Apart
 from offload.loops.sets.footprints import within
 from offload.loops.sets.modes import Chooser, Cost, expected_s
 from offload.loops.sets.ways import ways_of
@@ -301,11 +301,11 @@ class Divided(Generic[BlankT]):
             sizes: list[object] = [view.extents for view in self.numbers.views.values()]
             if not sizes:  # no array says how long it takes: powers of 2 of the trips do
                 sizes = [axis.trips.bit_length() for axes in self.numbers.axes for axis in axes]
-            key = (_CHOSEN, words, spaces, *modes, *sizes)
-            found = self._spec.prepared.get(key)
+            facts = self._spec.record((tuple(sizes), ())).facts  # of all calls with arrays of such shapes
+            key = "chooser", words, spaces, *modes
+            found = facts.get(key)
             if found is None:
-                found = Chooser({mode: _expected_s(nests, mode) for mode in modes})
-                keep(self._spec, key, found)
+                found = facts.keep(key, Chooser({mode: _expected_s(nests, mode) for mode in modes}))
             self._choosers[words, spaces] = found
         return found
 
@@ -375,26 +375,16 @@ def divided_for(
     kind : str
         Of the devices.
     """
-    addresses: dict[str, int] = {}
-    layouts: list[Any] = [_ON_SETS, kind, weights]
-    for name in spec.given:
-        array = values[name]
-        addresses[name] = address_of(array)
-        layouts += array.shape, array.strides
-    layouts += told(spec, values)
-    key: Any = tuple(layouts)
-    found: Divided[BlankT] | None = spec.prepared.get(key)
+    addresses = {name: address_of(values[name]) for name in spec.given}
+    facts = spec.record(spec.key(values)).facts
+    key: tuple[Any, ...] = "divided", kind, weights
+    found: Divided[BlankT] | None = facts.get(key)
     if found is not None and found.apart.holds(addresses):
         return found
     base = min(addresses.values(), default=0)
-    near = (key, tuple([address - base for address in addresses.values()]))
-    found = spec.prepared.get(near)
+    near = *key, *[address - base for address in addresses.values()]
+    found = facts.get(near)
     if found is None:
-        found = Divided(spec, numbers_of(spec, values, view_of), weights, blanks)
-        keep(spec, key if found.apart.holds(addresses) else near, found)
+        made = Divided(spec, numbers_of(spec, values, view_of), weights, blanks)
+        found = facts.keep(key if made.apart.holds(addresses) else near, made)
     return found
-
-
-_ON_SETS: Final = "on sets"
-_CHOSEN: Final = "chosen"
-"""The first words of the keys under which they, and choosers, are kept."""

@@ -12,8 +12,7 @@ from offload.loops.proofs.dependences import DependenceExample, DependenceProfil
 from offload.loops.proofs.numbers import Launch
 from offload.loops.proofs.remedies import is_updated
 from offload.loops.running.observe import Observer
-from offload.loops.running.plan import key_of, plain
-from offload.loops.running.specialise import MOST_LOGGED
+from offload.loops.running.plan import plain
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.uses import numbered
@@ -102,9 +101,9 @@ def _observer(
     is_slice: bool = False,
 ) -> Observer:
     """Return what observes a nest, as it is kept with what logs it."""
-    key = "profile", is_quick, most, is_slice, key_of(spec, numbers), plan.variant, watched
-    with spec.lock:
-        kept: Observer | None = spec.logged.get(key)
+    key = "observer", is_quick, most, is_slice, numbers.lies, plan.variant, watched
+    facts = numbers.record.facts
+    kept: Observer | None = facts.get(key)
     if kept is not None:
         return kept
     axes = numbers.axes[0]
@@ -112,10 +111,7 @@ def _observer(
     of = needed(spec.typed, plan.nest, launch, watched) if is_quick else None
     modes, words = dict(plan.variant.modes), spec.program.words
     made = Observer(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most, is_slice=is_slice)
-    with spec.lock:
-        if len(spec.logged) >= MOST_LOGGED:
-            del spec.logged[next(iter(spec.logged))]
-        spec.logged[key] = made
+    facts.keep(key, made)
     return made
 
 

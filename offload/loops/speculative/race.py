@@ -28,11 +28,10 @@ from offload.interrupts.shields import Shield
 from offload.loops.running import pool
 from offload.loops.running.build import builder
 from offload.loops.running.ordered import ordered_runs
-from offload.loops.running.plan import key_of
-from offload.loops.speculative.attempts import Outcome
+from offload.loops.speculative.attempts import Outcome, history_of
 from offload.loops.speculative.chunks import Chunks
 from offload.loops.speculative.competitor import Competitor, running
-from offload.loops.speculative.contest import Contest, Event, History, Instruction, start_of
+from offload.loops.speculative.contest import Contest, Event, Instruction, start_of
 from offload.loops.speculative.hostside import HostSide, pause
 from offload.loops.speculative.logged import LoggedRun
 from offload.runtime.current import here
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
     from offload.loops.running.ordered_form import OrderedRun
-    from offload.loops.running.plan import Numbers
-    from offload.loops.running.specialise import Specialisation
     from offload.loops.speculative.attempts import Attempt
     from offload.loops.speculative.chunks import Logged
 
@@ -94,8 +91,7 @@ class _Race:
         self._cancelled: Any = None
         self._interruption: BaseException | None = None
         self._always = attempt.spec.program.words.speculate == "always"
-        self._key = race_key(attempt.spec, attempt.numbers)
-        self._history = attempt.memory.races.get(self._key, History())
+        self._history = history_of(attempt.numbers.record)
 
     def run(self) -> Outcome:
         """Carry it out."""
@@ -236,18 +232,14 @@ class _Race:
 
     def _remember(self, winner: Literal["device", "host"]) -> None:
         """Remember what it took; the sides that lost tell as far as they came."""
-        races, chunks, host = self._attempt.memory.races, self._chunks, self._host
+        chunks, host = self._chunks, self._host
         history = self._history.with_race(
             winner=winner,
             raced=chunks is not None,
             device_s=None if chunks is None else chunks.taken_s,
             host_s=None if host is None else host.whole_s,
         )
-        with self._attempt.spec.lock:
-            races.pop(self._key, None)
-            if len(races) >= _MOST:
-                del races[next(iter(races))]
-            races[self._key] = history
+        self._attempt.numbers.record.history = history
 
     def _clear(self) -> None:
         """Leave nothing behind, however it has ended."""
@@ -264,11 +256,6 @@ class _Race:
         if self._logged is not None:
             self._logged.close()
         self._side.close()
-
-
-def race_key(spec: Specialisation, numbers: Numbers) -> Any:
-    """Return by what races are remembered: the numbers of a call, wherever its arrays lie."""
-    return key_of(spec, numbers)[:3]
 
 
 class _Host:
