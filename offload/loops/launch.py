@@ -25,7 +25,7 @@ from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.running.first_values import with_first_values
 from offload.loops.running.looks import Looks, change
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.running.prepared import described, prepared
+from offload.loops.running.preparation import described, prepared
 from offload.loops.running.runs import NestForm
 from offload.loops.running.where import ALONE, ON_HOST, kernels_of, n_threads_of
 from offload.loops.settled_calls import keep_settled
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.loops.running.where import OnHost
     from offload.loops.settled_calls import SettledCall
-    from offload.loops.speculative.remembered import Remembered
+    from offload.loops.speculative.verdict_memory import Remembered
     from offload.runtime.launch import DeviceTask
 
 _NO_OUTPUTS: Final[Mapping[str, Any]] = {}
 _NO_NAMES: Final[Mapping[str, Any]] = {}
 
 
-class Run(Protocol):
+class FinishedRun(Protocol):
     """A run of a nest, once the stream has passed it."""
 
     @property
@@ -229,7 +229,7 @@ def enqueue(
     starts: Callable[[], None] | None = None,
     *,
     settles: bool = True,
-) -> Sequence[Run]:
+) -> Sequence[FinishedRun]:
     """Enqueue the nests on the lane of a device task, and return those of their runs that are to be looked at.
 
     ``args`` are the values that were passed by position. ``outputs`` are device arrays without dimensions for scalars
@@ -268,7 +268,7 @@ def _enqueue_cuda(
     starts: Callable[[], None] | None,
     *,
     settles: bool,
-) -> Sequence[Run]:
+) -> Sequence[FinishedRun]:
     """Enqueue the nests on a CUDA stream; return those runs that are to be kept and looked at."""
     device: Device = task.place.device
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
@@ -352,14 +352,14 @@ def check_writeable(spec: Specialisation, values: Mapping[str, Any]) -> None:
 # -- what comes of it --------------------------------------------------------------------------------
 
 
-def _raise_failure(runs: Sequence[Run]) -> None:
+def _raise_failure(runs: Sequence[FinishedRun]) -> None:
     failures = [run.failure() for run in runs]  # of all, so that those of a graph start anew
     for failure in failures:
         if failure is not None:
             raise failure
 
 
-def outcome_of(spec: Specialisation, runs: Sequence[Run]) -> Any:
+def outcome_of(spec: Specialisation, runs: Sequence[FinishedRun]) -> Any:
     """Return what the function returns after its runs, or raise what was wrong."""
     _raise_failure(runs)
     return outcome(spec, _results(runs))
@@ -376,7 +376,7 @@ def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
     return _shaped(spec, returned)
 
 
-def _results(runs: Sequence[Run]) -> dict[str, Any]:
+def _results(runs: Sequence[FinishedRun]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for run in runs:
         found |= run.results

@@ -21,7 +21,7 @@ from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
 from offload.loops.launch import check_writeable
 from offload.loops.running.plan import check, numbers_of, plans_of
-from offload.loops.running.prepared import Apart, mapped_view
+from offload.loops.running.preparation import Apart, mapped_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 from offload.loops.filling import CallPattern, Filler
 from offload.loops.running.looks import change, contents_at
 from offload.loops.running.memo import Memo
-from offload.loops.speculative.remembered import tell
+from offload.loops.speculative.verdict_memory import tell
 from offload.loops.tree.naming import LATEST, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.loops.running.cuda_runs import CudaBlank
-    from offload.loops.running.prepared import Steady
+    from offload.loops.running.preparation import Steady
     from offload.loops.running.specialise import Specialisation
-    from offload.loops.speculative.remembered import Remembered
+    from offload.loops.speculative.verdict_memory import Remembered
     from offload.runtime.launch import DeviceTask
 
 _MOST_TURNS: Final = 16

@@ -16,13 +16,13 @@ from offload.arrays.items import SCALARS, array_section
 from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host
 from offload.loops.running.first_values import with_first_values
 from offload.loops.running.looks import change
-from offload.loops.running.ordered import run_in_order
+from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
-from offload.loops.running.prepared import described
+from offload.loops.running.preparation import described
 from offload.loops.speculative.attempts import history_of
-from offload.loops.speculative.remembered import Remembered
+from offload.loops.speculative.host_work import SpeculativeWork, on_own_arrays, stayed
 from offload.loops.speculative.speculation import PLAIN, decided
-from offload.loops.speculative.unmapped import SpeculativeWork, on_own_arrays, stayed
+from offload.loops.speculative.verdict_memory import Remembered
 from offload.runtime.current import here
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from offload import tofrom
 from offload.loops.running.arguments import on_host
 from offload.loops.running.build import builder
 from offload.loops.running.memo import CallRecord
-from offload.loops.running.ordered import ordered_runs
+from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.running.plan import numbers_of
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 from offload.loops.speculative import race as racing
 from offload.loops.speculative.attempts import Attempt
 from offload.loops.speculative.competitor import Competitor, running

@@ -20,7 +20,7 @@ from offload.loops.running import ordered_form, plan, runs
 from offload.loops.running.build import Builder
 from offload.loops.running.memo import Memo
 from offload.loops.speculative.logs import Log
-from offload.loops.watched.speculate import MOST_IDS
+from offload.loops.watched.exchange_log import MOST_IDS
 from tests.conftest import checked
 from tests.loops.facts import facts
 from tests.loops.speculation import N, P, Q, noted, quiet

@@ -30,7 +30,7 @@ from offload.loops.tree.nodes import can_divide_by_zero
 from offload.loops.tree.promotion import is_float, is_integer, is_signed, nbytes_of
 
 if TYPE_CHECKING:
-    from offload.loops.emit.c_scope import Dialect, Scope
+    from offload.loops.emit.c_scope import Dialect, KernelScope
     from offload.loops.tree.ir import Dtype, Expression
 
 # Names of Python's `math` and of NumPy; the rest are C's own.
@@ -58,10 +58,10 @@ class CExpressions:
 
     Parameters
     ----------
-    scope : Scope
+    scope : KernelScope
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: KernelScope) -> None:
         self._scope = scope
 
     def text(self, node: Expression) -> str:
@@ -92,7 +92,7 @@ class CExpressions:
                 return f"({self.text(node.condition)} ? {self.text(node.then)} : {self.text(node.otherwise)})"
             case ir.Convert():
                 return self._converted(node)
-            case ir.Call():
+            case ir.FunctionCall():
                 return self._call(node)
             case _:
                 raise AssertionError(node)
@@ -159,7 +159,7 @@ class CExpressions:
             case _:
                 return f"({'!' if operator == '<=' else ''}less_us({right}, {left}))"
 
-    def _call(self, node: ir.Call) -> str:
+    def _call(self, node: ir.FunctionCall) -> str:
         name = node.function.rpartition(".")[2]
         name = _FUNCTIONS.get(name, name)
         dtype = _dtype(node.arguments[0])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from offload.loops.emit.c_ranges import OnceChecked
-    from offload.loops.emit.c_scope import Dialect, Scope
+    from offload.loops.emit.c_scope import Dialect, KernelScope
     from offload.loops.tree.ir import Expression, Statement
 
 ATOMICS: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
@@ -47,7 +47,7 @@ class Statements:
 
     Parameters
     ----------
-    scope : Scope
+    scope : KernelScope
     accumulators : collection of str
         Items of the nest's reductions.
     can_fail : bool
@@ -56,7 +56,7 @@ class Statements:
         What the lines in comments are counted from.
     """
 
-    def __init__(self, scope: Scope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
+    def __init__(self, scope: KernelScope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
         self._scope = scope
         self._expressions = CExpressions(scope)
         self._accumulators = frozenset(accumulators)

@@ -21,7 +21,7 @@ from offload.loops.front.values import (
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements, has_load, names_in
 from offload.loops.tree.promotion import nbytes_of
-from offload.loops.tree.updates import Update, update_of
+from offload.loops.tree.updates import ItemUpdate, update_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -343,7 +343,7 @@ def _item(frame: Frame, node: ast.expr) -> str | None:
     return binding.name if is_one and isinstance(binding, (Scalar, Parameter)) else None
 
 
-def _reduce(frame: Frame, node: ast.stmt, update: Update, is_array: bool) -> None:
+def _reduce(frame: Frame, node: ast.stmt, update: ItemUpdate, is_array: bool) -> None:
     targets = [part for part in ast.walk(node) if isinstance(part, ast.expr) and _item(frame, part) == update.name]
     is_named = isinstance(targets[0], ast.Name)
     if is_array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, cast
 
-from offload.loops.front.source import DTYPES, Frozen, Known, Plain, Unfit
+from offload.loops.front.source import DTYPES, Frozen, KnownName, Plain, Unfit
 from offload.loops.front.values import array_named, extent_of, index_nodes, indices_of, item_refusal, meaning_in
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
@@ -36,7 +36,7 @@ FUNCTIONS: Final[dict[str, int]] = {
     "abs": 1,
     "round": 1,
 }
-"""The functions that become an `ir.Call`, and how many arguments they have; `min` and `max` take any number."""
+"""The functions that become an `ir.FunctionCall`, and how many arguments they have; `min` and `max` take any number."""
 
 _CASTS: Final[dict[str, ir.Type]] = {
     "int": ir.Type("int64", is_weak=True),
@@ -63,7 +63,7 @@ _ITERATORS: Final = {"enumerate", "zip", "map", "filter", "iter", "next", "rever
 def known_name(frame: Frame, node: ast.expr) -> str | None:
     """Return the known name that an expression stands for, None if it stands for something else."""
     meaning = meaning_in(frame, node)
-    return meaning.name if isinstance(meaning, Known) else None
+    return meaning.name if isinstance(meaning, KnownName) else None
 
 
 def type_named(frame: Frame, node: ast.expr) -> ir.Type | None:
@@ -91,7 +91,7 @@ def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | 
     """Lower a call that may have several values, or none."""
     text = ast.unparse(node.func)
     match meaning_in(frame, node.func):
-        case Known(name):
+        case KnownName(name):
             return (_known_call(frame, node, name),)
         case Plain(function):
             return frame.lowering.rules.inlined(frame, function, node)
@@ -147,13 +147,13 @@ def _known_call(frame: Frame, node: ast.Call, name: str) -> ir.Expression:
     if name in ("min", "max") and n_arguments > 1:
         first, *others = frame.in_order(node.args)
         for other in others:
-            first = frame.bounded(ir.Call(place=place, function=name, arguments=(first, other)))
+            first = frame.bounded(ir.FunctionCall(place=place, function=name, arguments=(first, other)))
         return first
     if name == "math.log" and n_arguments == 2:  # as CPython has it
-        of, base = (ir.Call(place=place, function=name, arguments=(one,)) for one in frame.in_order(node.args))
+        of, base = (ir.FunctionCall(place=place, function=name, arguments=(one,)) for one in frame.in_order(node.args))
         return ir.Binary(place=place, operator="/", left=of, right=base)
     if FUNCTIONS.get(name) == n_arguments:
-        return ir.Call(place=place, function=name, arguments=tuple(frame.in_order(node.args)))
+        return ir.FunctionCall(place=place, function=name, arguments=tuple(frame.in_order(node.args)))
     if name == "divmod":
         raise frame.refusal(node, "call", "divmod has two values; write `q, r = divmod(a, b)`")
     if name.startswith("numpy.") and name[6:].startswith(("float", "complex", "longdouble")):

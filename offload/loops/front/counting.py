@@ -182,14 +182,14 @@ def _level(frame: Frame, call: ast.Call, said: dict[str, Any]) -> tuple[str, _Or
     return level or bound_level, orders[0] if orders else bound_order
 
 
-def _items(frame: Frame, call: ast.Call, said: Any) -> tuple[ir.Reduction, ...]:
+def _items(frame: Frame, call: ast.Call, said: Any) -> tuple[ir.LoopReduction, ...]:
     if not isinstance(said, dict) or not set(said) <= set(get_args(ir.ReductionOperator)):
         operators = " ".join(get_args(ir.ReductionOperator))
         raise frame.refusal(
             call, "loop", f'reduction is a dict of operators to names, as {{"+": ["s"]}}, with {operators}'
         )
     return tuple(
-        ir.Reduction(operator, _scalar_named(frame, call, name))
+        ir.LoopReduction(operator, _scalar_named(frame, call, name))
         for operator, names in said.items()
         for name in _names(frame, call, names)
     )

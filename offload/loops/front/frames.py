@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import CodeType, FunctionType
 
     from offload.errors import LoopError
-    from offload.loops.front.source import Source
+    from offload.loops.front.source import FunctionSource
 
 MOST_NESTED: Final = 90
 """Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
@@ -104,8 +104,8 @@ class Lowering:
     taken: set[str]  # the names that no new variable may have
     checks: bool  # whether `assert` stays
     # the parameters used as arrays and as numbers, each with the place of its first use; none is in both
-    arrays: dict[str, ir.Place] = field(default_factory=dict)
-    numbers: dict[str, ir.Place] = field(default_factory=dict)
+    arrays: dict[str, ir.SourceLine] = field(default_factory=dict)
+    numbers: dict[str, ir.SourceLine] = field(default_factory=dict)
     items: dict[str, ReducedItem] = field(default_factory=dict)  # the reductions around the present statement
     atomics: frozenset[str] = frozenset()  # the arrays in `atomic`
     variables: frozenset[str] = frozenset()  # of the associated loops
@@ -152,7 +152,7 @@ class Frame:
     def __init__(
         self,
         lowering: Lowering,
-        source: Source,
+        source: FunctionSource,
         names: dict[str, Binding],
         out: list[ir.Statement],
         is_called: bool = True,
@@ -169,9 +169,9 @@ class Frame:
 
     # -- refusals and places
 
-    def place(self, node: ast.AST) -> ir.Place:
+    def place(self, node: ast.AST) -> ir.SourceLine:
         """Return the line of a node."""
-        return ir.Place(self.source.file, getattr(node, "lineno", self.source.definition.lineno))
+        return ir.SourceLine(self.source.file, getattr(node, "lineno", self.source.definition.lineno))
 
     def refusal(self, node: ast.AST, rule: str, what: str) -> LoopError:
         """Return the error for a node that breaks a rule; `what` says why, and what to do."""

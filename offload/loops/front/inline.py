@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from offload.errors import LoopError
 from offload.loops.front.calls import value_of_call
 from offload.loops.front.frames import Absent, Binding, Frame, LocalArray, Parameter, PassedConstant, Rules, Scalar
-from offload.loops.front.source import Frozen, Source, meaning_of
+from offload.loops.front.source import Frozen, FunctionSource, meaning_of
 from offload.loops.front.statements import statement
 from offload.loops.front.values import constant_of, expression
 from offload.loops.tree import ir
@@ -26,7 +26,7 @@ def inlined(frame: Frame, function: FunctionType, node: ast.Call) -> Results:
     if function.__code__ in frame.lowering.callers:
         raise frame.refusal(node, "call", f"{function.__name__} calls itself, and has no device form so; write a loop")
     try:
-        source = Source.of(function)
+        source = FunctionSource.of(function)
     except LoopError as error:
         raise frame.refusal(node, "call", f"{function.__name__} has no device form: {error}") from None
     inner = Frame(frame.lowering, source, _arguments(frame, source, node), frame.out)
@@ -84,7 +84,7 @@ def _branches(frame: Frame, node: ast.If) -> Results:
 # -- arguments
 
 
-def _arguments(frame: Frame, source: Source, node: ast.Call) -> dict[str, Binding]:
+def _arguments(frame: Frame, source: FunctionSource, node: ast.Call) -> dict[str, Binding]:
     """Lower the arguments of a call, and return what the parameters are bound to."""
     arguments = source.definition.args
     if arguments.vararg or arguments.kwarg:
@@ -109,7 +109,7 @@ def _arguments(frame: Frame, source: Source, node: ast.Call) -> dict[str, Bindin
     return bound
 
 
-def _argument(frame: Frame, source: Source, name: str, argument: ast.expr) -> Binding:
+def _argument(frame: Frame, source: FunctionSource, name: str, argument: ast.expr) -> Binding:
     if isinstance(argument, ast.Constant) and argument.value is None:
         return Absent()
     if isinstance(argument, ast.Name) and argument.id in frame.names:
@@ -125,7 +125,7 @@ def _argument(frame: Frame, source: Source, name: str, argument: ast.expr) -> Bi
     return Scalar(frame.named(value, name).name)
 
 
-def _default(frame: Frame, source: Source, name: str, node: ast.Call) -> Binding:
+def _default(frame: Frame, source: FunctionSource, name: str, node: ast.Call) -> Binding:
     arguments, function = source.definition.args, source.function
     by_position = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
     defaults = function.__defaults__ or ()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from offload.errors import LoopError
     from offload.loops.front.flow import State
-    from offload.loops.front.source import Source
+    from offload.loops.front.source import FunctionSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class NestClauses:
     """
 
     collapse: int = 1
-    reductions: tuple[ir.Reduction, ...] = ()
+    reductions: tuple[ir.LoopReduction, ...] = ()
     private: tuple[str, ...] = ()
     firstprivate: tuple[str, ...] = ()
     lastprivate: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class LoopText:
 
     Parameters
     ----------
-    source : Source
+    source : FunctionSource
         The text.
     clauses : NestClauses
         What the construct says.
@@ -83,7 +83,7 @@ class LoopText:
         The parameters that are None.
     """
 
-    def __init__(self, source: Source, clauses: NestClauses, absent: frozenset[str]) -> None:
+    def __init__(self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str]) -> None:
         names: dict[str, Binding] = {
             parameter.arg: Absent() if parameter.arg in absent else Parameter(parameter.arg)
             for parameter in source.parameters
@@ -93,7 +93,7 @@ class LoopText:
         self.frame = Frame(self._lowering, source, names, [], is_called=False)
         self.clauses = clauses
         self.absent = absent
-        self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.LoopFunction`
+        self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
         self.returned: frozenset[str] = frozenset()  # the names after `return`
         self._sunk = Sunk()  # the statements that each iteration carries out for itself
         self._assigned: State = frozenset(names) - absent  # the variables that have a value on every path to here
@@ -116,7 +116,7 @@ class LoopText:
             if not self._sunk.takes(statement, len(self.parts)):
                 self.parts.append(statement)
 
-    def _unset(self, name: str, place: ir.Place) -> NoReturn:
+    def _unset(self, name: str, place: ir.SourceLine) -> NoReturn:
         if name in self._lost:
             raise refusal(
                 place,
@@ -180,7 +180,7 @@ class LoopText:
             )
         return len(tile) or collapse
 
-    def _axis(self, node: ast.For) -> ir.Axis:
+    def _axis(self, node: ast.For) -> ir.LoopAxis:
         if node.orelse:
             raise self.frame.refusal(node.orelse[0], "range", "`else` of a loop that no `break` ends; write it without")
         counted = range_of(self.frame, node, "range")
@@ -207,7 +207,7 @@ class LoopText:
             )
         if name in assigned_otherwise(self.frame):  # which may give it another type
             self.frame.names[name] = bound_name = Scalar(self._lowering.fresh(name))
-        return ir.Axis(variable=bound_name.name, start=start, stop=stop, step=step, place=self.frame.place(node))
+        return ir.LoopAxis(variable=bound_name.name, start=start, stop=stop, step=step, place=self.frame.place(node))
 
     def _own_copies(self, node: ast.AST, names: tuple[str, ...]) -> dict[str, Binding]:
         """Let each iteration have its own copy of scalars; return what their names were bound to."""
@@ -241,13 +241,13 @@ class LoopText:
             collapse=collapse,
         )
 
-    def _reductions(self, body: list[ast.stmt], said: tuple[ir.Reduction, ...]) -> tuple[ir.Reduction, ...]:
+    def _reductions(self, body: list[ast.stmt], said: tuple[ir.LoopReduction, ...]) -> tuple[ir.LoopReduction, ...]:
         names = {part.id for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)}
         found = {one.name: one for one in said if one.name in names or not self.clauses.several}
         if self.clauses.several:
             for name, operator in updated_only(body, partial(known_name, self.frame)).items():
                 if isinstance(self.frame.names.get(name), (Scalar, Parameter)) and name in self.returned:
-                    found.setdefault(name, ir.Reduction(operator, name))
+                    found.setdefault(name, ir.LoopReduction(operator, name))
         return tuple(found.values())
 
     def _check_reduced(self, node: ast.For, names: list[str]) -> None:
@@ -286,10 +286,10 @@ class LoopText:
         before = self._assigned or frozenset()
         variables = frozenset(axis.variable for axis in nest.axes)
 
-        carried: dict[str, ir.Place] = {}
-        without: dict[str, ir.Place] = {}
+        carried: dict[str, ir.SourceLine] = {}
+        without: dict[str, ir.SourceLine] = {}
 
-        def unset(name: str, place: ir.Place) -> None:
+        def unset(name: str, place: ir.SourceLine) -> None:
             if name not in before and name in self._lost:
                 self._unset(name, place)
             (carried if name in before else without).setdefault(name, place)
@@ -324,9 +324,9 @@ class LoopText:
         loops = [part for one in body for part in ast.walk(one) if isinstance(part, ast.For)]
         trips = next((loop.body for loop in loops if self.frame.place(loop) == node.place), body)
 
-        carried: dict[str, ir.Place] = {}
+        carried: dict[str, ir.SourceLine] = {}
 
-        def unset(name: str, place: ir.Place) -> None:
+        def unset(name: str, place: ir.SourceLine) -> None:
             carried.setdefault(name, place)
 
         accesses = (one for one in walk(*node.body) if isinstance(one, (ir.Load, ir.Store, ir.Atomic)))
@@ -335,7 +335,7 @@ class LoopText:
         Flow(unset, frozenset(read - assigned), self._lowering.flags).through([trip], frozenset({node.variable}))
         self._check_carried(carried, trips, "this loop")
 
-    def _check_carried(self, carried: dict[str, ir.Place], body: list[ast.stmt], where: str) -> None:
+    def _check_carried(self, carried: dict[str, ir.SourceLine], body: list[ast.stmt], where: str) -> None:
         """Refuse variables that an iteration takes over from another one: name all of them, and what to do."""
         if not carried:
             return
@@ -419,7 +419,7 @@ def private_in(statements: list[ir.Statement]) -> tuple[str, ...]:
     return tuple([name for part in walk(*statements) if isinstance(part, ir.For) for name in part.clauses.private])
 
 
-def unbound(names: Sequence[str], place: ir.Place) -> LoopError:
+def unbound(names: Sequence[str], place: ir.SourceLine) -> LoopError:
     """Return the error for variables that are read without a value."""
     are, it = ("is", "it") if len(names) == 1 else ("are", "them")
     return refusal(

@@ -24,18 +24,18 @@ from offload.loops.tree import ir
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from offload.loops.front.source import Source
+    from offload.loops.front.source import FunctionSource
 
 
 __all__ = ["NestClauses", "check_plain", "parse"]
 
 
-def parse(source: Source, clauses: NestClauses, absent: frozenset[str] = frozenset()) -> ir.LoopFunction:
+def parse(source: FunctionSource, clauses: NestClauses, absent: frozenset[str] = frozenset()) -> ir.ParsedFunction:
     """Return the IR of a loop function.
 
     Parameters
     ----------
-    source : Source
+    source : FunctionSource
         Its text.
     clauses : NestClauses
         What the construct says.
@@ -57,7 +57,7 @@ def parse(source: Source, clauses: NestClauses, absent: frozenset[str] = frozens
     return _function(LoopText(source, clauses, absent))
 
 
-def check_plain(source: Source) -> None:
+def check_plain(source: FunctionSource) -> None:
     """Check a plain function that loops are to call, as ``declare_target`` does; raise `LoopError` if none can."""
     lowering = Lowering(RULES, set(source.identifiers), checks=True, is_in_nest=True)
     names: dict[str, Binding] = {parameter.arg: Parameter(parameter.arg) for parameter in source.parameters}
@@ -65,14 +65,14 @@ def check_plain(source: Source) -> None:
     values = body_of(frame, source.definition.body)
     given = frozenset(parameter.arg for parameter in source.parameters)
 
-    def unset(name: str, place: ir.Place) -> NoReturn:
+    def unset(name: str, place: ir.SourceLine) -> NoReturn:
         raise unbound([lowering.origins.get(name, name)], place)
 
     flow = Flow(unset, given, lowering.flags)
     flow.read(values or (), flow.through(frame.out, frozenset()))
 
 
-def _function(text: LoopText) -> ir.LoopFunction:
+def _function(text: LoopText) -> ir.ParsedFunction:
     """Return the whole function."""
     definition = text.frame.source.definition
     if definition.args.vararg or definition.args.kwarg:
@@ -91,7 +91,7 @@ def _function(text: LoopText) -> ir.LoopFunction:
         raise text.frame.refusal(definition, "range", "there is no loop in it; write `for i in range(…)`")
     if returned is not None:
         _check_returned(text, returned, names)
-    return ir.LoopFunction(
+    return ir.ParsedFunction(
         name=definition.name,
         place=text.frame.source.place,
         parameters=tuple(parameter.arg for parameter in text.frame.source.parameters),

@@ -195,7 +195,7 @@ def _while(frame: Frame, node: ast.While) -> None:
     _else(frame, node, flag)
 
 
-def _loop_body(frame: Frame, node: ast.For | ast.While, reductions: tuple[ir.Reduction, ...]) -> str | None:
+def _loop_body(frame: Frame, node: ast.For | ast.While, reductions: tuple[ir.LoopReduction, ...]) -> str | None:
     """Lower the body of a loop; return the variable that tells of a ``break``, if ``else`` asks for it."""
     flag = frame.lowering.fresh("left") if node.orelse and _has_break(node.body) else None
     if flag is not None:

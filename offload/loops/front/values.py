@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from offload.loops.front.frames import Absent, LocalArray, Parameter, PassedConstant, Scalar
-from offload.loops.front.source import Frozen, Known, Plain, Unfit, attribute
+from offload.loops.front.source import Frozen, KnownName, Plain, Unfit, attribute
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
 
@@ -108,7 +108,7 @@ def meaning_in(frame: Frame, node: ast.expr) -> Meaning | None:
             return frame.source.meaning(name)
         case ast.Attribute(value=module, attr=name):
             known = meaning_in(frame, module)
-            return attribute(known, name) if isinstance(known, Known) else None
+            return attribute(known, name) if isinstance(known, KnownName) else None
         case _:
             return None
 
@@ -178,7 +178,7 @@ def _outside(frame: Frame, node: ast.expr) -> ir.Expression:
             return constant_of(frame, node, scalar)
         case Unfit() as unfit:
             raise _outside_refusal(frame, node, text, unfit)
-        case Known() | Plain():
+        case KnownName() | Plain():
             raise frame.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
         case None:
             owner = _owner(node)

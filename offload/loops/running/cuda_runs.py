@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.devices.base import Device, Kernel, Kernels
-    from offload.loops.emit.c_scope import Field
+    from offload.loops.emit.c_scope import ArgumentSlot
     from offload.loops.emit.emit_c import CKernel
-    from offload.loops.emit.grids import Copies, Grid
+    from offload.loops.emit.grids import BlockCopies, Grid
     from offload.loops.proofs.numbers import Trips, View
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
@@ -101,7 +101,7 @@ class Shaped(NamedTuple):
 
     form: CudaForm
     grid: Grid
-    copies: Copies
+    copies: BlockCopies
 
 
 def shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
@@ -226,7 +226,7 @@ class CudaBlank(Blank[CudaForm]):
         self.left = (*(item.name for item in nest.reductions if item.name not in views), *nest.last)
         self.has_own = bool(self.own or self.left)
 
-    def _enter(self, slot: int, field: Field, views: Mapping[str, View]) -> None:
+    def _enter(self, slot: int, field: ArgumentSlot, views: Mapping[str, View]) -> None:
         match field.kind:
             case "partials" | "report" | "result":
                 self.own.append((slot, field))
@@ -253,7 +253,7 @@ class CudaBlank(Blank[CudaForm]):
 
 
 class OnCuda:
-    """How nests are prepared for CUDA; see `offload.loops.running.prepared.Where`."""
+    """How nests are prepared for CUDA; see `offload.loops.running.preparation.Where`."""
 
     takes_unaligned = False
     is_in_order = False
@@ -399,7 +399,7 @@ class CudaRun:
         scalars = self.blank.scalars_of(self._values)
         return {name: scalars[name] for name in last if name in scalars}
 
-    def _slot(self, field: Field, device: Device) -> int:
+    def _slot(self, field: ArgumentSlot, device: Device) -> int:
         """Return the address of what is the run's own."""
         if field.kind == "partials":
             return device.address(self.partials)  # type: ignore[return-value]  # it is the device's

@@ -23,12 +23,12 @@ from offload.interrupts.frames import warn
 from offload.loops.emit.c_statements import can_fail
 from offload.loops.emit.emit_c import CVariant, copied
 from offload.loops.emit.python_form import held
-from offload.loops.proofs.affine import Form
+from offload.loops.proofs.affine import AffineForm
 from offload.loops.proofs.bounds import bounds
 from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
-from offload.loops.proofs.lost_updates import Update, lost_updates
-from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.lost_updates import LostUpdate, lost_updates
+from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, is_worth_a_look, parts_wanted
 from offload.loops.proofs.reach import accesses
 from offload.loops.proofs.remedies import lost_text, proved_error, proved_text
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from offload.loops.proofs.affine import Interval
     from offload.loops.proofs.bounds import Bounds
     from offload.loops.proofs.independence import Verdict
-    from offload.loops.proofs.ranges import Part
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.ranges import ArrayPart
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation
 
@@ -91,14 +91,14 @@ class Outside(NamedTuple):
 
     Attributes
     ----------
-    access : Access
+    access : ElementAccess
     extent, dimension, reached : int
         The array's extent in a dimension, and the index there.
     iteration : str
         ``"i=3, j=0"``.
     """
 
-    access: Access
+    access: ElementAccess
     extent: int
     dimension: int
     reached: int
@@ -121,7 +121,7 @@ class NestPlan(NamedTuple):
         Whether its iterations are independent.
     overwritten : frozenset of str
         Arrays of which it writes every element, and reads none.
-    wanted : tuple of Part
+    wanted : tuple of ArrayPart
         What would say more about accesses that are checked.
     outside : Outside or None
         An access that certainly leaves its array.
@@ -132,7 +132,7 @@ class NestPlan(NamedTuple):
         Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
     addressing : Addressing
         Of what it follows which elements iterations access; of calls that have to know that.
-    lost : tuple of Update
+    lost : tuple of LostUpdate
         Updates that may be lost, of a loop whose iterations nobody has said, proved or seen to be independent.
     is_sound : bool
         Whether `check` has nothing against it.
@@ -144,13 +144,13 @@ class NestPlan(NamedTuple):
     bounds: Mapping[int, Bounds]
     verdict: Verdict
     overwritten: frozenset[str]
-    wanted: tuple[Part, ...]
+    wanted: tuple[ArrayPart, ...]
     outside: Outside | None
     variant: CVariant
     narrow: tuple[str, ...]
     observed: frozenset[int]
     addressing: Addressing
-    lost: tuple[Update, ...]
+    lost: tuple[LostUpdate, ...]
     is_sound: bool
 
 
@@ -192,7 +192,7 @@ def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
     found: tuple[NestPlan, ...] | None = facts.get(key)
     if found is None:
         made = tuple(
-            _plan(spec, nest, Launch(axes, plain(scalars), numbers.views))
+            _plan(spec, nest, LaunchNumbers(axes, plain(scalars), numbers.views))
             for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
         )
         found = facts.keep(key, made)
@@ -202,7 +202,7 @@ def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
 def ranged(
     spec: Specialisation,
     numbers: Numbers,
-    look: Callable[[tuple[Part, ...], int | None], dict[int, Interval]],
+    look: Callable[[tuple[ArrayPart, ...], int | None], dict[int, Interval]],
     *,
     always: bool = False,
 ) -> tuple[NestPlan, ...]:
@@ -232,7 +232,7 @@ def ranged(
             is_kept = spec.n_contents < ROUNDS * MOST_CONTENTS
             if not (is_kept or always):
                 break
-            launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
+            launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
             found = (_plan(spec, spec.typed.function.nests[0], launch),)
             if is_kept:
                 spec.n_contents += 1
@@ -341,7 +341,7 @@ def _all_differ(program: LoopProgram, name: str, table: Any) -> bool:
     return differ
 
 
-def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
+def _plan(spec: Specialisation, nest: ir.Nest, launch: LaunchNumbers) -> NestPlan:
     """Decide about a nest."""
     require(spec.typed.function.name, nest, launch)
     words = spec.program.words
@@ -404,7 +404,7 @@ def _refuse(spec: Specialisation, plan: NestPlan) -> None:
     raise proved_error(spec.program.name, plan.nest, plan.verdict)
 
 
-def _outside(found: Accesses, limits: Mapping[int, Bounds]) -> Outside | None:
+def _outside(found: NestAccesses, limits: Mapping[int, Bounds]) -> Outside | None:
     """Return the first access, in the order of the text, that certainly leaves its array."""
     for access in found.listed:
         outside = limits[access.at].outside
@@ -418,13 +418,13 @@ def _outside(found: Accesses, limits: Mapping[int, Bounds]) -> Outside | None:
     return None
 
 
-def _corner(found: Accesses, form: Form) -> list[int]:
+def _corner(found: NestAccesses, form: AffineForm) -> list[int]:
     """Return the trips of the axes at which a form has its greatest value."""
     trips = [0] * len(found.launch.axes)
     while form.terms:
         number, coefficient = form.terms[-1]
         atom = found.space.atoms[number]
-        form = Form(form.constant, form.terms[:-1])
+        form = AffineForm(form.constant, form.terms[:-1])
         if number < len(trips):
             trips[number] = atom.high if coefficient > 0 else atom.low
         elif coefficient > 0 and atom.room is not None:
@@ -432,7 +432,7 @@ def _corner(found: Accesses, form: Form) -> list[int]:
     return trips
 
 
-def _copied(nest: ir.Nest, launch: Launch) -> tuple[str, ...]:
+def _copied(nest: ir.Nest, launch: LaunchNumbers) -> tuple[str, ...]:
     """Return the arrays of atomics of which each worker is to have a copy: the loop is long enough to merge them."""
     size = math.prod(axis.trips for axis in launch.axes)
     sizes = {name: math.prod(view.extents) for name, view in launch.views.items()}

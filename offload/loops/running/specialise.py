@@ -21,9 +21,9 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.constructs.clauses.names import bound_by
 from offload.errors import LoopError
 from offload.loops.emit.python_form import host_parts
-from offload.loops.front.accesses import Access, accesses
+from offload.loops.front.accesses import ArrayUse, accesses
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.running.memo import CallKey, CallRecord, Memo
 from offload.loops.tree import ir
@@ -33,14 +33,14 @@ from offload.loops.tree.uses import deciding_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from offload.loops.emit.python_form import Trips
+    from offload.loops.emit.python_form import AxisRange
     from offload.loops.front.source import Outlook
     from offload.loops.running.clauses import LoopWords
 
-Kind: TypeAlias = ir.Type | ir.ArrayType | None
+Kind: TypeAlias = ir.Type | ir.LoopArrayType | None
 """What of an argument is in the key: the type of a scalar or an array; None is None."""
 
-Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[Trips, ...] | None], ...]"
+Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]"
 
 _DTYPES: Final = frozenset(get_args(ir.Dtype))
 _WEAK: Final[Mapping[type, ir.Type]] = {
@@ -82,7 +82,7 @@ class LoopProgram:
         self.words = words
         self.directive = directive
         self.name: str = getattr(function, "__name__", type(function).__name__)
-        self.source = Source.of(function)
+        self.source = FunctionSource.of(function)
         self.warned: set[str] = set()  # what has been said once
         self.n_looked: dict[str, int] = {}  # elements of tables of indices that were seen to differ
         self.is_speculative = words.speculate is not None
@@ -92,7 +92,7 @@ class LoopProgram:
         by_name = inspect.Parameter.KEYWORD_ONLY
         self._n_positional = sum(one.kind is not by_name for one in self._signature.parameters.values())
         self._clauses = _nest_clauses(words)
-        self._parsed: dict[Any, ir.LoopFunction] = {}
+        self._parsed: dict[Any, ir.ParsedFunction] = {}
         self._specialised: dict[Any, dict[Any, Specialisation]] = {}
         self._lock = threading.Lock()
         self._tells_floats = False
@@ -191,12 +191,12 @@ class LoopProgram:
         named = dict(zip(values, kinds, strict=True))
         function = self._parse(outside, frozenset(name for name, kind in named.items() if kind is None))
         scalars = {name: kind for name, kind in named.items() if isinstance(kind, ir.Type)}
-        arrays = {name: kind for name, kind in named.items() if isinstance(kind, ir.ArrayType)}
+        arrays = {name: kind for name, kind in named.items() if isinstance(kind, ir.LoopArrayType)}
         made = Specialisation(self, infer(function, scalars, arrays))
         self._tells_floats = self._tells_floats or made.tells_floats
         return made
 
-    def _parse(self, outside: Any, absent: frozenset[str]) -> ir.LoopFunction:
+    def _parse(self, outside: Any, absent: frozenset[str]) -> ir.ParsedFunction:
         key = outside, absent
         if key not in self._parsed:
             self._parsed[key] = parse(self.source, self._clauses, absent)
@@ -219,7 +219,7 @@ class LoopProgram:
             dtype = value.dtype
             if dtype.name not in _DTYPES or not dtype.isnative:
                 raise self._refusal("types", name, f"of dtype {dtype}, which loops do not have; convert it first")
-            return ir.ArrayType(dtype.name, len(value.shape)) if is_array else ir.Type(dtype.name)
+            return ir.LoopArrayType(dtype.name, len(value.shape)) if is_array else ir.Type(dtype.name)
         for base, kind in _WEAK.items():  # an enum's member is a number
             if isinstance(value, base):
                 return kind
@@ -267,7 +267,7 @@ class Specialisation:
         self.program = program
         self.typed = typed
         # what the nests do with each array
-        self.uses: Mapping[str, Access] = {**dict.fromkeys(typed.arrays, Access()), **accesses(typed.function)}
+        self.uses: Mapping[str, ArrayUse] = {**dict.fromkeys(typed.arrays, ArrayUse()), **accesses(typed.function)}
         # arrays of which each iteration has its own, with the clause that says so
         self.own = {name: word for nest in typed.function.nests for name, word in nest.privates.items()}
         self.forms: dict[Any, Any] = {}  # the compiled nests, by nest and variant
@@ -329,7 +329,7 @@ def program_of(function: Callable[..., Any], words: LoopWords, directive: str, s
 def _nest_clauses(words: LoopWords) -> NestClauses:
     return NestClauses(
         collapse=words.collapse,
-        reductions=tuple(ir.Reduction(operator, name) for operator, name in words.reductions),
+        reductions=tuple(ir.LoopReduction(operator, name) for operator, name in words.reductions),
         private=words.private,
         firstprivate=words.firstprivate,
         lastprivate=words.lastprivate,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.loops.proofs.numbers import Launch
+from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.running.looks import contents_at
 from offload.loops.running.plan import plain
 
@@ -62,14 +62,14 @@ def observe_each(
         return
     from offload.loops.proofs.remedies import seen_error
     from offload.loops.running.observe import advance, copies_of, observe  # few programs check
-    from offload.loops.watched.needed import needed
+    from offload.loops.watched.needs import needed
 
     fetched = fetch(arrays, task)
     for number, plan in enumerate(plans[: last + 1]):
         modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
         copies = copies_of(plan.nest, fetched, numbers.views)
         if plan.observed:
-            of = needed(spec.typed, plan.nest, Launch(axes, plain(scalars), numbers.views), plan.observed)
+            of = needed(spec.typed, plan.nest, LaunchNumbers(axes, plain(scalars), numbers.views), plan.observed)
             given = numbers.views, axes
             found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given, of=of)
             if found.failure is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
-    from offload.loops.speculative.logged import LoggedLoop, Violation
+    from offload.loops.speculative.log_runs import LoggedLoop, Violation
     from offload.runtime.launch import DeviceTask
 
 Winner = Literal["device", "host"]

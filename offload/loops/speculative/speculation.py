@@ -29,20 +29,20 @@ from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
 from offload.loops.proofs.reports import iteration
 from offload.loops.running.cuda_runs import ON_CUDA
-from offload.loops.running.ordered import run_in_order
+from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import check, numbers_of, ranged
-from offload.loops.running.prepared import apart_of, view_at
+from offload.loops.running.preparation import apart_of, view_at
 from offload.loops.running.where import ON_HOST, kernels_of
 from offload.loops.speculative.attempts import Attempt, note_time
 from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
 from offload.loops.speculative.hostside import HostSide
-from offload.loops.speculative.logged import LoggedRun, Violation, logged_loop
+from offload.loops.speculative.log_runs import LoggedRun, Violation, logged_loop
 from offload.loops.speculative.race import race
-from offload.loops.speculative.remembered import (
+from offload.loops.speculative.verdict_memory import (
     PROVED,
     REMEMBERED,
-    Known,
     Remembered,
+    VerdictBasis,
     contents_of,
     key_from,
     remembered,
@@ -87,10 +87,10 @@ def decided(
     IndexError, ZeroDivisionError, AssertionError, ValueError
         As the serial program does; arrays hold what that has written.
     """
-    return remembered(spec, values, task) or _Call(spec, values, task, is_first=is_first).decided()
+    return remembered(spec, values, task) or _SpeculativeCall(spec, values, task, is_first=is_first).decided()
 
 
-class _Call:
+class _SpeculativeCall:
     """A call of a speculative loop in a device task."""
 
     def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool) -> None:
@@ -223,7 +223,9 @@ class _Call:
         spec, (arrays, scalars) = self.spec, self.plan.addressing
         names = tuple(sorted(arrays & self.numbers.views.keys()))
         is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
-        known = Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), apart_of(spec, self.numbers))
+        known = VerdictBasis(
+            is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), apart_of(spec, self.numbers)
+        )
         if any(spec.uses[name].is_changed for name in names) and not is_parallel:
             return None
         if known.apart.holds(self.addresses):

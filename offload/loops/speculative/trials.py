@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.running.observe import copies_of
-from offload.loops.running.ordered import ordered_runs
+from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.speculative.attempts import note_time
 from offload.loops.speculative.contest import History
 from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of

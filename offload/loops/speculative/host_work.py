@@ -9,7 +9,7 @@ are the host's, none of them is present, and each is mapped as the loop uses it.
 any other does, and works on copies of what the device has.
 
 The first call of a loop is profiled here. If it is certain to be short, all of it is, on the program's own arrays.
-Else its beginning is, without an effect (`offload.loops.speculative.trying`): where that sees a dependence, or gets to
+Else its beginning is, without an effect (`offload.loops.speculative.trials`): where that sees a dependence, or gets to
 the end, the call runs in order; else it goes on as any later one.
 """
 
@@ -23,16 +23,16 @@ import numpy as np
 from offload.constructs.target_work import TargetWork
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
-from offload.loops.running.ordered import run_in_order
+from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
-from offload.loops.running.prepared import mapped_view
+from offload.loops.running.preparation import mapped_view
 from offload.loops.speculative.attempts import history_of, note_time
 from offload.loops.speculative.first_calls import memory_of, profiled
 from offload.loops.speculative.hostside import reach
 from offload.loops.speculative.profiles import is_short
-from offload.loops.speculative.remembered import tell
 from offload.loops.speculative.speculation import FIRST
-from offload.loops.speculative.trying import tried
+from offload.loops.speculative.trials import tried
+from offload.loops.speculative.verdict_memory import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from offload.runtime.works import Launch
 
 
-class Way(NamedTuple):
+class HostChoice(NamedTuple):
     """Where a call runs.
 
     Attributes
@@ -75,7 +75,11 @@ class SpeculativeWork(TargetWork):
         launcher: Any = self.body
         values = launcher.program.bound(tuple(self.args), self.kwargs or {})
         spec = launcher.specialisation
-        way = way_of(spec, values) if spec is not None and self._may_stay(spec, values, place) else Way(on_host=False)
+        way = (
+            way_of(spec, values)
+            if spec is not None and self._may_stay(spec, values, place)
+            else HostChoice(on_host=False)
+        )
         launcher.is_first = way.is_first
         if not way.on_host:
             super().begin(launch, place, lane, staged)
@@ -99,35 +103,35 @@ class SpeculativeWork(TargetWork):
             return not any(any(place.table.search(item.section)) for item in binding.items)
 
 
-def way_of(spec: Specialisation, values: Mapping[str, Any]) -> Way:
+def way_of(spec: Specialisation, values: Mapping[str, Any]) -> HostChoice:
     """Return where a call with host arrays that are not present runs, as far as is known before it."""
     words = spec.program.words
     try:
         numbers = numbers_of(spec, values, mapped_view)
         plans = plans_of(spec, numbers)
     except (ArithmeticError, AssertionError, DirectiveError, IndexError, ValueError):
-        return Way(on_host=False)  # what is wrong is said where it always is
+        return HostChoice(on_host=False)  # what is wrong is said where it always is
     verdicts = {plan.verdict.verdict for plan in plans}
     if verdicts == {"parallel"} or not all(plan.is_sound for plan in plans):
-        return Way(on_host=False)
+        return HostChoice(on_host=False)
     if len(plans) > 1 or "sequential" in verdicts:
-        return Way(on_host=True)
+        return HostChoice(on_host=True)
     if words.speculate == "always":
-        return Way(on_host=False)
+        return HostChoice(on_host=False)
     memory = memory_of(spec)
     with spec.lock:
         if memory.is_sequential:
-            return Way(on_host=True)
+            return HostChoice(on_host=True)
         is_first = memory.profile is None
         history = history_of(numbers.record)
     if is_first and is_short(numbers, plans[0]):
-        return Way(on_host=True)  # on which all of it is profiled
+        return HostChoice(on_host=True)  # on which all of it is profiled
     if is_first or (history.host_s is None and not history.n_races):
         found = tried(spec, values, numbers, plans[0], is_first=is_first)
         if found is None:
-            return Way(on_host=True, is_first=is_first)
+            return HostChoice(on_host=True, is_first=is_first)
         history = found
-    return Way(history.is_hosts, is_first)
+    return HostChoice(history.is_hosts, is_first)
 
 
 def on_own_arrays(

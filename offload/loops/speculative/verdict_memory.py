@@ -1,7 +1,7 @@
 """Calls of speculative loops that may run as any other, as one before them: what says so, and for how long it holds.
 
 A verdict is found by the versions of the arrays that addresses are made of, by scalars and by the numbers of the call.
-Which of these a loop asks for is kept for the numbers (`Known`), so that a call evaluates nothing.
+Which of these a loop asks for is kept for the numbers (`VerdictBasis`), so that a call evaluates nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from offload.data.versions import Contents
-    from offload.loops.running.prepared import Apart
+    from offload.loops.running.preparation import Apart
     from offload.loops.running.specialise import Specialisation
     from offload.loops.speculative.attempts import Memory
     from offload.runtime.launch import DeviceTask
@@ -39,7 +39,7 @@ class Remembered(NamedTuple):
     why: str
 
 
-class Known(NamedTuple):
+class VerdictBasis(NamedTuple):
     """What follows from the numbers of a call.
 
     Attributes
@@ -66,7 +66,7 @@ def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask
     if memory is None:
         return None
     record = spec.calls.get(spec.key(values))
-    known: Known | None = None if record is None else record.known
+    known: VerdictBasis | None = None if record is None else record.known
     if record is None or known is None:
         return None
     locate = task.place.device.address
@@ -87,7 +87,7 @@ def _told(task: DeviceTask, found: Remembered) -> Remembered:
     return found
 
 
-def contents_of(known: Known, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
+def contents_of(known: VerdictBasis, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
     """Return what the arrays hold from which a verdict follows; None where that is not known."""
     found = {}
     for name in known.arrays:
@@ -100,7 +100,7 @@ def contents_of(known: Known, values: Mapping[str, Any], task: DeviceTask) -> di
 
 def key_from(
     lies: Hashable,
-    known: Known,
+    known: VerdictBasis,
     values: Mapping[str, Any],
     addresses: Mapping[str, int],
     contents: Mapping[str, Contents] | None,

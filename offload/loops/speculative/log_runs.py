@@ -16,7 +16,7 @@ import numpy as np
 
 from offload.loops.emit.emit_c import copied
 from offload.loops.proofs.independence import Verdict
-from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.running.arguments import NestRun
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun
 from offload.loops.running.memo import CallRecord, Memo
@@ -25,19 +25,19 @@ from offload.loops.running.specialise import Specialisation
 from offload.loops.running.where import ON_HOST, kernels_of, n_threads_of
 from offload.loops.speculative.logs import Log
 from offload.loops.watched.cells import cells_of
+from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, logged
 from offload.loops.watched.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
 from offload.loops.watched.inspecting import can_be_inspected, inspector
-from offload.loops.watched.needed import needed
+from offload.loops.watched.needs import needed
 from offload.loops.watched.passing import final_pass
 from offload.loops.watched.sections import sections
-from offload.loops.watched.speculate import MOST_ITERATIONS, NO_SECTIONS, logged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.devices.base import Device, Kernels
     from offload.loops.watched.cells import Cells
-    from offload.loops.watched.needed import Needed
+    from offload.loops.watched.needs import Needed
     from offload.loops.watched.watching import Watched
     from offload.runtime.launch import DeviceTask
 
@@ -334,7 +334,7 @@ def logged_loop(
         return logged_loop(spec, numbers, plan, is_inspector=is_inspector, is_exact=True) if kept.is_doubtful else kept
     if math.prod(axis.trips for axis in numbers.axes[0]) >= MOST_ITERATIONS:
         return None
-    launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
     has_slice = can_be_inspected(plan.nest, of.written, launch.scalars)
     if is_inspector and not has_slice:
