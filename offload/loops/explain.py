@@ -13,7 +13,7 @@ from offload.loops.mapping import map_types
 from offload.loops.running.cuda_runs import shaped
 from offload.loops.running.looks import Looks
 from offload.loops.running.plan import numbers_of, ranged
-from offload.loops.running.prepared import described
+from offload.loops.running.preparation import described
 from offload.loops.speculative.explain_speculation import seen_by, speculation_of
 from offload.loops.tree.uses import numbered
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device
     from offload.loops.emit.grids import Grid
-    from offload.loops.front.accesses import Access
+    from offload.loops.front.accesses import ArrayUse
     from offload.loops.front.levels import Levels
     from offload.loops.running.clauses import SetWords
     from offload.loops.running.plan import NestPlan, Numbers
@@ -157,7 +157,7 @@ def _left(plans: tuple[NestPlan, ...]) -> Iterator[str]:
             )
 
 
-def _word(use: Access) -> str:
+def _word(use: ArrayUse) -> str:
     """Return what a report calls what the loop does with an array."""
     if use.is_atomic and not (use.is_read or use.is_written):
         return "atomic"
@@ -255,7 +255,7 @@ def _by(numbers: Sequence[int]) -> str:
     return " x ".join(map(str, numbers))
 
 
-def _items(reductions: tuple[ir.Reduction, ...]) -> dict[str, list[str]]:
+def _items(reductions: tuple[ir.LoopReduction, ...]) -> dict[str, list[str]]:
     """Return reductions as a clause has them."""
     items: dict[str, list[str]] = {}
     for one in reductions:

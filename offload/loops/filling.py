@@ -1,9 +1,6 @@
-"""Functions that are made for calls of one name, as text: without loops, as each of their steps costs a launch time.
+"""The steps that are left of a call on CUDA that was made before (`offload.loops.settled_calls`).
 
-A call that has been made before differs from the one before in addresses and floats alone (`offload.loops.ready`). What
-is left to do for it is a dozen of steps of 50 ns, and the loops around them would cost as much again. So the steps are
-written one after the other, for the positions and numbers of the call, which are all that the text has in it. With five
-arguments: 1 us less of the 5 us that Python takes for a launch.
+It differs from the call before in addresses and floats alone.
 """
 
 from __future__ import annotations
@@ -17,40 +14,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-def matcher(args: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
-    """Return what tells that a call has the name of this one, for most that have; ``args`` are as many there.
+class CallPattern:
+    """What tells calls with as many arguments that have the name of this one, for most that have."""
 
-    Arrays are told by their dtype's identity, so that those of an equal one are not found.
-    """
-    known: dict[str, Any] = {}
-    parts = []
-    for k, value in enumerate(args):
-        known[f"k{k}"] = kind = value.__class__
-        parts.append(f"a{k}.__class__ is k{k}")
-        if kind in FLOATS:
-            continue
-        if kind in SCALARS:
-            known[f"v{k}"] = value
-            parts.append(f"a{k} == v{k}")
-        else:
-            known |= {f"d{k}": value.dtype, f"n{k}": value.shape, f"s{k}": value.strides}
-            parts.append(f"a{k}.dtype is d{k} and a{k}.shape == n{k} and a{k}.strides == s{k}")
-    return _made("matches", "args", [*_arguments(len(args)), f"return {' and '.join(parts) or 'True'}"], known)
+    __slots__ = ("_parts",)
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        # For each argument its class, whether it is an array, and what else has to be equal; None of a float. A dtype
+        # is told by its identity, so arrays of an equal one do not fit.
+        self._parts: tuple[tuple[Any, bool, Any], ...] = tuple([_part(value) for value in args])
+
+    def fits(self, args: Sequence[Any]) -> bool:
+        """Tell whether a call has the name of this one."""
+        for value, (kind, is_array, fixed) in zip(args, self._parts, strict=True):
+            if value.__class__ is not kind:
+                return False
+            if is_array:
+                dtype, shape, strides = fixed
+                if value.dtype is not dtype or value.shape != shape or value.strides != strides:
+                    return False
+            elif fixed is not None and value != fixed:
+                return False
+        return True
 
 
-def filler(
-    n_arguments: int,
-    arrays: Sequence[tuple[int, int]],
-    pairs: Sequence[tuple[int, int, int, int, int, int]],
-    pointers: Sequence[tuple[int, int]],
-    floats: Sequence[tuple[int, int, Any]],
-    looked_at: Sequence[int],
-) -> Callable[..., Any]:
-    """Return ``fill(args, address, holds, structure)``, which returns the filled structure, or None of other calls.
+def _part(value: Any) -> tuple[type, bool, Any]:
+    kind = value.__class__
+    if kind in FLOATS:
+        return kind, False, None
+    if kind in SCALARS:
+        return kind, False, value
+    return kind, True, (value.dtype, value.shape, value.strides)
+
+
+class Filler:
+    """Fills the structure of arguments with addresses and floats.
 
     Parameters
     ----------
-    n_arguments : int
     arrays : sequence of (int, int)
         Positions, and the bytes of which addresses have to be multiples.
     pairs : sequence of (int, int, int, int, int, int)
@@ -62,29 +63,43 @@ def filler(
     looked_at : sequence of int
         Numbers of arrays of whose addresses ``holds`` is asked.
     """
-    known: dict[str, Any] = {f"pack{k}": pack_into for k, (_, _, pack_into) in enumerate(floats)}
-    lines = _arguments(n_arguments)
-    for number, (position, nbytes) in enumerate(arrays):
-        lines += [
-            f"p{number} = address(a{position})",
-            f"if p{number} is None or p{number} % {nbytes}: return None",
-        ]
-    for one, low, high, other, others_low, others_high in pairs:
-        meet = f"p{one} + {low} <= p{other} + {others_high} and p{other} + {others_low} <= p{one} + {high}"
-        lines.append(f"if {meet}: return None")
-    if looked_at:
-        lines.append(f"if not holds(({''.join(f'p{number}, ' for number in looked_at)})): return None")
-    lines.append("memory = structure()")
-    lines += [f"memory[{slot}] = p{number}" for slot, number in pointers]
-    lines += [f"pack{k}(memory, {offset}, a{position})" for k, (offset, position, _) in enumerate(floats)]
-    return _made("fill", "args, address, holds, structure", [*lines, "return memory"], known)
 
+    __slots__ = ("_arrays", "_floats", "_looked_at", "_pairs", "_pointers")
 
-def _arguments(n: int) -> list[str]:
-    return [f"{''.join(f'a{k}, ' for k in range(n))} = args"] if n else []
+    def __init__(
+        self,
+        arrays: Sequence[tuple[int, int]],
+        pairs: Sequence[tuple[int, int, int, int, int, int]],
+        pointers: Sequence[tuple[int, int]],
+        floats: Sequence[tuple[int, int, Any]],
+        looked_at: Sequence[int],
+    ) -> None:
+        self._arrays, self._pairs, self._pointers = tuple(arrays), tuple(pairs), tuple(pointers)
+        self._floats, self._looked_at = tuple(floats), tuple(looked_at)
 
-
-def _made(name: str, parameters: str, lines: Sequence[str], known: dict[str, Any]) -> Callable[..., Any]:
-    text = "\n    ".join([f"def {name}({', '.join([parameters, *[f'{one}={one}' for one in known]])}):", *lines])
-    exec(text, known)  # noqa: S102  # numbers and the names above are all that is in it
-    return known[name]  # type: ignore[no-any-return]  # it is one
+    def fill(
+        self,
+        args: Sequence[Any],
+        locate: Callable[[Any], int | None],
+        holds: Callable[[tuple[int, ...]], bool],
+        structure: Callable[[], Any],
+    ) -> Any:
+        """Return the filled structure; None where arrays share memory, are not aligned, or hold something else."""
+        addresses = [0] * len(self._arrays)
+        for number, (position, nbytes) in enumerate(self._arrays):
+            address = locate(args[position])
+            if address is None or address % nbytes:
+                return None
+            addresses[number] = address
+        for one, low, high, other, others_low, others_high in self._pairs:
+            mine, others = addresses[one], addresses[other]
+            if mine + low <= others + others_high and others + others_low <= mine + high:
+                return None
+        if self._looked_at and not holds(tuple([addresses[number] for number in self._looked_at])):
+            return None
+        memory = structure()
+        for slot, number in self._pointers:
+            memory[slot] = addresses[number]
+        for offset, position, pack_into in self._floats:
+            pack_into(memory, offset, args[position])
+        return memory

@@ -63,7 +63,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
             from offload.loops.speculative.profiles import check_profile  # few loops have one
 
             check_profile(self._program, self._program.words.speculate)
-        if self._program.words.speculate is not None:  # its work says that it may block, and may map nothing
+        if self._program.is_speculative:  # its work says that it may block, and may map nothing
             self._is_direct, self._is_plain = self._is_direct and not self._is_deferred, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
             runtime = scope.runtime
             devices = self._sets.devices or runtime.settings.loop_devices
             alone = frame.inherited.default_device
-            if self._program.words.speculate is not None:
+            if self._program.is_speculative:
                 own = self._on_own(scope, frame, args) if self._program.has_stayed and not kwargs else None
                 if own is not None:
                     try:
@@ -129,9 +129,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         place = scope.runtime.default_place(frame)
         if place is None:
             return None
-        from offload.loops.staying import staying  # few loops speculate
-
-        body = staying(self._program, args, place)
+        body = _speculating().host_call(self._program, args, place)
         return None if body is None else Task(self._site_in(scope.runtime), body, args, None, frame)
 
     def _on_set(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> DeviceTask | None:
@@ -167,7 +165,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         return DeviceTask.of(site, frame, places[0], work, self._label, priority)
 
     def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
-        if self._program.words.speculate is not None:  # where the environment names devices
+        if self._program.is_speculative:  # where the environment names devices
             return None
         region = here().region
         if device is not None or region is None:
@@ -186,10 +184,11 @@ class DeviceLoop(LoopFunction, TargetFunction):
         return places
 
     def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
-        if self._program.words.speculate is not None:
-            from offload.loops.speculative.unmapped import SpeculativeWork  # few loops speculate
-
-            return SpeculativeWork(body, binding.args, binding.kwargs, binding, self._counter)
+        if self._program.is_speculative:
+            speculative: TargetWork = _speculating().SpeculativeWork(
+                body, binding.args, binding.kwargs, binding, self._counter
+            )
+            return speculative
         if places is None or len(places) == 1:
             return super()._work(body, binding, places)
         work: TargetWork = on_sets().set_work(self._sets, body, binding, places, self._counter)
@@ -198,7 +197,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
     def _short_work(
         self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Any, places: Any = None
     ) -> TargetWork | None:
-        is_speculative = self._program.words.speculate is not None
+        is_speculative = self._program.is_speculative
         if not is_speculative and (places is None or len(places) == 1):
             return super()._short_work(place, args, arrays, body)
         found = self._bound(place, args, arrays, body)
@@ -206,22 +205,18 @@ class DeviceLoop(LoopFunction, TargetFunction):
             return None
         binding, known = found
         if is_speculative:
-            from offload.loops.speculative.unmapped import SpeculativeWork  # few loops speculate
-
-            return SpeculativeWork(body, args, {}, binding, self._counter, known)
+            return _speculating().SpeculativeWork(body, args, {}, binding, self._counter, known)  # type: ignore[no-any-return]  # a TargetWork
         work: Any = on_sets().SetWork(body, args, {}, binding, self._counter, known)
         work.words, work.places = self._sets, places
         return work  # type: ignore[no-any-return]  # a SetWork
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what starts the loop where it is called."""
-        launcher: Launcher = launching().Launcher(self._program)
-        return launcher
+        return self._short_body(args, is_given=False)
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
-        launcher: Launcher = (
-            launching().launcher_for(self._program, args) if is_given else launching().Launcher(self._program)
-        )
+        kind: Any = _speculating().SpeculativeLauncher if self._program.is_speculative else launching().Launcher
+        launcher: Launcher = launching().launcher_for(self._program, args, kind) if is_given else kind(self._program)
         return launcher
 
     def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
@@ -289,6 +284,14 @@ class TargetLoop(DeviceLoop):
                 return copy
             clauses["depend"] = depend
         return DirectiveFunction.options(self, **clauses)
+
+
+@cache
+def _speculating() -> ModuleType:
+    """Return what loops that speculate do, which is imported for the first of them."""
+    from offload.loops import speculative_launch
+
+    return speculative_launch
 
 
 @cache

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offload.tasks.region import Region
 
 
-class ParallelLoop(LoopFunction):
+class HostLoop(LoopFunction):
     """A function whose calls are loops on the host's threads."""
 
     _directive = "parallel_loop"
@@ -100,10 +100,12 @@ class ParallelLoop(LoopFunction):
             body.look(args, kwargs)
         return body
 
-    def _recipe(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values | None) -> _HostLoop:
+    def _recipe(
+        self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values | None
+    ) -> _HostLoopRecipe:
         body = self._launcher(args, kwargs, are_known=values is None)
         priority = min(self._clauses.get("priority", 0), scope.runtime.engine.max_priority)
-        recipe = _HostLoop(self._site_in(scope.runtime), body, args, kwargs or None, self._label, priority)
+        recipe = _HostLoopRecipe(self._site_in(scope.runtime), body, args, kwargs or None, self._label, priority)
         recipe.values = values
         return recipe
 
@@ -121,7 +123,7 @@ def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-class _HostLoop(Recipe):
+class _HostLoopRecipe(Recipe):
     """What the tasks of a loop on the host's threads are made of."""
 
     __slots__ = ("values",)
@@ -151,7 +153,7 @@ def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Any)
 
     Returns
     -------
-    ParallelLoop
+    HostLoop
         As `target_loop`.
 
     Raises
@@ -164,4 +166,4 @@ def parallel_loop(function: Callable[..., Any] | None = None, /, **clauses: Any)
     *Blocks* without ``nowait`` until the loop has run; Ctrl-C takes effect then. OpenMP 5.2, 11.5.2 "Worksharing-Loop
     Construct" of a parallel region (section numbers unchecked).
     """
-    return decorate(ParallelLoop, function, clauses)
+    return decorate(HostLoop, function, clauses)

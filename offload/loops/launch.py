@@ -20,37 +20,33 @@ import numpy as np
 
 from offload.arrays.items import is_device_array, label
 from offload.errors import ClauseError, UsageError
-from offload.loops.ready import keep_ready
 from offload.loops.running.arguments import NestRun, on_host
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun, shaped
 from offload.loops.running.first_values import with_first_values
 from offload.loops.running.looks import Looks, change
-from offload.loops.running.ordered import run_in_order
 from offload.loops.running.plan import form_of, numbers_of, plans_of, ranged
-from offload.loops.running.prepared import described, prepared
+from offload.loops.running.preparation import described, prepared
 from offload.loops.running.runs import NestForm
 from offload.loops.running.where import ALONE, ON_HOST, kernels_of, n_threads_of
-from offload.loops.speculative.remembered import Remembered, tell
-from offload.loops.speculative.speculation import PLAIN, decided
-from offload.loops.speculative.unmapped import on_own_arrays
+from offload.loops.settled_calls import keep_settled
 from offload.runtime.current import here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.devices.base import Device, Kernels
-    from offload.loops.ready import Ready
     from offload.loops.running.cuda_runs import CudaForm
-    from offload.loops.running.prepared import Steady
     from offload.loops.running.specialise import LoopProgram, Specialisation
     from offload.loops.running.where import OnHost
+    from offload.loops.settled_calls import SettledCall
+    from offload.loops.speculative.verdict_memory import Remembered
     from offload.runtime.launch import DeviceTask
 
 _NO_OUTPUTS: Final[Mapping[str, Any]] = {}
 _NO_NAMES: Final[Mapping[str, Any]] = {}
 
 
-class Run(Protocol):
+class FinishedRun(Protocol):
     """A run of a nest, once the stream has passed it."""
 
     @property
@@ -69,55 +65,33 @@ class Launcher:
     program : LoopProgram
     is_alone : bool
         On the host, one thread runs the loop.
-
-    Attributes
-    ----------
-    specialisation : Specialisation or None
-        That of the arguments, where they were known at the call.
-    is_mapped : bool
-        Whether what the loop writes to was known at the call, as part of its binding.
-    values : dict or None
-        The arguments by name, where they are what the one task that runs this is given.
-    ready : Ready or None
-        What calls like this one are to fill in, where it was known at the call.
-    is_first : bool
-        It speculates, and was profiled when its task began.
-    starts : callable or None
-        Called before the first kernel is enqueued, when all is prepared; not where everything is ready from a call
-        before.
     """
 
     __slots__ = (
         "__wrapped__",
         "_is_alone",
-        "_program",
-        "is_first",
         "is_mapped",
-        "ready",
+        "program",
+        "settled",
         "specialisation",
         "starts",
         "values",
     )
 
+    why_not_captured = ""
+    """Why a graph of a device cannot have the loop in it; empty if it can."""
+
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches
-        self._program = program
+        self.program = program
         self._is_alone = is_alone
+        # Of the arguments, where they were known at the call: their types, and what is left to fill in.
         self.specialisation: Specialisation | None = None
-        self.values: dict[str, Any] | None = None
-        self.is_first = self.is_mapped = False
-        self.ready: Ready | None = None
+        self.settled: SettledCall | None = None
+        self.values: dict[str, Any] | None = None  # the arguments by name, if they are those of the one task that runs
+        self.is_mapped = False  # whether the binding of the call says what the loop writes to
+        # called before the first kernel is enqueued, when all is prepared; not in a settled call
         self.starts: Callable[[], None] | None = None
-
-    @property
-    def program(self) -> LoopProgram:
-        """The function and what its clauses say."""
-        return self._program
-
-    @property
-    def why_not_captured(self) -> str:
-        """Why a graph of a device cannot have the loop in it; empty if it can."""
-        return "may race, and is decided at each replay" if self._program.words.speculate is not None else ""
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Look at the arguments; raise what is wrong with them.
@@ -129,45 +103,30 @@ class Launcher:
         ClauseError
             The loop writes to a host array that is read-only.
         """
-        values = self._program.bound(args, kwargs)
-        self.specialisation = self._program.specialise(values)
+        values = self.program.bound(args, kwargs)
+        self.specialisation = self.program.specialise(values)
         check_writeable(self.specialisation, values)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         task: Any = here().task
         is_on_device = task is not None and task.place is not None
         if is_on_device and not kwargs and self.values is None:
-            ready = self.ready or self._program.ready(args)
-            if ready is not None and ready.start(args, task, changes=not self.is_mapped):
-                if ready.verdict is not None:
-                    tell(task, ready.verdict.memory, "device", f"in parallel: {ready.verdict.why}")
+            settled = self.settled or self.program.settled(args)
+            if settled is not None and settled.start(args, task, changes=not self.is_mapped):
                 return None
-        values = self.values
-        if values is None:
-            values = self._program.bound(args, kwargs)
-        spec = self.specialisation or self._program.specialise(values)
+        values = self.program.bound(args, kwargs) if self.values is None else self.values
+        spec = self.specialisation or self.program.specialise(values)
         if not is_on_device:
-            return _run_on_host(spec, values, is_alone=self._is_alone)
+            return run_on_host(spec, values, is_alone=self._is_alone)
         if not self.is_mapped:
             change(task, [values[name] for name in spec.changed])
-        verdict: Remembered | None = None
-        if self._program.words.speculate is not None:
-            is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
-            carry_out = on_own_arrays if is_own else decided
-            found = carry_out(spec, values, task, is_first=self.is_first)
-            if isinstance(found, Remembered):
-                verdict = found
-            elif found != PLAIN:
-                if spec.typed.function.returns:
-                    task.leave(lambda _: outcome(spec, found))
-                return None
-        runs = _enqueue(spec, values, task, args, verdict=verdict, starts=self.starts)
+        runs = enqueue(spec, values, task, args, starts=self.starts)
         if runs or spec.typed.function.returns:
-            task.leave(lambda _: _outcome(spec, runs))
+            task.leave(lambda _: outcome_of(spec, runs))
         return None
 
 
-def launcher_for(program: LoopProgram, args: tuple[Any, ...]) -> Launcher:
+def launcher_for(program: LoopProgram, args: tuple[Any, ...], kind: type[Launcher] = Launcher) -> Launcher:
     """Return the body of a task that is given scalars and device arrays; calls that were made before share one.
 
     Raises
@@ -175,12 +134,12 @@ def launcher_for(program: LoopProgram, args: tuple[Any, ...]) -> Launcher:
     LoopError
         The arguments are of wrong types.
     """
-    ready: Ready | None = program.ready(args)
-    if ready is not None and ready.launcher is not None:
-        return ready.launcher  # type: ignore[no-any-return]  # it is one
-    launcher = Launcher(program)
-    if ready is not None:
-        ready.launcher, launcher.ready, launcher.specialisation = launcher, ready, ready.spec
+    settled: SettledCall | None = program.settled(args)
+    if settled is not None and settled.launcher is not None:
+        return settled.launcher  # type: ignore[no-any-return]  # it is one
+    launcher = kind(program)
+    if settled is not None:
+        settled.launcher, launcher.settled, launcher.specialisation = launcher, settled, settled.spec
     else:
         launcher.values = values = program.bound(args, _NO_NAMES)
         launcher.specialisation = program.specialise(values)
@@ -199,26 +158,26 @@ def launch_in_body(program: LoopProgram, args: tuple[Any, ...], kwargs: Mapping[
     UsageError
         A host array, in a body on a device.
     """
-    if not kwargs and task.place is not None:
-        ready = program.ready(args) if program.words.speculate is None else None
-        if ready is not None and ready.start(args, task, changes=True):
+    if not kwargs and task.place is not None and not program.is_speculative:
+        settled = program.settled(args)
+        if settled is not None and settled.start(args, task, changes=True):
             return None
     values = program.bound(args, kwargs)
-    if program.words.speculate is not None:
+    if program.is_speculative:
         raise UsageError(
             f"{program.directive} {program.name!r}: speculate= has no place in a target body, where loops are enqueued"
             " and nobody waits for them; call the loop outside of the region, or without the clause"
         )
     spec = program.specialise(values)
     if task.place is None:
-        return _run_on_host(spec, values)
+        return run_on_host(spec, values)
     device, stream = task.place.device, task.lane.stream
     returns = spec.typed.function.returns
     outputs = {name: device.alloc((), np.dtype(spec.typed.scalars[name].dtype), stream) for name in returns}
     if task.plan is not None:
         change(task, [values[name] for name in spec.changed])
     try:
-        runs = _enqueue(spec, values, task, args, outputs)
+        runs = enqueue(spec, values, task, args, outputs)
     except ClauseError:
         _refuse_host_arrays(program, values)
         raise
@@ -245,13 +204,10 @@ def _refuse_host_arrays(program: LoopProgram, values: Mapping[str, Any]) -> None
 # -- where a loop runs -------------------------------------------------------------------------------
 
 
-def _run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: bool = False) -> Any:
+def run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: bool = False) -> Any:
     """Run the nests, in one thread if that ``is_alone``, and return what the function returns."""
     check_writeable(spec, values)
     values = with_first_values(spec, values)
-    if spec.program.words.speculate is not None and not _is_proved(spec, values):
-        results = run_in_order(spec, values)
-        return outcome(spec, results) if spec.typed.function.returns else None
     is_alone = is_alone or spec.program.words.num_threads == 1
     n_threads, where = (1, ALONE) if is_alone else (n_threads_of(spec.program), ON_HOST)
     runs = _runs(spec, values, None, n_threads, None, where=where)
@@ -260,16 +216,10 @@ def _run_on_host(spec: Specialisation, values: Mapping[str, Any], *, is_alone: b
         failure = run.failure()
         if failure is not None:
             raise failure
-    return _outcome(spec, runs) if spec.typed.function.returns else None
+    return outcome_of(spec, runs) if spec.typed.function.returns else None
 
 
-def _is_proved(spec: Specialisation, values: Mapping[str, Any]) -> bool:
-    """Tell whether the iterations of each nest are proved to be independent, on the host."""
-    plans = plans_of(spec, numbers_of(spec, values, partial(described, None)))
-    return all(plan.verdict.verdict == "parallel" for plan in plans)
-
-
-def _enqueue(
+def enqueue(
     spec: Specialisation,
     values: Mapping[str, Any],
     task: DeviceTask,
@@ -277,19 +227,21 @@ def _enqueue(
     outputs: Mapping[str, Any] = _NO_OUTPUTS,
     verdict: Remembered | None = None,
     starts: Callable[[], None] | None = None,
-) -> Sequence[Run]:
+    *,
+    settles: bool = True,
+) -> Sequence[FinishedRun]:
     """Enqueue the nests on the lane of a device task, and return those of their runs that are to be looked at.
 
     ``args`` are the values that were passed by position. ``outputs`` are device arrays without dimensions for scalars
-    that come out, which are written in the order of the stream. ``verdict`` is why a speculative loop is here, if that
-    holds for other calls. ``starts`` is called when all is prepared.
+    that come out, which are written in the order of the stream. ``verdict`` is why a speculative loop is here, and
+    ``settles`` whether other calls with such arguments may be like this one. ``starts`` is called when all is prepared.
     """
     device: Device = task.place.device
     kernels = kernels_of(device, spec.program)
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
     values = with_first_values(spec, values, task)
     if kernels.dialect == "cuda":
-        return _enqueue_cuda(spec, values, task, args, kernels, outputs, verdict, starts)
+        return _enqueue_cuda(spec, values, task, args, kernels, outputs, verdict, starts, settles=settles)
     runtime: Any = task.construct.runtime
     runs = _runs(spec, values, device, n_threads_of(spec.program), runtime.rng, task)
     loaded = []
@@ -314,16 +266,19 @@ def _enqueue_cuda(
     outputs: Mapping[str, Any],
     verdict: Remembered | None,
     starts: Callable[[], None] | None,
-) -> Sequence[Run]:
+    *,
+    settles: bool,
+) -> Sequence[FinishedRun]:
     """Enqueue the nests on a CUDA stream; return those runs that are to be kept and looked at."""
     device: Device = task.place.device
     stream: Any = task.lane.stream  # type: ignore[union-attr]  # the body has one
     blanks, addresses, steady = prepared(spec, values, device, ON_CUDA, task)
     if len(blanks) == 1 and not blanks[0].has_own:  # the usual case, of which nothing is left
-        if spec.program.words.speculate is not None:
-            steady = _with_verdict(steady, verdict)
-        if not spec.tells_floats and steady is not None and len(args) == len(spec.program.parameters):
-            keep_ready(spec, args, blanks[0], steady, addresses, verdict)
+        if settles and not spec.tells_floats and steady is not None and len(args) == len(spec.program.parameters):
+            if verdict is not None and verdict.contents:
+                versions = {name: contents.version for name, contents in verdict.contents.items()}
+                steady = steady._replace(versions={**steady.versions, **versions})
+            keep_settled(spec, args, blanks[0], steady, addresses, verdict)
         if starts is not None:
             blanks[0].loaded(kernels)
             starts()
@@ -337,14 +292,6 @@ def _enqueue_cuda(
     for run in runs:  # from here on nothing raises but a lost device: what is in use is kept
         run.enqueue(kernels, device, stream)
     return [run for run in runs if run.is_kept]
-
-
-def _with_verdict(steady: Steady | None, verdict: Remembered | None) -> Steady | None:
-    """Return what has to hold for a verdict to hold as well; None where each call has to ask."""
-    if steady is None or verdict is None or verdict.contents is None:
-        return None
-    versions = {name: contents.version for name, contents in verdict.contents.items()}
-    return steady._replace(versions={**steady.versions, **versions})
 
 
 def _runs(
@@ -405,15 +352,15 @@ def check_writeable(spec: Specialisation, values: Mapping[str, Any]) -> None:
 # -- what comes of it --------------------------------------------------------------------------------
 
 
-def _raise_failure(runs: Sequence[Run]) -> None:
+def _raise_failure(runs: Sequence[FinishedRun]) -> None:
     failures = [run.failure() for run in runs]  # of all, so that those of a graph start anew
     for failure in failures:
         if failure is not None:
             raise failure
 
 
-def _outcome(spec: Specialisation, runs: Sequence[Run]) -> Any:
-    """Return what the function returns, or raise what was wrong."""
+def outcome_of(spec: Specialisation, runs: Sequence[FinishedRun]) -> Any:
+    """Return what the function returns after its runs, or raise what was wrong."""
     _raise_failure(runs)
     return outcome(spec, _results(runs))
 
@@ -429,7 +376,7 @@ def outcome(spec: Specialisation, found: Mapping[str, Any]) -> Any:
     return _shaped(spec, returned)
 
 
-def _results(runs: Sequence[Run]) -> dict[str, Any]:
+def _results(runs: Sequence[FinishedRun]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for run in runs:
         found |= run.results

@@ -10,7 +10,7 @@ what lies between their elements is no business of the call's.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
 from offload.loops.launch import check_writeable
 from offload.loops.running.plan import check, numbers_of, plans_of
-from offload.loops.running.prepared import Apart, keep, mapped_view, told
+from offload.loops.running.preparation import Apart, mapped_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,9 +52,9 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
     spec = program.specialise(values)
     check_writeable(spec, values)
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    key = _MAPPED, *[(array.shape, array.strides) for array in arrays.values()], *told(spec, values)
     are_said = bool(binding.items)
-    kept: _Kept | None = spec.prepared.get(key) if len(arrays) == len(spec.given) else None
+    record = spec.calls.get(spec.key(values)) if len(arrays) == len(spec.given) else None
+    kept: _Kept | None = None if record is None else record.map_types
     if kept is not None and kept.apart.holds({name: address_of(array) for name, array in arrays.items()}):
         for name, array in arrays.items():
             if not are_said or binding.find(array_section(array)) is None:
@@ -62,7 +62,7 @@ def map_found(program: LoopProgram, binding: Binding) -> Specialisation:
                 kind = kept.types[name]
                 binding.items.append(implicit_item(array, f"argument {name!r}", kind, is_written=is_written))
     else:
-        _map_together(binding, spec, arrays, map_types(spec, values, keeps=key))
+        _map_together(binding, spec, arrays, map_types(spec, values, is_call=True))
     if not are_said:  # then the types say it
         items = enumerate(binding.items)
         binding.changed = [n for n, item in items if item.map_type is not MapType.TO and not item.is_room]
@@ -157,10 +157,10 @@ def _memory(section: Section) -> np.ndarray[Any, Any]:
     return np.lib.stride_tricks.as_strided(span, (*counts, section.run_nbytes), (*strides, 1))
 
 
-def map_types(spec: Specialisation, values: Mapping[str, Any], *, keeps: Any = None) -> dict[str, MapType]:
+def map_types(spec: Specialisation, values: Mapping[str, Any], *, is_call: bool = False) -> dict[str, MapType]:
     """Return the map type of each argument that is a host array.
 
-    With ``keeps`` refuse loops as a call does, and keep the types by it, if they hold for all calls with such numbers.
+    For a call refuse loops that must not run, and keep the types if they hold for all calls with such numbers.
     """
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     own = spec.own
@@ -170,14 +170,14 @@ def map_types(spec: Specialisation, values: Mapping[str, Any], *, keeps: Any = N
             types[name] = {"private": MapType.ALLOC, "firstprivate": MapType.TO}.get(own[name], MapType.TOFROM)
         else:
             types[name] = MapType.TOFROM if spec.uses[name].is_changed else MapType.TO
-    numbers, overwritten = _overwritten(spec, values, checks=keeps is not None)
+    numbers, overwritten = _overwritten(spec, values, checks=is_call)
     for name in overwritten:
         if types[name] is MapType.TOFROM:  # else it has no elements
             types[name] = MapType.FROM
-    if keeps is not None and numbers is not None:
+    if is_call and numbers is not None:
         kept = _Kept(Apart(spec, numbers, is_any=True), types.copy())
         if kept.apart.holds({name: view.address for name, view in numbers.views.items()}):
-            keep(spec, keeps, kept)
+            numbers.record.map_types = kept
             return types
     sections = {name: array_section(array) for name, array in arrays.items()}
     for name, section in sections.items():  # views of one storage are mapped alike
@@ -217,7 +217,3 @@ class _Kept(NamedTuple):
 
     apart: Apart
     types: dict[str, MapType]
-
-
-_MAPPED: Final = "mapped"
-"""The first word of the keys under which they are kept, which tells them from what calls lead to."""

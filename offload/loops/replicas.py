@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from offload.data.boxes import State
     from offload.data.replicas import ReplicaSet
     from offload.devices.streams import Lane
-    from offload.loops.proofs.ranges import Part
+    from offload.loops.proofs.ranges import ArrayPart
     from offload.loops.running.clauses import SetWords
     from offload.loops.running.specialise import Specialisation
-    from offload.loops.sets.divided import FilterMode
-    from offload.loops.sets.divisions import Asked, Divided, Nest, Taken
-    from offload.loops.sets.joint_runs import JointRun
+    from offload.loops.sets.device_runs import JointRun
+    from offload.loops.sets.divisions import Asked, Divided, DividedNest, Taken
     from offload.loops.sets.modes import Chooser
+    from offload.loops.sets.nest_division import FilterMode
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 
@@ -100,14 +100,14 @@ class SetLauncher(Launcher):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue the loop on all devices, of arguments whose arrays are `Replicated`."""
-        values = self._program.bound(args, kwargs)
+        values = self.program.bound(args, kwargs)
         arrays = {name: value for name, value in values.items() if isinstance(value, Replicated)}
         if not arrays and any(value.__class__ not in SCALARS for value in values.values()):  # without replicas: as any
             return super().__call__(*args, **kwargs)
         task: Any = here().task
         first = {**values, **{name: array.arrays[0] for name, array in arrays.items()}}
-        spec = self.specialisation or self._program.specialise(first)
-        call = _Call(spec, first, arrays, self._places, task, self._words)
+        spec = self.specialisation or self.program.specialise(first)
+        call = _JointCall(spec, first, arrays, self._places, task, self._words)
         before = call.states
         one = tuple([value.arrays[0] if isinstance(value, Replicated) else value for value in args])
         others = {name: first[name] for name in kwargs}
@@ -130,7 +130,7 @@ class SetLauncher(Launcher):
             binding.settled = *self._settled, tuple([replicas.table.state for replicas in plan.sets])
 
 
-class _Call:
+class _JointCall:
     """One call on the devices of a set."""
 
     def __init__(
@@ -234,7 +234,7 @@ class _Call:
     def _sent_nbytes(self) -> int:
         return sum([replicas.sent_nbytes for replicas in self.sets])
 
-    def _taken(self, nest: Nest[Any], mode: Any) -> tuple[Taken[Any], tuple[Asked, ...]]:
+    def _taken(self, nest: DividedNest[Any], mode: Any) -> tuple[Taken[Any], tuple[Asked, ...]]:
         """Return the way of a mode, or the next one for which boxes say who writes what."""
         for one in (mode, "duplicate", "single"):
             taken = nest.taken(one)
@@ -243,7 +243,7 @@ class _Call:
                 return taken, asked
         raise AssertionError("one device writes all")
 
-    def _refuse(self, nests: Sequence[Nest[Any]]) -> None:
+    def _refuse(self, nests: Sequence[DividedNest[Any]]) -> None:
         """Raise `ClauseError` where a loop has to be split that cannot be."""
         for nest in nests:
             if "split" not in nest.ways.by_mode and nest.ways.filtering.cutter.count and nest.ways.is_written:
@@ -414,9 +414,9 @@ class _Call:
 class _SetLooks(Looks):
     """Looks at arrays of which the primary has all: elsewhere there may be what another device has changed since."""
 
-    def __init__(self, looks: Looks, call: _Call) -> None:
+    def __init__(self, looks: Looks, call: _JointCall) -> None:
         self._looks = looks
         self._call = call
 
-    def __call__(self, parts: Sequence[Part], most: int | None) -> Any:
+    def __call__(self, parts: Sequence[ArrayPart], most: int | None) -> Any:
         return self._looks([part for part in parts if self._call.is_current(part.array)], most)

@@ -105,6 +105,6 @@ def declare_target(array: Any, link: bool = False, device_type: str = "any") -> 
 def check_called(function: FunctionType) -> None:
     """Raise `LoopError` unless loops can call a function."""
     from offload.loops.front.parse import check_plain
-    from offload.loops.front.source import Source
+    from offload.loops.front.source import FunctionSource
 
-    check_plain(Source.of(function))
+    check_plain(FunctionSource.of(function))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.speculative.logged import LoggedRun
+from offload.loops.speculative.log_runs import LoggedRun
 from offload.loops.speculative.race import alone
 from tests.conftest import checked
 from tests.gpu.conftest import cupy

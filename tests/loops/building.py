@@ -2,7 +2,7 @@
 
 import ast
 
-from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.reach import accesses
 from offload.loops.tree import ir
 
@@ -31,12 +31,12 @@ class Builder:
         self.at = 0
 
     def place(self, node):
-        return ir.Place("text.py", node.lineno)
+        return ir.SourceLine("text.py", node.lineno)
 
     def element(self, node):
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         name = node.value.id
-        self.arrays[name] = ir.ArrayType(self.dtypes.get(name, "int64"), len(indices))
+        self.arrays[name] = ir.LoopArrayType(self.dtypes.get(name, "int64"), len(indices))
         made = tuple(self.index(index) for index in indices)
         self.at += 1
         return {"array": name, "indices": made, "at": self.at - 1, "place": self.place(node)}
@@ -83,7 +83,7 @@ class Builder:
                 return self.convert(self.expression(node.args[0]), ir.Type(dtype))
             case ast.Call(func=ast.Name(id=function)):
                 made = tuple(self.expression(argument) for argument in node.args)
-                return ir.Call(function=function, arguments=made, place=place, type=made[0].type)
+                return ir.FunctionCall(function=function, arguments=made, place=place, type=made[0].type)
         raise AssertionError(ast.dump(node))
 
     def statements(self, nodes):
@@ -139,7 +139,7 @@ def typed_nest(text, *, collapse=1, dtypes=None, own=()):
     place = builder.place(node)
     axes = []
     for _ in range(collapse):
-        axes.append(ir.Axis(**builder.header(node)))
+        axes.append(ir.LoopAxis(**builder.header(node)))
         body, node = node.body, node.body[0]
     nest = ir.Nest(
         axes=tuple(axes),
@@ -149,7 +149,7 @@ def typed_nest(text, *, collapse=1, dtypes=None, own=()):
         privates=dict.fromkeys(own, "private"),
     )
     arrays = tuple(builder.arrays)
-    function = ir.LoopFunction(
+    function = ir.ParsedFunction(
         name="f",
         place=place,
         parameters=arrays,
@@ -197,4 +197,4 @@ def accesses_of(text, views, *, collapse=1, dtypes=None, own=(), contents=None, 
         name: view(*given, address=10_000_000 * place) if isinstance(given, tuple) else given
         for place, (name, given) in enumerate(views.items(), 1)
     }
-    return accesses(typed, nest, Launch(tuple(axes), scalars, placed, contents or {}))
+    return accesses(typed, nest, LaunchNumbers(tuple(axes), scalars, placed, contents or {}))

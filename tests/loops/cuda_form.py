@@ -19,7 +19,7 @@ from offload.loops.emit.emit_cuda import FINISH_THREADS, CudaVariant, emit_cuda
 from offload.loops.emit.grids import Shape, grid_of, rows_of, team_grid
 from offload.loops.emit.python_form import bits
 from offload.loops.front.levels import levels_of
-from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.reach import accesses
 from offload.loops.tree.promotion import identity
 
@@ -103,7 +103,7 @@ class _Form:
         ]
         scalars = {n: v.item() for n, v in self.arguments.items() if isinstance(v, np.generic)}
         views = {n: View(v.shape, v.strides, v.itemsize, v.ctypes.data) for n, v in arrays.items()}
-        return tuple(sorted(accesses(self.typed, self.nest, Launch(tuple(axes), scalars, views)).narrow))
+        return tuple(sorted(accesses(self.typed, self.nest, LaunchNumbers(tuple(axes), scalars, views)).narrow))
 
     def none(self, item):
         types = self.typed.arrays if item.name in self.typed.arrays else self.typed.scalars

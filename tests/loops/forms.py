@@ -30,7 +30,7 @@ def types_of(function, arguments):
     """Return the types of scalars and of arrays among a function's arguments."""
     arguments = {n: arguments[n] for n in function.parameters if n not in function.absent}
     scalars = {n: type_of(v) for n, v in arguments.items() if not isinstance(v, np.ndarray)}
-    arrays = {n: ir.ArrayType(v.dtype.name, v.ndim) for n, v in arguments.items() if isinstance(v, np.ndarray)}
+    arrays = {n: ir.LoopArrayType(v.dtype.name, v.ndim) for n, v in arguments.items() if isinstance(v, np.ndarray)}
     return scalars, arrays
 
 
@@ -40,7 +40,7 @@ def type_of(value):
     return ir.Type(WEAK[type(value)], is_weak=True)
 
 
-def run(function: ir.LoopFunction, arguments: dict[str, Any], form=python_form, chunks=3, modes=None):
+def run(function: ir.ParsedFunction, arguments: dict[str, Any], form=python_form, chunks=3, modes=None):
     """Run a loop function on arguments by name; arrays are changed in place.
 
     `form` makes a kernel, as `python_form` does, of a typed function, a nest and modes. Returns the values that the

@@ -126,7 +126,7 @@ class _Writer:
             self.arrays,
             {"n": self.n},
             NestClauses(
-                reductions=(ir.Reduction("+", "s"),) if self.has_sum else (),
+                reductions=(ir.LoopReduction("+", "s"),) if self.has_sum else (),
                 atomic=("h",) if self.has_atomics else (),
                 lastprivate=("last",) if self.has_last else (),
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offload.loops.tree import ir
 
-HERE = ir.Place("here.py", 7)
+HERE = ir.SourceLine("here.py", 7)
 I = ir.Name(place=HERE, name="i")  # noqa: E741
 
 
@@ -33,7 +33,7 @@ def compare(operator, left, right):
 
 
 def call(function, *arguments):
-    return ir.Call(place=HERE, function=function, arguments=arguments)
+    return ir.FunctionCall(place=HERE, function=function, arguments=arguments)
 
 
 def assign(target, value, annotation=None):
@@ -42,14 +42,14 @@ def assign(target, value, annotation=None):
 
 def axis(variable, stop, start=0, step=1):
     start, stop, step = (constant(bound) if isinstance(bound, int) else bound for bound in (start, stop, step))
-    return ir.Axis(variable=variable, start=start, stop=stop, step=step, place=HERE)
+    return ir.LoopAxis(variable=variable, start=start, stop=stop, step=step, place=HERE)
 
 
 def function_of(*body, prologue=(), arrays=("x", "y"), axes=None, returns=(), parameters=None, **nest):
     """Return a function of one nest, over the first dimension of ``x`` if nothing is said."""
     axes = axes or (axis("i", ir.Extent(place=HERE, array="x", dimension=0)),)
     part = ir.Nest(axes=axes, body=body, clauses=ir.LoopClauses(), place=HERE, **nest)
-    return ir.LoopFunction(
+    return ir.ParsedFunction(
         name="f",
         place=HERE,
         parameters=parameters or arrays,

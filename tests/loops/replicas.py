@@ -11,10 +11,10 @@ import numpy as np
 
 from offload.loops.emit.python_form import combine, from_bits, held, host_parts, places, python_form
 from offload.loops.front.parse import parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.proofs.bounds import bounds
-from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.reach import accesses
 from offload.loops.sets.filter import filtered
 from offload.loops.sets.footprints import footprints
@@ -119,7 +119,7 @@ class Devices:
         given = {n: self.originals[a] if isinstance(a, str) else a for n, a in arguments.items()}
         names = {n: a for n, a in arguments.items() if isinstance(a, str)}
         if (function, clauses) not in self.parsed:
-            loop = parse(Source.of(function), clauses)
+            loop = parse(FunctionSource.of(function), clauses)
             typed = infer(loop, *types_of(loop, given))
             self.parsed[function, clauses] = typed, host_parts(typed)
         typed, parts = self.parsed[function, clauses]
@@ -134,7 +134,7 @@ class Devices:
     def nest(self, typed, nest, axes, values, names):
         views = {n: view_of(self.originals[a]) for n, a in names.items()}
         plain = {n: v.item() for n, v in values.items()}
-        launch = Launch(axes, plain, views)
+        launch = LaunchNumbers(axes, plain, views)
         found = self.last = filtered(typed, nest, launch, self.weights)
         modes = {at: limit.mode for at, limit in bounds(accesses(typed, nest, launch)).items()}
         extra, run = (), nest

@@ -185,7 +185,7 @@ class _Iteration:
                 return {"int64": int, "float64": float, "bool": bool}[dtype](self.value(node.operand))
             case ir.Convert():
                 return np.dtype(node.to.dtype).type(self.value(node.operand))
-            case ir.Call():
+            case ir.FunctionCall():
                 return self.call(node)
             case _:
                 raise AssertionError(node)

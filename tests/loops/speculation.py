@@ -13,7 +13,7 @@ import numpy as np
 
 import offload as omp
 from offload.loops.speculative.contest import History
-from offload.loops.speculative.logged import LoggedRun
+from offload.loops.speculative.log_runs import LoggedRun
 from offload.loops.speculative.race import alone
 
 N = 12

@@ -8,8 +8,8 @@ import numpy as np
 
 import offload as omp
 from offload.loops.running.plan import numbers_of, plans_of
-from offload.loops.running.prepared import view_at
-from offload.loops.speculative.logged import logged_loop
+from offload.loops.running.preparation import view_at
+from offload.loops.speculative.log_runs import logged_loop
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.watched.flagging import FLAG_WORDS, OPEN

@@ -1,9 +1,9 @@
 """What a loop function does with its arrays."""
 
 import offload as omp
-from offload.loops.front.accesses import Access, accesses
+from offload.loops.front.accesses import ArrayUse, accesses
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
 
 
@@ -23,28 +23,28 @@ def test_accesses():
     """Each array is read, written, updated or none of it; private ones as their contents come and go."""
     clauses = NestClauses(
         atomic=("h",),
-        reductions=(ir.Reduction("+", "total"),),
+        reductions=(ir.LoopReduction("+", "total"),),
         private=("own",),
         firstprivate=("first",),
         lastprivate=("last",),
     )
-    assert accesses(parse(Source.of(uses), clauses)) == {
-        "a": Access(is_read=True, is_written=True),
-        "b": Access(is_read=True),
-        "c": Access(is_read=True, is_written=True),
-        "h": Access(is_atomic=True),
-        "k": Access(is_atomic=True),
-        "total": Access(is_reduced=True),
-        "own": Access(),
-        "first": Access(is_read=True),
-        "last": Access(is_written=True),
-        "shape": Access(),
+    assert accesses(parse(FunctionSource.of(uses), clauses)) == {
+        "a": ArrayUse(is_read=True, is_written=True),
+        "b": ArrayUse(is_read=True),
+        "c": ArrayUse(is_read=True, is_written=True),
+        "h": ArrayUse(is_atomic=True),
+        "k": ArrayUse(is_atomic=True),
+        "total": ArrayUse(is_reduced=True),
+        "own": ArrayUse(),
+        "first": ArrayUse(is_read=True),
+        "last": ArrayUse(is_written=True),
+        "shape": ArrayUse(),
     }
 
 
 def test_what_is_changed():
     """An array is changed by writes, atomic updates and reductions."""
-    assert not Access(is_read=True).is_changed
-    assert Access(is_written=True).is_changed
-    assert Access(is_atomic=True).is_changed
-    assert Access(is_reduced=True).is_changed
+    assert not ArrayUse(is_read=True).is_changed
+    assert ArrayUse(is_written=True).is_changed
+    assert ArrayUse(is_atomic=True).is_changed
+    assert ArrayUse(is_reduced=True).is_changed

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from offload.loops.proofs.affine import Form
+from offload.loops.proofs.affine import AffineForm
 from offload.loops.proofs.bounds import bounds, wanted
-from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.numbers import LaunchNumbers, Trips
 from offload.loops.proofs.reach import accesses
 from tests.loops.building import accesses_of, typed_nest, view
 
@@ -226,7 +226,7 @@ def test_text_that_stands_twice():
     typed, nest = typed_nest("for i in range(8):\n a[i] = 0\n a[i - 1] = 0")
     first, second = nest.body
     nest = replace(nest, body=(first, replace(second, at=first.at)))
-    (found,) = bounds(accesses(typed, nest, Launch((Trips(0, 1, 8),), {}, {"a": view(8)}))).values()
+    (found,) = bounds(accesses(typed, nest, LaunchNumbers((Trips(0, 1, 8),), {}, {"a": view(8)}))).values()
     assert (found.intervals, found.mode) == (((-1, 7),), "wrap")
 
 
@@ -257,9 +257,9 @@ def test_equal_structure_is_one_value():
 
 def test_forms():
     """Forms add, subtract and scale term by term."""
-    form = Form(3, ((0, 2), (4, -1)))
-    assert form - form == Form()
+    form = AffineForm(3, ((0, 2), (4, -1)))
+    assert form - form == AffineForm()
     assert form + form == form * 2
-    assert form * 0 == Form()
+    assert form * 0 == AffineForm()
     assert form.coefficient(4) == -1
     assert form.coefficient(1) == 0

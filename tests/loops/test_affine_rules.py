@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.loops.proofs.affine import LIMITS
-from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.numbers import LaunchNumbers, Trips
 from offload.loops.proofs.reach import accesses
 from offload.loops.tree import ir
 from tests.loops.building import view
 
 IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
-PLACE = ir.Place("text.py", 1)
+PLACE = ir.SourceLine("text.py", 1)
 DTYPES = ("int64", "int64", "int64", "int32", "uint8", "int8", "uint64")
 N = 5
 
@@ -52,10 +52,10 @@ class Maker:
             case 9:
                 name = rng.choice(("min", "max", "numpy.minimum", "numpy.maximum"))
                 return self.typed(
-                    ir.Call, dtype, function=name, arguments=(self.of(dtype, depth), self.of(dtype, depth))
+                    ir.FunctionCall, dtype, function=name, arguments=(self.of(dtype, depth), self.of(dtype, depth))
                 )
             case 10:
-                return self.typed(ir.Call, dtype, function="abs", arguments=(self.of(dtype, depth),))
+                return self.typed(ir.FunctionCall, dtype, function="abs", arguments=(self.of(dtype, depth),))
             case _:
                 sides = {"left": self.of(dtype, depth), "right": self.of(dtype, depth)}
                 condition = ir.Compare(operator="<", place=PLACE, type=ir.Type("bool"), **sides)
@@ -116,9 +116,9 @@ def evaluated(node, i, m, contents):
             return value(node.left) < value(node.right)
         case ir.Select():
             return value(node.then if value(node.condition) else node.otherwise)
-        case ir.Call(function="abs"):
+        case ir.FunctionCall(function="abs"):
             made = abs(value(node.arguments[0]))
-        case ir.Call():
+        case ir.FunctionCall():
             made = (min if "min" in node.function else max)(map(value, node.arguments))
         case ir.Binary(operator=("<<" | ">>") as operator):
             made = shifted(operator, value(node.left), value(node.right), dtype)
@@ -136,12 +136,12 @@ def indices_of(expressions, trips, m):
         for number, expression in enumerate(expressions)
     )
     nest = ir.Nest(
-        axes=(ir.Axis(variable="i", start=zero, stop=zero, step=zero, place=PLACE),),
+        axes=(ir.LoopAxis(variable="i", start=zero, stop=zero, step=zero, place=PLACE),),
         body=body,
         clauses=ir.LoopClauses(),
         place=PLACE,
     )
-    function = ir.LoopFunction(
+    function = ir.ParsedFunction(
         name="f",
         place=PLACE,
         parameters=("a", "p", "m"),
@@ -151,9 +151,9 @@ def indices_of(expressions, trips, m):
         returns=(),
         returns_tuple=False,
     )
-    arrays = {"a": ir.ArrayType("int64", 1), "p": ir.ArrayType("int32", 1)}
+    arrays = {"a": ir.LoopArrayType("int64", 1), "p": ir.LoopArrayType("int32", 1)}
     typed = ir.Typed(function=function, scalars={"i": ir.Type("int64"), "m": ir.Type("int64")}, arrays=arrays)
-    found = accesses(typed, nest, Launch((trips,), {"m": m}, {"a": view(9), "p": view(N, address=4096)}))
+    found = accesses(typed, nest, LaunchNumbers((trips,), {"m": m}, {"a": view(9), "p": view(N, address=4096)}))
     return [access.indices[0] for access in found.listed if access.kind == "store"], found.space
 
 

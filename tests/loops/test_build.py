@@ -17,7 +17,7 @@ from offload.devices import diskcache
 from offload.errors import ClauseError, InternalError
 from offload.loops.running import build, compilers, pool
 from offload.loops.running.build import Builder
-from offload.loops.tree.ir import Place
+from offload.loops.tree.ir import SourceLine
 
 FOUR = "int four(void) { return 4; }"
 
@@ -108,7 +108,7 @@ def test_generated_code_that_is_not_compiled_is_an_internal_error(tmp_path, text
     builder = Builder(environ(tmp_path, OFFLOAD_CC=working_only_for_the_pool(tmp_path, text)))
     source = "int four(void)\n{ /* +2 */\n/* +5 */\nreturn x;\n/* +9 */ }"
     with pytest.raises(InternalError, match=said) as caught:
-        builder.load(source, "four", Place("user.py", 10))
+        builder.load(source, "four", SourceLine("user.py", 10))
     if "loop.c" in text:
         assert "user.py:15" in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_a_real_compilers_message_names_the_line(tmp_path):
     """What the compiler of this machine says of a wrong text leads to the user's line."""
     with pytest.raises(InternalError, match=r"user\.py:12"):
         Builder(environ(tmp_path)).load(
-            "/* +2 */\nint four(void) { return x; }\n/* +7 */", "four", Place("user.py", 10)
+            "/* +2 */\nint four(void) { return x; }\n/* +7 */", "four", SourceLine("user.py", 10)
         )
 
 

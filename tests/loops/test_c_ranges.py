@@ -9,7 +9,7 @@ from offload.loops.emit import c_statements
 from offload.loops.emit.emit_c import CVariant, emit
 from offload.loops.emit.emit_cuda import CudaVariant, emit_cuda
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.running import build
 from offload.loops.tree import ir
@@ -123,7 +123,7 @@ def test_checks_before_a_loop_change_nothing(made, python, dtype, monkeypatch):
     """Elements, and the error that is reported, are those of the loop whose every trip checks, and CPython's."""
     if MISSING[made]:
         pytest.skip("no compiler")
-    function = parse(Source.of(python), NestClauses(checks=True))
+    function = parse(FunctionSource.of(python), NestClauses(checks=True))
     kinds = set()
     rng = np.random.default_rng(7)
     for _ in range(30 if dtype == "int64" else 80):
@@ -151,7 +151,7 @@ def raised(python, arguments):
 
 def cuda_text(python, arguments, modes=()):
     """Return the CUDA of a function's nest, as checks are if nothing is said of them."""
-    return text_of(parse(Source.of(python), NestClauses()), arguments, modes)
+    return text_of(parse(FunctionSource.of(python), NestClauses()), arguments, modes)
 
 
 def text_of(function, arguments, modes=()):
@@ -181,7 +181,7 @@ def test_a_loop_without_checks_is_computed_in_lanes():
         stop=load("x", constant(0), at=2),
         step=constant(1),
         body=(ir.Reduce(place=HERE, name="s", operator="+", value=load("y", name("k"), at=0)),),
-        clauses=ir.LoopClauses(reductions=(ir.Reduction("+", "s"),)),
+        clauses=ir.LoopClauses(reductions=(ir.LoopReduction("+", "s"),)),
     )
     function = function_of(assign("s", constant(1.0)), inner, store("y", name("s"), at=1))
     arguments = {"x": np.full(3, 3), "y": np.ones(3)}

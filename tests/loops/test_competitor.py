@@ -11,7 +11,7 @@ import pytest
 
 import offload as omp
 from offload.loops.running.build import builder
-from offload.loops.running.ordered import ordered_runs
+from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.speculative.competitor import Competitor, running
 from tests.conftest import checked
 

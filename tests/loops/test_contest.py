@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from offload.loops.speculative.contest import Contest, Event, History, Instruction, start_of
+from offload.loops.speculative.contest import Contest, History, Instruction, RaceEvent, start_of
 
 COMMITS = {Instruction.COMMIT_DEVICE, Instruction.COMMIT_HOST, Instruction.RAISE, Instruction.RESTORE}
 STARTS = [(True, False), (True, True), (False, True)]
 OWN = {
-    "device": [Event.DEVICE_CLEAN, Event.DEVICE_WRONG],
-    "host": [Event.HOST_DONE, Event.HOST_RAISED],
+    "device": [RaceEvent.DEVICE_CLEAN, RaceEvent.DEVICE_WRONG],
+    "host": [RaceEvent.HOST_DONE, RaceEvent.HOST_RAISED],
 }
 
 
@@ -20,14 +20,14 @@ def may_follow(contest, given):
     if contest.device in ("running", "stopping"):
         events += OWN["device"]
     if contest.device == "stopping":
-        events.append(Event.DEVICE_STOPPED)
+        events.append(RaceEvent.DEVICE_STOPPED)
     if contest.host in ("running", "stopping"):
         events += OWN["host"]
     if contest.host == "stopping":
-        events.append(Event.HOST_STOPPED)
+        events.append(RaceEvent.HOST_STOPPED)
     if Instruction.STOP_DEVICE not in given and Instruction.STOP_HOST not in given:
-        events.append(Event.DUE)
-    return [*events, Event.GIVE_UP]
+        events.append(RaceEvent.DUE)
+    return [*events, RaceEvent.GIVE_UP]
 
 
 def histories(machine=Contest):
@@ -59,15 +59,15 @@ def violated(events, given):
         if len(ended) != started:
             return f"{side} has not ended once for each start"
     commit = commits[0]
-    deciding = (Event.DEVICE_CLEAN, Event.HOST_DONE, Event.HOST_RAISED, Event.GIVE_UP)
+    deciding = (RaceEvent.DEVICE_CLEAN, RaceEvent.HOST_DONE, RaceEvent.HOST_RAISED, RaceEvent.GIVE_UP)
     decisive = next((one for one in events if one in deciding), None)
     allowed = {
-        Event.DEVICE_CLEAN: Instruction.COMMIT_DEVICE,
-        Event.HOST_DONE: Instruction.COMMIT_HOST,
-        Event.HOST_RAISED: Instruction.RAISE,
-        Event.GIVE_UP: Instruction.RESTORE,
+        RaceEvent.DEVICE_CLEAN: Instruction.COMMIT_DEVICE,
+        RaceEvent.HOST_DONE: Instruction.COMMIT_HOST,
+        RaceEvent.HOST_RAISED: Instruction.RAISE,
+        RaceEvent.GIVE_UP: Instruction.RESTORE,
     }.get(decisive)
-    if commit is not allowed and not (commit is Instruction.RESTORE and Event.GIVE_UP in events):
+    if commit is not allowed and not (commit is Instruction.RESTORE and RaceEvent.GIVE_UP in events):
         return f"{decisive} is followed by {commit}"
     return None
 
@@ -94,7 +94,7 @@ class CommitsBeforeTheVerdict(Contest):
     """A mutant: takes whatever the device leaves."""
 
     def after(self, event):
-        return super().after(Event.DEVICE_CLEAN if event is Event.DEVICE_WRONG else event)
+        return super().after(RaceEvent.DEVICE_CLEAN if event is RaceEvent.DEVICE_WRONG else event)
 
 
 @pytest.mark.parametrize("mutant", [CommitsAtOnce, CommitsBeforeTheVerdict])
@@ -106,13 +106,13 @@ def test_mutants_are_found(mutant):
 def test_an_event_that_cannot_come_raises_and_changes_nothing():
     """The machine refuses what contradicts its books."""
     contest, _ = Contest.begun(device=True, host=False)
-    for event in (Event.HOST_DONE, Event.HOST_STOPPED, Event.DEVICE_STOPPED):
+    for event in (RaceEvent.HOST_DONE, RaceEvent.HOST_STOPPED, RaceEvent.DEVICE_STOPPED):
         with pytest.raises(ValueError, match=event.name):
             contest.after(event)
-    over, given = contest.after(Event.DEVICE_CLEAN)
+    over, given = contest.after(RaceEvent.DEVICE_CLEAN)
     assert given == (Instruction.COMMIT_DEVICE,)
     with pytest.raises(ValueError, match="over"):
-        over.after(Event.GIVE_UP)
+        over.after(RaceEvent.GIVE_UP)
 
 
 def raced(history, **words):

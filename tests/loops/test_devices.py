@@ -519,13 +519,13 @@ def test_calls_that_are_one_devices_go_the_short_way(monkeypatch):
     a, b = np.arange(24.0) % 7, np.zeros(24)
     serial = {"a": a.copy(), "b": b.copy()}
     loop, n_long = halo.options(filter="never"), [0]
-    right = launching._Call.run
+    right = launching._JointCall.run
 
     def run(self, alone):
         n_long[0] += 1
         return right(self, alone)
 
-    monkeypatch.setattr(launching._Call, "run", run)
+    monkeypatch.setattr(launching._JointCall, "run", run)
     monkeypatch.setattr(Chooser, "note", lambda self, *_: setattr(self, "chosen", "single"))
 
     def both(count):

@@ -11,7 +11,7 @@ import pytest
 import offload as omp
 from offload.data import exchanges, shared
 from offload.loops import replicas
-from offload.loops.sets import joint_runs
+from offload.loops.sets import device_runs
 from tests.loops.on_devices import cut_by
 from tests.loops.programs import PERMUTED
 from tests.loops.sequences import Sequence
@@ -51,16 +51,16 @@ def plain_constructs_complete_nothing(patch):
 
 
 def results_in_another_order(patch):
-    patch.setattr(joint_runs, "sorted", lambda items: reversed([*items]), raising=False)
+    patch.setattr(device_runs, "sorted", lambda items: reversed([*items]), raising=False)
 
 
 def the_last_device_has_the_last_iteration(patch):
-    right = joint_runs.HostJointRun.__init__
+    right = device_runs.HostJointRun.__init__
 
     def init(self, way, *those):
         right(self, way._replace(last=len(way.pieces) - 1), *those)
 
-    patch.setattr(joint_runs.HostJointRun, "__init__", init)
+    patch.setattr(device_runs.HostJointRun, "__init__", init)
 
 
 def writes_are_not_noted(patch):

@@ -450,7 +450,7 @@ def test_reductions(operator, dtype):
         arrays=("x",),
         parameters=("x", "s"),
         returns=("s",),
-        reductions=(ir.Reduction(operator, "s"),),
+        reductions=(ir.LoopReduction(operator, "s"),),
     )
     function_in_order = {"+": np.add, "*": np.multiply, "min": np.minimum, "max": np.maximum}
     function_in_order |= {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
@@ -470,7 +470,7 @@ def test_min_of_nothing_but_nan_keeps_the_value_before():
         arrays=("x",),
         parameters=("x", "s"),
         returns=("s",),
-        reductions=(ir.Reduction("min", "s"),),
+        reductions=(ir.LoopReduction("min", "s"),),
     )
     assert run(function, {"x": x, "s": 5.0}, form=c_form, modes={0: "off"}) == 3.0
     assert run(function, {"x": x[:900], "s": 5.0}, form=c_form, modes={0: "off"}) == 5.0
@@ -479,7 +479,7 @@ def test_min_of_nothing_but_nan_keeps_the_value_before():
 def test_declared_reductions_are_computed_in_lanes():
     """Where nothing can go wrong in the innermost loop, and iterations may run in any order."""
     update = ir.Reduce(place=HERE, name="s", operator="+", value=load("x"))
-    words = {"parameters": ("x", "s"), "reductions": (ir.Reduction("+", "s"),), "returns": ("s",)}
+    words = {"parameters": ("x", "s"), "reductions": (ir.LoopReduction("+", "s"),), "returns": ("s",)}
     arguments = {"x": np.zeros(3), "s": 0.0}
     function = function_of(update, arrays=("x",), **words)
     pragma = "#pragma omp simd reduction(+:r_s)"
@@ -491,7 +491,7 @@ def test_declared_reductions_are_computed_in_lanes():
 def test_reductions_of_inner_loops_are_computed_in_lanes():
     """A sum that a `vector` loop declares; without the clause it is in order."""
     x, y = np.arange(1000.0).reshape(10, 100), np.zeros(10)
-    for clauses in (ir.LoopClauses(reductions=(ir.Reduction("+", "s"),)), ir.LoopClauses()):
+    for clauses in (ir.LoopClauses(reductions=(ir.LoopReduction("+", "s"),)), ir.LoopClauses()):
         inner = ir.For(
             place=HERE,
             variable="k",
@@ -517,7 +517,7 @@ def test_a_reduction_is_the_same_for_any_number_of_threads(monkeypatch):
         arrays=("x",),
         parameters=("x", "s"),
         returns=("s",),
-        reductions=(ir.Reduction("+", "s"),),
+        reductions=(ir.LoopReduction("+", "s"),),
     )
     typed = infer(function, *types_of(function, {"x": x, "s": 0.0}))
     kernel = emit(typed, typed.function.nests[0], CVariant(modes=((0, "off"),)))

@@ -10,7 +10,7 @@ import pytest
 from offload.loops.emit.emit_cuda import CudaVariant, emit_cuda
 from offload.loops.emit.grids import Shape
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.tree import ir
 from tests.loops.cuda_form import GXX, NVCC, assembled, compiled, cuda_form
@@ -81,7 +81,7 @@ def limits(p, q, u, y, z):
 
 
 def function(python, **clauses):
-    return parse(Source.of(python), NestClauses(**clauses), frozenset())
+    return parse(FunctionSource.of(python), NestClauses(**clauses), frozenset())
 
 
 def text(python, arguments, clauses, **variant):
@@ -231,10 +231,10 @@ def reduced(x, y):
 
 
 ITEMS = (
-    ir.Reduction("+", "s"),
-    ir.Reduction("^", "p"),
-    ir.Reduction("min", "least"),
-    ir.Reduction("and", "both"),
+    ir.LoopReduction("+", "s"),
+    ir.LoopReduction("^", "p"),
+    ir.LoopReduction("min", "least"),
+    ir.LoopReduction("and", "both"),
 )
 
 

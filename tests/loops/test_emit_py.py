@@ -137,7 +137,7 @@ def test_reductions_start_from_the_value_before(chunks):
         ir.Reduce(place=HERE, name="m", operator="min", value=load("x")),
         ir.Reduce(place=HERE, name="all", operator="and", value=compare(">", load("x"), constant(0))),
     ]
-    items = (ir.Reduction("+", "s"), ir.Reduction("min", "m"), ir.Reduction("and", "all"))
+    items = (ir.LoopReduction("+", "s"), ir.LoopReduction("min", "m"), ir.LoopReduction("and", "all"))
     prologue = (assign("s", constant(100)), assign("m", constant(-3)), assign("all", constant(True)))
     function = function_of(*body, arrays=("x",), prologue=prologue, reductions=items, returns=("s", "m", "all"))
     x = np.array([3, 1, 4, 1, 5], np.int32)
@@ -153,7 +153,7 @@ def test_a_reduction_of_nothing_keeps_minus_zero():
         body,
         arrays=("x",),
         prologue=(assign("s", constant(-0.0)),),
-        reductions=(ir.Reduction("+", "s"),),
+        reductions=(ir.LoopReduction("+", "s"),),
         returns=("s",),
     )
     assert math.copysign(1, run(function, {"x": np.zeros(0)})) == -1
@@ -162,7 +162,7 @@ def test_a_reduction_of_nothing_keeps_minus_zero():
 def test_a_parameter_of_one_element_is_reduced_in_place():
     """A reduction into a 0-d array adds to what it held."""
     body = ir.Reduce(place=HERE, name="total", operator="+", value=load("x"))
-    function = function_of(body, arrays=("x",), parameters=("x", "total"), reductions=(ir.Reduction("+", "total"),))
+    function = function_of(body, arrays=("x",), parameters=("x", "total"), reductions=(ir.LoopReduction("+", "total"),))
     total = np.array(10.0)
     run(function, {"x": np.arange(4.0), "total": total})
     assert total == 16

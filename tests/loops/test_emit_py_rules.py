@@ -7,7 +7,7 @@ import pytest
 
 from offload.loops.emit.python_form import DIVISION, INDEX, python_form
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
 from tests.loops.forms import FoundError, run
 from tests.loops.oracle import copy_of, function_of_text
@@ -18,12 +18,12 @@ def parsed(made):
     """Return the IR of a program."""
     clauses = NestClauses(
         collapse=made.collapse,
-        reductions=tuple(ir.Reduction(operator, name) for operator, name in made.reductions),
+        reductions=tuple(ir.LoopReduction(operator, name) for operator, name in made.reductions),
         private=tuple(made.private),
         lastprivate=tuple(made.lastprivate),
         atomic=tuple(made.atomic),
     )
-    return parse(Source.of(made.function()), clauses)
+    return parse(FunctionSource.of(made.function()), clauses)
 
 
 def check(made, form=python_form, chunks=3):
@@ -65,7 +65,7 @@ def test_nests_and_the_statements_between_follow_each_other(n, m):
     expected = copy_of(arguments)
     with np.errstate(all="ignore"):
         returned = f(**expected)
-    assert run(parse(Source.of(f), NestClauses(several=True)), arguments) == returned
+    assert run(parse(FunctionSource.of(f), NestClauses(several=True)), arguments) == returned
     assert arguments["x"].tolist() == expected["x"].tolist()
 
 
@@ -81,7 +81,7 @@ def test_what_raises_in_cpython_is_reported(seed):
     )
     f = function_of_text(text)
     arguments = {"x": rng.random(4), "k": rng.integers(-6, 6, 3), "d": rng.integers(0, 5, 3), "y": np.zeros(3)}
-    loop = parse(Source.of(f), NestClauses())
+    loop = parse(FunctionSource.of(f), NestClauses())
     raised = kind_of(lambda: f(**copy_of(arguments)))
     assert kind_of(lambda: run(loop, arguments, chunks=1)) == raised
 

@@ -1,4 +1,4 @@
-"""Functions that are made for calls of one name, beside what they stand for written as loops."""
+"""The steps of a call that has been made before: is it one of the same name, and what is filled in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.loops.filling import filler, matcher
+from offload.loops.filling import CallPattern, Filler
 from offload.loops.tree.naming import name_of
 
 SCALARS = st.sampled_from([0, 1, 2, True, 0.0, 1.5, np.float64(1.5), np.int32(1), np.uint8(2)])
@@ -23,12 +23,12 @@ ARGUMENTS = st.lists(SCALARS | ARRAYS, min_size=2, max_size=2).map(tuple)
 @given(one=ARGUMENTS, other=ARGUMENTS)
 def test_calls_that_match_are_those_of_one_name(one, other):
     """Types, dtypes, shapes, strides and scalars that are no floats tell calls apart."""
-    assert matcher(one)(other) == (name_of(one) == name_of(other))
+    assert CallPattern(one).fits(other) == (name_of(one) == name_of(other))
 
 
 def test_a_dtype_is_told_by_its_identity():
     """An equal dtype that is another object is not found, which costs a look-up by the name."""
-    assert not matcher([np.zeros(3)])([np.zeros(3, np.dtype("f8", metadata={"of": "a program"}))])
+    assert not CallPattern([np.zeros(3)]).fits([np.zeros(3, np.dtype("f8", metadata={"of": "a program"}))])
 
 
 ADDRESS = st.none() | st.integers(0, 40)
@@ -45,7 +45,7 @@ def test_filled_where_arrays_are_apart_aligned_and_hold_what_they_did(addresses,
 
     made = (ctypes.c_int64 * 4)(1, 2, 3, 4)
     pack = struct.Struct("d").pack_into
-    fill = filler(3, [(0, nbytes), (2, 4)], [(0, 0, 7, 1, -4, 3)], [(2, 0), (0, 1)], [(8, 1, pack)], [1])
+    fill = Filler([(0, nbytes), (2, 4)], [(0, 0, 7, 1, -4, 3)], [(2, 0), (0, 1)], [(8, 1, pack)], [1]).fill
     found = fill((0, 2.5, 1), addresses.__getitem__, holds, lambda: made)
     x, y = addresses
     is_right = x is not None and y is not None and x % nbytes == 0 and y % 4 == 0
@@ -61,5 +61,5 @@ def test_filled_where_arrays_are_apart_aligned_and_hold_what_they_did(addresses,
 def test_few_arguments(n):
     """A call has any number of arguments."""
     args = (np.zeros(2),) * n
-    assert matcher(args)(args)
-    assert filler(n, [(0, 8)] * n, [], [], [], [])(args, lambda _: 16, None, list) == []
+    assert CallPattern(args).fits(args)
+    assert Filler([(0, 8)] * n, [], [], [], []).fill(args, lambda _: 16, None, list) == []

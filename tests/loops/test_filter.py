@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.proofs.independence import independence
-from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.numbers import LaunchNumbers, Trips
 from offload.loops.proofs.reach import accesses
 from offload.loops.tree import ir
 from tests.loops.forms import types_of
@@ -206,7 +206,7 @@ ROWS = {
         [[own("", "i")], [own("y", "i")]],
         before="s = 1.0",
         after="return s",
-        clauses=NestClauses(reductions=(ir.Reduction("+", "s"),)),
+        clauses=NestClauses(reductions=(ir.LoopReduction("+", "s"),)),
     ),
     25: Row(
         "k = omp.atomic.add(c, 0, 1)\ny[k] = x[i]",
@@ -318,11 +318,13 @@ def test_what_is_no_matter_of_splitting(number):
     body, head = SEQUENTIAL[number]
     row = Row(body, {"a": floats(N), "b": floats(N), "t": floats(3)}, head=head)
     function, scalars = row.function()
-    loop = parse(Source.of(function), NestClauses())
+    loop = parse(FunctionSource.of(function), NestClauses())
     typed = infer(loop, *types_of(loop, {**row.arrays, **scalars}))
     views = {name: view_of(array) for name, array in row.arrays.items()}
     trips = eval(head, {**scalars})
-    found = accesses(typed, typed.function.nests[0], Launch((Trips(trips.start, 1, len(trips)),), scalars, views))
+    found = accesses(
+        typed, typed.function.nests[0], LaunchNumbers((Trips(trips.start, 1, len(trips)),), scalars, views)
+    )
     assert independence(found).verdict == "sequential"
 
 

@@ -49,7 +49,7 @@ MORE = {
     ),
     "reduced to an array": (
         Row("s += x[i]\ny[p[i]] = x[i]", {"s": np.array([3.0]), "p": P}),
-        NestClauses(reductions=(ir.Reduction("+", "s"),)),
+        NestClauses(reductions=(ir.LoopReduction("+", "s"),)),
         "tested",
     ),
     "downwards": (Row("y[n - i] = x[n - i]", {}, head="range(n, 0, -1)"), NestClauses(), "cut"),

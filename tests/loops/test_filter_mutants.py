@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from offload.loops.proofs import feeding
-from offload.loops.sets import divided
 from offload.loops.sets import filter as filters
+from offload.loops.sets import nest_division
 from offload.loops.sets.cutting import MOST
 from tests.loops import replicas
 from tests.loops.test_filter_rules import check
 
-Walk = feeding._Walk
+Walk = feeding._FlowWalk
 
 
 def no_own_term(patch):
@@ -90,13 +90,13 @@ def trips_before_are_this_one(patch):
 
 
 def closed_ranges(patch):
-    right = divided.Filtering.range_of
+    right = nest_division.Filtering.range_of
 
     def range_of(self, array, device):
         begin, end = right(self, array, device)
         return begin, min(end + 1, MOST)
 
-    patch.setattr(divided.Filtering, "range_of", range_of)
+    patch.setattr(nest_division.Filtering, "range_of", range_of)
 
 
 def always_cut(patch):
@@ -104,7 +104,7 @@ def always_cut(patch):
 
     def filtered(*those):
         found = right(*those)
-        return divided.replace(found, is_cut=True, trips=found.blocks) if found.mode == "split" else found
+        return nest_division.replace(found, is_cut=True, trips=found.blocks) if found.mode == "split" else found
 
     patch.setattr(replicas, "filtered", filtered)
 
@@ -113,13 +113,13 @@ def changed_division(**changes):
     """Return a mutant: what is told to `footprints` is something else."""
 
     def mutate(patch):
-        right = divided.Filtering.division.fget
+        right = nest_division.Filtering.division.fget
 
         def division(self):
             made = {name: change(self) for name, change in changes.items()}
-            return divided.replace(right(self), **made) if self.mode == "split" else right(self)
+            return nest_division.replace(right(self), **made) if self.mode == "split" else right(self)
 
-        patch.setattr(divided.Filtering, "division", property(division))
+        patch.setattr(nest_division.Filtering, "division", property(division))
 
     return mutate
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.data.boxes import BoxTable
-from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.numbers import LaunchNumbers, Trips
 from offload.loops.proofs.reach import accesses
 from offload.loops.sets.footprints import Division, _footprint, duplicate, footprints, owned_along, single, within
 from offload.loops.tree import ir
@@ -187,15 +187,15 @@ def test_private_arrays_and_items_of_reductions():
     typed, nest = typed_nest("for i in range(12):\n t[0] = i")
     for word, needed, written in (("firstprivate", 2, 0), ("lastprivate", 0, 1), ("private", 0, 0)):
         nest_ = ir.Nest(axes=nest.axes, body=nest.body, clauses=nest.clauses, place=nest.place, privates={"t": word})
-        reached = accesses(typed, nest_, Launch((Trips(0, 1, 12),), {}, {"t": view(3, address=64)}))
+        reached = accesses(typed, nest_, LaunchNumbers((Trips(0, 1, 12),), {}, {"t": view(3, address=64)}))
         found = footprints(reached, division(((0, 6), (6, 12)), last=1)).get("t")
         assert sum(map(bool, found.needs.boxes)) if found and found.needs else needed == 0
         assert (found.writes.alone if found and found.writes else ((), ())) == ((), (((0, 3),),) * written)
-    item = ir.Reduction("+", "s")
-    items = item, ir.Reduction("+", "a_scalar")
+    item = ir.LoopReduction("+", "s")
+    items = item, ir.LoopReduction("+", "a_scalar")
     nest_ = ir.Nest(axes=nest.axes, body=nest.body, clauses=nest.clauses, place=nest.place, reductions=items)
     views = {"s": view(address=64), "t": view(3, address=640)}
-    found = footprints(accesses(typed, nest_, Launch((Trips(0, 1, 12),), {}, views)), division(((0, 12),) * 2))
+    found = footprints(accesses(typed, nest_, LaunchNumbers((Trips(0, 1, 12),), {}, views)), division(((0, 12),) * 2))
     assert found["s"].needs.boxes == found["s"].writes.alone == (((),), ())
 
 

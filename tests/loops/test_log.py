@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import offload as omp
 from offload import acc, tofrom
-from offload.loops.speculative.logged import LoggedRun
+from offload.loops.speculative.log_runs import LoggedRun
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, noted
 

@@ -9,11 +9,12 @@ import pytest
 
 import offload as omp
 from offload import release, to
-from offload.loops.speculative import logged, remembered, speculation
+from offload.loops.running.specialise import Specialisation
+from offload.loops.speculative import log_runs, speculation, verdict_memory
 from offload.loops.speculative.logs import Log
 from offload.loops.speculative.race import alone
 from offload.loops.tree.making import Maker
-from offload.loops.watched import speculate
+from offload.loops.watched import exchange_log
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, quiet
 from tests.loops.steps import Words, loop_of, verdict
@@ -114,7 +115,7 @@ def test_the_base_stays(monkeypatch):
 
 def test_no_pass(monkeypatch):
     """Without the pass a writer and another reader never meet."""
-    monkeypatch.setattr(logged.LoggedLoop, "passes", lambda self, where: [])
+    monkeypatch.setattr(log_runs.LoggedLoop, "passes", lambda self, where: [])
     vector = next(vector for vector in VECTORS if vector.text.startswith("y[i] = a[5"))
     function, arguments = vector.function(), vector.values()
     with checked("sim:1", seed=1), alone():
@@ -125,7 +126,7 @@ def test_no_pass(monkeypatch):
 
 def test_the_own_write_is_anothers(monkeypatch):
     """A read after the own write that is logged as another iteration's meets it."""
-    load = speculate._Log.load
+    load = exchange_log._Log.load
 
     def mutant(self, place):
         name, self.id = self.id, self.first
@@ -134,22 +135,22 @@ def test_the_own_write_is_anothers(monkeypatch):
         finally:
             self.id = name
 
-    monkeypatch.setattr(speculate._Log, "load", mutant)
+    monkeypatch.setattr(exchange_log._Log, "load", mutant)
     assert not own_write_is_own()
 
 
 @pytest.mark.parametrize("change", ["scalar", "contents"])
 def test_verdicts_without_scalars_or_versions(monkeypatch, change):
     """Verdicts that are remembered without the scalars, or without the versions, let a call through that collides."""
-    key = speculation.key_from
+    verdict_key, call_key = speculation.key_from, Specialisation.key
 
-    def mutant(*args):
-        found = key(*args)
-        if found is None:
-            return None
-        (layouts, scalars), floats, versions = found
-        return (layouts, None, None, versions) if change == "scalar" else (layouts, scalars, floats, None)
+    def without_versions(*args):
+        found = verdict_key(*args)
+        return None if found is None else found[:2]
 
-    for module in (speculation, remembered):
-        monkeypatch.setattr(module, "key_from", mutant)
+    if change == "scalar":
+        monkeypatch.setattr(Specialisation, "key", lambda *args: (call_key(*args)[0], ()))
+    else:
+        for module in (speculation, verdict_memory):
+            monkeypatch.setattr(module, "key_from", without_versions)
     assert not calls_are_right(change)

@@ -15,7 +15,7 @@ import offload as omp
 from offload import acc
 from offload.errors import LoopError
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
 from tests.loops.serial import carried_out
 
@@ -53,7 +53,7 @@ def agrees(function, *arguments, **clauses):
     bound = inspect.signature(function).bind(*arguments)
     bound.apply_defaults()
     absent = frozenset(name for name, value in bound.arguments.items() if value is None)
-    parsed = parse(Source.of(function), NestClauses(**clauses), absent)
+    parsed = parse(FunctionSource.of(function), NestClauses(**clauses), absent)
     ours, theirs = (
         {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in bound.arguments.items()}
         for _ in range(2)
@@ -72,7 +72,7 @@ def numbers(*shape):
 
 
 def sums(*names, operator="+"):
-    return {"reductions": tuple(ir.Reduction(operator, name) for name in names)}
+    return {"reductions": tuple(ir.LoopReduction(operator, name) for name in names)}
 
 
 # -- expressions
@@ -460,7 +460,7 @@ def in_place(x, total, most):
         (
             in_place,
             (numbers(9), np.array(1.0), np.zeros(1)),
-            {"reductions": (ir.Reduction("+", "total"), ir.Reduction("max", "most"))},
+            {"reductions": (ir.LoopReduction("+", "total"), ir.LoopReduction("max", "most"))},
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -589,7 +589,7 @@ def test_a_variable_before_the_loop_may_have_the_name_of_the_loops():
     parsed = agrees(named_twice, np.zeros(300))
     assert parsed.nests[0].axes[0].variable != "i"
     with pytest.raises(LoopError, match="assigned by the loop"):
-        parse(Source.of(read_behind), NestClauses(several=True))
+        parse(FunctionSource.of(read_behind), NestClauses(several=True))
 
 
 def named_twice(a):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from tests.loops.serial import carried_out
 
 PREFIX = """
@@ -133,7 +133,7 @@ def test_lowering_keeps_the_order_of_effects(statements):
     names: dict = {}
     exec(compile(text, file, "exec"), names)
     ours, theirs = ({"m": np.arange(1, 5), "out": np.zeros(3, int)} for _ in range(2))
-    carried_out(parse(Source.of(names["f"]), NestClauses()), ours)
+    carried_out(parse(FunctionSource.of(names["f"]), NestClauses()), ours)
     names["f"](**theirs)
     assert {name: array.tolist() for name, array in ours.items()} == {name: a.tolist() for name, a in theirs.items()}
     del linecache.cache[file]

@@ -14,7 +14,7 @@ from offload.loops.running import ordered_form, plan, runs
 from offload.loops.running.build import Builder
 from offload.loops.running.observe import copies_of, observe
 from offload.loops.running.plan import numbers_of
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 from offload.loops.tree.uses import numbered
 from tests.conftest import checked
 

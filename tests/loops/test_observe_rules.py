@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offload as omp
-from offload.loops.proofs.numbers import Launch
+from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.running.clauses import LoopWords
-from offload.loops.running.observe import Observer, observe
+from offload.loops.running.observe import NestObserver, observe
 from offload.loops.running.plan import numbers_of, plain
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 from offload.loops.tree.uses import numbered
-from offload.loops.watched.needed import needed
+from offload.loops.watched.needs import needed
 from tests.conftest import checked
 
 TRIPS = 6
@@ -67,14 +67,14 @@ def test_what_is_seen_is_what_all_pairs_say(plan):
     findings = observe(spec.typed, nest, {}, every, numbers.scalars[0], arrays, numbers.views, numbers.axes[0])
     seen = {key: (one.count, one.min_distance, one.max_distance) for key, one in findings.found.items()}
     assert seen == events(plan)
-    launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, nest, launch, every)
     again = {name: values[name].copy() for name in numbers.views}
     quick = observe(spec.typed, nest, {}, every, numbers.scalars[0], again, numbers.views, numbers.axes[0], of=of)
     assert bool(quick.found) == bool(events(plan))
     given = (spec.typed, nest, {}, every, numbers.views, numbers.axes[0], LoopWords(), of)
     again = {name: values[name].copy() for name in numbers.views}
-    sliced = Observer(*given, is_slice=True).observe(numbers.scalars[0], again)
+    sliced = NestObserver(*given, is_slice=True).observe(numbers.scalars[0], again)
     assert bool(sliced.found) == bool(events(plan))
     assert all((again[name] == values[name]).all() for name in again)
 
@@ -88,11 +88,11 @@ def test_a_beginning_sees_what_it_has_carried_out(plan, most, is_slice):
     numbers = numbers_of(spec, values, partial(view_at, None))
     nest = spec.typed.function.nests[0]
     every = frozenset(numbered(nest))
-    of = needed(spec.typed, nest, Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views), every)
+    of = needed(spec.typed, nest, LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views), every)
     seen = []
     for _ in range(2):
         arrays = {name: values[name].copy() for name in numbers.views}
-        observer = Observer(
+        observer = NestObserver(
             spec.typed, nest, {}, every, numbers.views, numbers.axes[0], LoopWords(), of, most, is_slice=is_slice
         )
         found = observer.begin(numbers.scalars[0], arrays)

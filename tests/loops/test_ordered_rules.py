@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload.loops.running import ordered_form
-from offload.loops.running.ordered import ordered_runs, run_in_order
+from offload.loops.running.ordered_runs import ordered_runs, run_in_order
 from tests.conftest import checked
 from tests.loops.oracle import compare, copy_of
 from tests.loops.programs import program

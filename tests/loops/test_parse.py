@@ -15,7 +15,7 @@ import offload as omp
 from offload import acc
 from offload.errors import ClauseError, LoopError
 from offload.loops.front.parse import NestClauses, check_plain, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
 
 TABLE = np.zeros(3)
@@ -28,7 +28,7 @@ def refused(function, rule, *words, absent=(), **clauses):
     lines, first = inspect.getsourcelines(function)
     line = first + next(number for number, text in enumerate(lines) if "# <-" in text)
     with pytest.raises(LoopError) as caught:
-        parse(Source.of(function), NestClauses(**clauses), frozenset(absent))
+        parse(FunctionSource.of(function), NestClauses(**clauses), frozenset(absent))
     error = caught.value
     assert (error.rule, error.line, error.file) == (rule, line, __file__), str(error)
     text = lines[line - first].split("# <-")[0].strip()
@@ -41,11 +41,11 @@ def refused(function, rule, *words, absent=(), **clauses):
 
 def accepted(function, *, absent=(), **clauses):
     """Return the IR of a function."""
-    return parse(Source.of(function), NestClauses(**clauses), frozenset(absent))
+    return parse(FunctionSource.of(function), NestClauses(**clauses), frozenset(absent))
 
 
 def sums(*names, operator="+"):
-    return {"reductions": tuple(ir.Reduction(operator, name) for name in names)}
+    return {"reductions": tuple(ir.LoopReduction(operator, name) for name in names)}
 
 
 # -- argument, name
@@ -354,7 +354,7 @@ def test_statements_without_a_device_form(statement, tmp_path):
     names: dict = {}
     exec(compile(file.read_text(), str(file), "exec"), names)
     with pytest.raises(LoopError) as caught:
-        parse(Source.of(names["f"]), NestClauses())
+        parse(FunctionSource.of(names["f"]), NestClauses())
     assert (caught.value.line, caught.value.file) == (3, str(file))
     assert caught.value.rule == "branch"
     assert statement.split("\n")[0].split(" = ")[-1].strip("()")[:5] in str(caught.value)
@@ -584,7 +584,7 @@ def test_functions_return_at_their_end():
 
     for function, line in ((f, 2), (g, 2), (h, 3), (b, 1)):
         with pytest.raises(LoopError) as caught:
-            parse(Source.of(function), NestClauses())
+            parse(FunctionSource.of(function), NestClauses())
         called = {f: recursive, g: early, h: in_a_loop, b: half_returns}[function]
         assert caught.value.rule == "call"
         assert caught.value.line == inspect.getsourcelines(called)[1] + line
@@ -598,9 +598,9 @@ def test_plain_functions_are_checked_alone():
     """A function that loops are to call is checked without a loop."""
     for function in (recursive, early, in_a_loop):
         with pytest.raises(LoopError) as caught:
-            check_plain(Source.of(function))
+            check_plain(FunctionSource.of(function))
         assert caught.value.rule == "call"
-    check_plain(Source.of(returns_nothing))
+    check_plain(FunctionSource.of(returns_nothing))
 
     def unassigned(x):
         if x > 0:
@@ -608,7 +608,7 @@ def test_plain_functions_are_checked_alone():
         return y
 
     with pytest.raises(LoopError) as caught:
-        check_plain(Source.of(unassigned))
+        check_plain(FunctionSource.of(unassigned))
     assert caught.value.rule == "unbound"
 
 
@@ -728,7 +728,9 @@ def test_reductions_of_inner_loops():
     refused(f, "reduction", "updates by '+'")
     loop = accepted(g).nests[0].body[1]
     assert isinstance(loop, ir.For)
-    assert loop.clauses == ir.LoopClauses(level="vector", sizes=(("vector", 32),), reductions=(ir.Reduction("+", "s"),))
+    assert loop.clauses == ir.LoopClauses(
+        level="vector", sizes=(("vector", 32),), reductions=(ir.LoopReduction("+", "s"),)
+    )
 
 
 def test_atomic_arrays_are_updated_only():
@@ -900,7 +902,10 @@ def test_kernels_loop_finds_reductions():
         return s, t
 
     parsed = accepted(f, several=True)
-    assert [nest.reductions for nest in parsed.nests] == [(ir.Reduction("+", "s"),), (ir.Reduction("max", "t"),)]
+    assert [nest.reductions for nest in parsed.nests] == [
+        (ir.LoopReduction("+", "s"),),
+        (ir.LoopReduction("max", "t"),),
+    ]
 
 
 def test_scalars_stay_in_their_nest():

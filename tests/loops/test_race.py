@@ -15,11 +15,12 @@ import offload as omp
 from offload import tofrom
 from offload.loops.running.arguments import on_host
 from offload.loops.running.build import builder
-from offload.loops.running.ordered import ordered_runs
+from offload.loops.running.memo import CallRecord
+from offload.loops.running.ordered_runs import ordered_runs
 from offload.loops.running.plan import numbers_of
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 from offload.loops.speculative import race as racing
-from offload.loops.speculative.attempts import Attempt, Memory
+from offload.loops.speculative.attempts import Attempt
 from offload.loops.speculative.competitor import Competitor, running
 from offload.loops.speculative.contest import History
 from offload.loops.speculative.race import race
@@ -99,9 +100,9 @@ class Device:
         Device.live -= 1
 
 
-def raced(loop, *arrays, races=None, maps=None, wait=True, **device):
+def raced(loop, *arrays, record=None, maps=None, wait=True, **device):
     """Have a loop race in a target region; return the outcome."""
-    program = loop.options(speculate="always" if races is None else True)._program
+    program = loop.options(speculate="always" if record is None else True)._program
     outcomes = []
 
     def body(*given):
@@ -109,8 +110,8 @@ def raced(loop, *arrays, races=None, maps=None, wait=True, **device):
         values = program.bound(given, {})
         spec = program.specialise(values)
         numbers = numbers_of(spec, values, partial(view_at, task.place.device))
-        memory = Memory(races={} if races is None else races)
-        attempt = Attempt(spec, numbers, None, None, values, {}, task, memory)
+        numbers = numbers._replace(record=CallRecord() if record is None else record)
+        attempt = Attempt(spec, numbers, None, None, values, {}, task)
         with mock.patch.object(racing, "LoggedRun", partial(made, spec, values, task, device)):
             outcome = race(attempt)
         if outcome.error is not None:
@@ -373,29 +374,20 @@ def test_a_competitor_that_is_due_later_starts_when_it_is_due(quiet, monkeypatch
     monkeypatch.setattr(racing, "Competitor", partial(opens, gate))
     arrays = inputs(collides=False)
     wanted = expected(LOOPS[scatter], arrays)
-    races = Always(History(5, 5, 1e-3, 0.5, "device"))
+    record = with_history(History(5, 5, 1e-3, 0.5, "device"))
     with checked("sim:1"):
-        outcome = raced(LOOPS[scatter], *arrays, races=races, gate=gate)
+        outcome = raced(LOOPS[scatter], *arrays, record=record, gate=gate)
     assert outcome.winner == "host"
-    assert races.left.winner == "host"
-    assert races.left.n_calls == 6
+    assert record.history.winner == "host"
+    assert record.history.n_calls == 6
     assert all((one == other).all() for one, other in zip(arrays, wanted, strict=True))
 
 
-class Always(dict):
-    """A memory that has the same history of every loop."""
-
-    def __init__(self, history):
-        super().__init__()
-        self.history = history
-
-    def get(self, key, default=None):
-        return self.history
-
-    @property
-    def left(self):
-        (one,) = self.values()
-        return one
+def with_history(history):
+    """Return the record of a call with a history."""
+    record = CallRecord()
+    record.history = history
+    return record
 
 
 def test_a_quick_device_wins_before_the_competitor_is_due(quiet, monkeypatch):
@@ -404,7 +396,7 @@ def test_a_quick_device_wins_before_the_competitor_is_due(quiet, monkeypatch):
     monkeypatch.setattr(racing, "Competitor", started.append)
     arrays = inputs(collides=False)
     with checked("sim:1"):
-        outcome = raced(LOOPS[scatter], *arrays, races=Always(History(5, 5, 10.0, 1e6, "device")))
+        outcome = raced(LOOPS[scatter], *arrays, record=with_history(History(5, 5, 10.0, 1e6, "device")))
     assert outcome.winner == "device"
     assert not started
 
@@ -415,7 +407,7 @@ def test_while_the_host_keeps_winning_the_device_does_not_start(quiet):
     arrays = inputs(collides=False)
     wanted = expected(LOOPS[scatter], arrays)
     with checked("sim:1"):
-        outcome = raced(LOOPS[scatter], *arrays, races=Always(History(5, 5, 1.0, 1e-3, "host")))
+        outcome = raced(LOOPS[scatter], *arrays, record=with_history(History(5, 5, 1.0, 1e-3, "host")))
     assert (outcome.winner, outcome.raced) == ("host", False)
     assert all((one == other).all() for one, other in zip(arrays, wanted, strict=True))
 

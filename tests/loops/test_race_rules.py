@@ -13,9 +13,9 @@ import pytest
 
 import offload as omp
 from offload import tofrom
-from offload.loops.speculative import profiles, speculation, trying
+from offload.loops.speculative import profiles, speculation, trials
 from offload.loops.speculative import race as racing
-from offload.loops.speculative.chunks import Chunks
+from offload.loops.speculative.chunks import DeviceChunks
 from offload.loops.speculative.competitor import running
 from tests.conftest import checked
 from tests.loops.oracle import function_of_text
@@ -41,12 +41,12 @@ def fault(kind):
     """Inject a fault, or slow a side down."""
     gate = threading.Event()
 
-    class Fails(Chunks):
+    class Fails(DeviceChunks):
         def _launch(self):
             self._logged.launch = mock.Mock(side_effect=RuntimeError("no launch"))
             super()._launch()
 
-    class Slow(Chunks):
+    class Slow(DeviceChunks):
         def start(self):
             self._stream.launch_host_func(lambda _: gate.wait(20), None)
             super().start()
@@ -54,13 +54,13 @@ def fault(kind):
     with contextlib.ExitStack() as stack:
         patch = lambda name, value: stack.enter_context(mock.patch.object(racing, name, value))  # noqa: E731
         if kind == "device":
-            patch("Chunks", Fails)
+            patch("DeviceChunks", Fails)
         if kind == "thread":
             stack.enter_context(mock.patch.object(racing.Competitor, "start", return_value=False))
         if kind == "commit":
             stack.enter_context(mock.patch.object(racing.HostSide, "commit", no_copy))
         if kind == "slow device":
-            patch("Chunks", Slow)
+            patch("DeviceChunks", Slow)
             patch("Competitor", lambda run: opens(gate, run))
         if kind == "slow host":
             patch("Competitor", Held)
@@ -69,11 +69,11 @@ def fault(kind):
 
 def first_calls_of(seed):
     """Return a context in which less is profiled, fetched and copied before a call than usual, or as much."""
-    steps, nbytes = [profiles.STEPS, 300, 60][seed % 3], [trying._LARGE_NBYTES, 0][seed // 3 % 2]
+    steps, nbytes = [profiles.STEPS, 300, 60][seed % 3], [trials._LARGE_NBYTES, 0][seed // 3 % 2]
     stack = contextlib.ExitStack()
     for module, name, value in (
         (profiles, "STEPS", steps),
-        (trying, "_LARGE_NBYTES", nbytes),
+        (trials, "_LARGE_NBYTES", nbytes),
         (speculation, "_FETCHED_NBYTES", nbytes),
     ):
         stack.enter_context(mock.patch.object(module, name, value))

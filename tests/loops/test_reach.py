@@ -4,12 +4,12 @@ import numpy as np
 
 import offload as omp
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.proofs.bounds import bounds, wanted
 from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
-from offload.loops.proofs.numbers import Launch, Trips
+from offload.loops.proofs.numbers import LaunchNumbers, Trips
 from offload.loops.proofs.reach import accesses
 from offload.loops.tree import ir
 from tests.loops.building import view
@@ -20,11 +20,11 @@ WEAK_INT = ir.Type("int64", is_weak=True)
 def reached(function, arrays, axes, *, private=(), reductions=(), **scalars):
     """Return the accesses of a function's nest; arrays are (dtype, extents), apart from each other."""
     clauses = NestClauses(private=private, reductions=reductions, checks=True)
-    types = {name: ir.ArrayType(dtype, len(extents)) for name, (dtype, extents) in arrays.items()}
-    typed = infer(parse(Source.of(function), clauses), dict.fromkeys(scalars, WEAK_INT), types)
+    types = {name: ir.LoopArrayType(dtype, len(extents)) for name, (dtype, extents) in arrays.items()}
+    typed = infer(parse(FunctionSource.of(function), clauses), dict.fromkeys(scalars, WEAK_INT), types)
     (nest,) = typed.function.nests
     views = {name: view(*extents, address=place << 30) for place, (name, (_, extents)) in enumerate(arrays.items(), 1)}
-    return accesses(typed, nest, Launch(axes, scalars, views))
+    return accesses(typed, nest, LaunchNumbers(axes, scalars, views))
 
 
 def rows(y, v, c, p, x):
@@ -149,7 +149,7 @@ def summed(x, n):
 
 def test_reductions_and_local_arrays():
     """Updates of a reduction's item and elements of local arrays are no dependences; local ones have bounds too."""
-    reductions = (ir.Reduction("+", "s"),)
+    reductions = (ir.LoopReduction("+", "s"),)
     found = reached(summed, {"x": ("float64", (8,))}, (Trips(0, 1, 8),), reductions=reductions, n=8)
     assert independence(found).verdict == "parallel"
     local = [bounds(found)[access.at] for access in found.listed if access.array == "t"]

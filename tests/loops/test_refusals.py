@@ -12,7 +12,7 @@ import offload as omp
 from offload import acc
 from offload.errors import LoopError
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
 
 
@@ -134,7 +134,7 @@ def parsed(text, **clauses):
     exec("def made(x): return x", names)
     exec(compile(text, file, "exec"), names)
     try:
-        return parse(Source.of(names["f"]), NestClauses(**clauses))
+        return parse(FunctionSource.of(names["f"]), NestClauses(**clauses))
     finally:
         del linecache.cache[file]
 
@@ -205,7 +205,7 @@ def test_what_is_no_update(statement):
     with pytest.raises(LoopError) as caught:
         parsed(
             f"def f(a, b):\n    s = 0\n    for i in range(3):\n        {statement}\n    return s\n",
-            reductions=(ir.Reduction("+", "s"),),
+            reductions=(ir.LoopReduction("+", "s"),),
         )
     assert (caught.value.rule, caught.value.line) == ("reduction", 4), str(caught.value)
 
@@ -214,6 +214,7 @@ def test_an_item_has_a_value_before():
     """A reduction starts from the value before the loop, which has to be there."""
     with pytest.raises(LoopError) as caught:
         parsed(
-            "def f(a):\n    for i in range(3):\n        s += a[i]\n    return s\n", reductions=(ir.Reduction("+", "s"),)
+            "def f(a):\n    for i in range(3):\n        s += a[i]\n    return s\n",
+            reductions=(ir.LoopReduction("+", "s"),),
         )
     assert (caught.value.rule, caught.value.line) == ("unbound", 2)

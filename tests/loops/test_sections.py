@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.speculative import logged
-from offload.loops.speculative.logged import LoggedRun
+from offload.loops.speculative import log_runs
+from offload.loops.speculative.log_runs import LoggedRun
 from offload.loops.tree.making import Maker
-from offload.loops.watched import sections, speculate
+from offload.loops.watched import exchange_log, sections
 from tests.conftest import checked
 from tests.loops.speculation import noted, quiet
 from tests.loops.steps import loop_of, truth, verdict
@@ -262,7 +262,7 @@ def test_memory_for_words_may_be_missing(sim):
     profile = omp.profile_dependences(doubled, (begin, length, np.ones(p[-1])))
     for mode in ("always", profile):
         values = np.ones(p[-1])
-        with noted(), mock.patch.object(logged.Log, "_made", refuse), quiet():
+        with noted(), mock.patch.object(log_runs.Log, "_made", refuse), quiet():
             omp.target_loop(doubled, speculate=mode)(begin, length, values)
         assert (values == 2).all()
 
@@ -287,17 +287,19 @@ def test_mutants(monkeypatch, mutant):
     """A comparison that is slightly wrong is found out."""
     assert verdicts_are_right()
     monkeypatch.undo()
-    compare, extreme = Maker.compare, speculate._Log.extreme
+    compare, extreme = Maker.compare, exchange_log._Log.extreme
     if mutant == "next one not asked":
         monkeypatch.setattr(
             Maker, "compare", lambda m, a, o, b: compare(m, a, "==" if getattr(b, "name", "") == "w_many" else o, b)
         )
     elif mutant == "this one again":
-        monkeypatch.setattr(speculate, "following", lambda one, *_: one)
+        monkeypatch.setattr(exchange_log, "following", lambda one, *_: one)
     elif mutant == "lows alone":
-        monkeypatch.setattr(speculate._Log, "extreme", lambda log, _, values, lines: extreme(log, "min", values, lines))
+        monkeypatch.setattr(
+            exchange_log._Log, "extreme", lambda log, _, values, lines: extreme(log, "min", values, lines)
+        )
     elif mutant == "one too many":
         monkeypatch.setattr(sections, "_sum", lambda value, _: value)
     else:
-        monkeypatch.setattr(speculate, "opened", lambda log: log.make.let(log.fresh("w_u"), log.make.number(0)))
+        monkeypatch.setattr(exchange_log, "opened", lambda log: log.make.let(log.fresh("w_u"), log.make.number(0)))
     assert not verdicts_are_right()

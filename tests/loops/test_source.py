@@ -14,7 +14,7 @@ import pytest
 import offload as omp
 from offload import acc as openacc
 from offload.errors import LoopError
-from offload.loops.front.source import Frozen, Known, Plain, Source, Unfit, attribute, received
+from offload.loops.front.source import Frozen, FunctionSource, KnownName, Plain, Unfit, attribute, received
 
 COUNT = 3
 FLAG = True
@@ -65,7 +65,7 @@ def test_the_definition_has_the_lines_of_the_file():
         return a
 
     for function, offset in ((with_decorators, 2), (nested, 0), (plain, 0)):
-        source = Source.of(function)
+        source = FunctionSource.of(function)
         assert source.place.line == function.__code__.co_firstlineno + offset
         assert source.file == __file__
         assert source.definition.name == function.__name__
@@ -79,7 +79,7 @@ def test_names_of_the_text():
             x = COUNT + b + i + c
         return x
 
-    source = Source.of(f)
+    source = FunctionSource.of(f)
     assert [one.arg for one in source.parameters] == ["a", "b", "c"]
     assert source.assigned == {"i", "x"}
     assert source.free == ("COUNT", "range")
@@ -93,34 +93,34 @@ def test_meanings():
     def f():
         return inner, COUNT, FLAG, RATIO, NUMPY, ARRAY, np, mathematics, sine, omp, openacc, plain, sys, range, ROOT
 
-    meaning = Source.of(f).meaning
+    meaning = FunctionSource.of(f).meaning
     assert meaning("inner") == Frozen(7)
     assert meaning("COUNT") == Frozen(3)
     assert meaning("FLAG") == Frozen(value=True)
     assert meaning("RATIO") == Frozen(0.5)
     assert meaning("NUMPY") == Frozen(0.5, "float32")
     assert meaning("ARRAY") == Unfit("of type ndarray")
-    assert meaning("np") == Known("numpy")
-    assert meaning("mathematics") == Known("math")
-    assert meaning("sine") == Known("math.sin")
-    assert meaning("ROOT") == Known("numpy.sqrt")
-    assert meaning("omp") == Known("offload")
-    assert meaning("openacc") == Known("offload.acc")
+    assert meaning("np") == KnownName("numpy")
+    assert meaning("mathematics") == KnownName("math")
+    assert meaning("sine") == KnownName("math.sin")
+    assert meaning("ROOT") == KnownName("numpy.sqrt")
+    assert meaning("omp") == KnownName("offload")
+    assert meaning("openacc") == KnownName("offload.acc")
     assert meaning("plain") == Plain(plain)
     assert meaning("sys") == Unfit("the module sys")
-    assert meaning("range") == Known("range")
+    assert meaning("range") == KnownName("range")
     assert meaning("nothing") is None
 
 
 def test_names_of_modules():
     """A module's scalars are frozen, its functions and types known by their own names."""
-    assert attribute(Known("math"), "pi") == Frozen(mathematics.pi)
-    assert attribute(Known("numpy"), "asin") == Known("numpy.arcsin")
-    assert attribute(Known("numpy"), "float32") == Known("numpy.float32")
-    assert attribute(Known("numpy"), "bool_") == Known("numpy.bool")
-    assert attribute(Known("numpy"), "nothing") is None
-    assert attribute(Known("offload"), "atomic") == Known("offload.atomic")
-    assert attribute(Known("offload.atomic"), "add") == Known("offload.atomic.add")
+    assert attribute(KnownName("math"), "pi") == Frozen(mathematics.pi)
+    assert attribute(KnownName("numpy"), "asin") == KnownName("numpy.arcsin")
+    assert attribute(KnownName("numpy"), "float32") == KnownName("numpy.float32")
+    assert attribute(KnownName("numpy"), "bool_") == KnownName("numpy.bool")
+    assert attribute(KnownName("numpy"), "nothing") is None
+    assert attribute(KnownName("offload"), "atomic") == KnownName("offload.atomic")
+    assert attribute(KnownName("offload.atomic"), "add") == KnownName("offload.atomic.add")
 
 
 def test_the_key_follows_what_is_frozen(module):
@@ -129,7 +129,7 @@ def test_the_key_follows_what_is_frozen(module):
         "import numpy as np\nA = 1\nB = 0.0\ndef g(x): return x + B\ndef h(x): return x\n"
         "def f(x):\n    return g(x) + A + r(x)\ndef r(x): return f(x)\n"
     )
-    key = Source.of(made.f).key
+    key = FunctionSource.of(made.f).key
     keys = [key()]
     assert key() == keys[0]
     for name, value in (("A", 2), ("A", True), ("A", 1.0), ("A", np.int64(1)), ("B", -0.0), ("g", made.h)):
@@ -146,7 +146,7 @@ def test_the_key_follows_defaults_and_known_functions(module):
         "import math\ndef maker(c):\n    def g(x, y=c): return x + y\n    return g\n"
         "g = maker(1)\nroot = math.sqrt\ndef f(x):\n    return root(g(x))\n"
     )
-    key = Source.of(made.f).key
+    key = FunctionSource.of(made.f).key
     keys = [key()]
     for name, value in (("g", made.maker(2)), ("root", mathematics.sin)):
         setattr(made, name, value)
@@ -160,7 +160,7 @@ def test_closures_are_read_when_they_are_asked_for():
     def f():
         return late
 
-    source = Source.of(f)
+    source = FunctionSource.of(f)
     assert source.meaning("late") is None
     late = 4
     assert source.meaning("late") == Frozen(4)
@@ -175,7 +175,7 @@ def test_a_file_that_has_changed(module):
         made, file = module(text, f"program{number}")
         file.write_text(text.replace(old, new))
         with pytest.raises(LoopError) as caught:
-            Source.of(made.f)
+            FunctionSource.of(made.f)
         assert (caught.value.rule, caught.value.file) == ("source", str(file))
         assert "start the program again" in str(caught.value)
 
@@ -185,15 +185,15 @@ def test_a_file_that_has_changed_elsewhere(module):
     text = "def f(x):\n    return x\ndef g(x):\n    return 1\n"
     made, file = module(text)
     file.write_text(text.replace("1", "2"))
-    assert Source.of(made.f).definition.name == "f"
+    assert FunctionSource.of(made.f).definition.name == "f"
     with pytest.raises(LoopError):
-        Source.of(made.g)
+        FunctionSource.of(made.g)
 
 
 def test_a_message_shows_the_line_after_a_page_break(module):
     """Characters that end lines elsewhere end none of a program."""
     made, _ = module('A = "é\u2028"\n\x0c\ndef f(x):\n    # é\n    return x\n')
-    source = Source.of(made.f)
+    source = FunctionSource.of(made.f)
     error = source.refusal(source.definition.body[0], "return", "no")
     assert error.__notes__[0].endswith("return x\n    ^^^^^^^^")
 
@@ -202,9 +202,9 @@ def test_a_text_that_was_read_stays(module):
     """What was read once is not read again: it was the text of this function."""
     text = "def f(x):\n    return x\n"
     made, file = module(text)
-    first = Source.of(made.f)
+    first = FunctionSource.of(made.f)
     file.write_text("")
-    assert Source.of(made.f).definition is first.definition
+    assert FunctionSource.of(made.f).definition is first.definition
 
 
 def test_a_text_that_was_sent(module):
@@ -217,28 +217,28 @@ def test_a_text_that_was_sent(module):
     function = made.maker(2).__func__
     closure = function.__closure__
     for here in ("<dynamic-code>", "/nowhere/program.py"):  # as cloudpickle names it, since 3.1.3 and before
-        names, texts = Source.of(function).texts()
+        names, texts = FunctionSource.of(function).texts()
         assert set(names) == {"g"}
         assert [(text.file, text.lines.count("\n")) for text in texts] == [(str(file), 4), (str(file), 2)]
         codes = [text.code.replace(co_filename=here) for text in texts]
         received(tuple(text._replace(code=code) for text, code in zip(texts, codes, strict=True)))
         function = FunctionType(codes[0], {"g": FunctionType(codes[1], {})}, closure=closure)
-        source = Source.of(function)
+        source = FunctionSource.of(function)
         assert (source.file, source.place.line, source.free) == (str(file), 8, ("c", "g"))
         assert source.line_of(source.definition.body[0]) == "y = g(x)"
-        assert Source.of(source.meaning("g").function).place.line == 2
+        assert FunctionSource.of(source.meaning("g").function).place.line == 2
 
 
 def test_a_code_without_a_file(module):
     """A code that cloudpickle made without a file's name is sought in its module's file, and compared with the text."""
     made, file = module("def maker():\n    def f(x):\n        return x\n    return f\n")
     code = made.maker().__code__.replace(co_filename="<dynamic-code>", co_qualname="sent")
-    source = Source.of(FunctionType(code, {"__file__": str(file)}))
+    source = FunctionSource.of(FunctionType(code, {"__file__": str(file)}))
     assert (source.file, source.place.line) == (str(file), 2)
     other = code.replace(co_name="h")
     for names in ({"__file__": str(file)}, {"__file__": None}, {}):
         with pytest.raises(LoopError, match="needs the text of this function"):
-            Source.of(FunctionType(other, names))
+            FunctionSource.of(FunctionType(other, names))
 
 
 def test_functions_without_text():
@@ -253,6 +253,6 @@ def test_functions_without_text():
         (3, "def"),
     ):
         with pytest.raises(LoopError) as caught:
-            Source.of(function)
+            FunctionSource.of(function)
         assert caught.value.rule == "source"
         assert word in str(caught.value)

@@ -18,9 +18,9 @@ import offload as omp
 from offload import acc, to, tofrom
 from offload.loops.running import ordered_form, plan, runs
 from offload.loops.running.build import Builder
-from offload.loops.speculative.attempts import Memory
+from offload.loops.running.memo import Memo
 from offload.loops.speculative.logs import Log
-from offload.loops.watched.speculate import MOST_IDS
+from offload.loops.watched.exchange_log import MOST_IDS
 from tests.conftest import checked
 from tests.loops.facts import facts
 from tests.loops.speculation import N, P, Q, noted, quiet
@@ -142,17 +142,16 @@ def test_scalars_and_extents_are_part_of_what_is_remembered(sim):
 
 def test_so_many_verdicts_are_remembered():
     """Those of 64 calls, the latest; one that is used again stays."""
-    memory = Memory()
+    verdicts = Memo()
     for k in range(64):
-        memory.keep(k, verdict=True)
-    assert memory.known(0)
-    memory.keep(64, verdict=False)
-    assert memory.known(1) is None
-    assert memory.known(0) is True
-    assert memory.known(64) is False
-    memory.keep(None, verdict=True)
-    assert memory.known(None) is None
-    assert len(memory.verdicts) == 64
+        verdicts.keep(k, value=True)
+    assert verdicts.use(0)
+    verdicts.keep(64, value=True)
+    assert verdicts.use(1) is None
+    assert verdicts.use(0) is True
+    assert verdicts.use(64) is True
+    assert verdicts.use(None) is None
+    assert len(verdicts) == 64
 
 
 @pytest.mark.parametrize("case", CASES)

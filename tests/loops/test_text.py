@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
 from offload.loops.tree.text import range_text, text_of
 from tests.loops.oracle import function_of_text
@@ -36,7 +36,7 @@ EXPRESSIONS = [
 def body_of(*lines):
     text = "\n".join(f"        {line}" for line in lines)
     f = function_of_text(f"import math\nfrom numpy import float32\ndef f(x, y):\n    for i in range(9):\n{text}\n")
-    return parse(Source.of(f), NestClauses()).nests[0].body
+    return parse(FunctionSource.of(f), NestClauses()).nests[0].body
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
@@ -64,7 +64,7 @@ def test_statements_show_their_first_line(lines):
 
 def test_updates_are_shown_as_python_writes_them():
     """Updates of a reduction's item and of elements say their operator."""
-    place = ir.Place("here.py", 1)
+    place = ir.SourceLine("here.py", 1)
     one, x = ir.Constant(place=place, value=1), ir.Name(place=place, name="x")
     assert text_of(ir.Reduce(place=place, name="s", operator="+", value=x)) == "s += x"
     assert text_of(ir.Reduce(place=place, name="s", operator="+", value=x, is_taken_away=True)) == "s -= x"
@@ -78,7 +78,8 @@ def test_ranges_leave_out_what_is_usual():
     """A start of 0 and a step of 1 are not shown."""
     axes = (
         parse(
-            Source.of(function_of_text("def f(x, n):\n    for i in range(0, n, 1):\n        x[i] = 0\n")), NestClauses()
+            FunctionSource.of(function_of_text("def f(x, n):\n    for i in range(0, n, 1):\n        x[i] = 0\n")),
+            NestClauses(),
         )
         .nests[0]
         .axes

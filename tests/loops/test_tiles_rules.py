@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import offload as omp
 from offload.loops.emit.python_form import python_form
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.running.build import builder
 from tests.loops.c_form import c_form
 from tests.loops.forms import run
@@ -51,7 +51,7 @@ def tiled(n, m, tile, chunks):
 )
 def test_tiles_are_carried_out_one_after_another(form, n, m, tile, chunks, first, step):
     """Each iteration is carried out once, tile by tile, those at the borders of a chunk cut off."""
-    function = parse(Source.of(trace), NestClauses(tile=tile))
+    function = parse(FunctionSource.of(trace), NestClauses(tile=tile))
     c, order = np.zeros(1, np.int64), np.full((n * m, 2), -99)
     arguments = {"c": c, "order": order, "n": n, "m": m, "first": first, "step": step}
     run(function, arguments, form, chunks)

@@ -22,7 +22,7 @@ OPERATORS = {name: BINARY[name] for name in get_args(ir.Operator)}
 
 
 def typed_value(expression, x="float64", y="float64"):
-    arrays = {"x": ir.ArrayType(x, 1), "y": ir.ArrayType(y, 1)}
+    arrays = {"x": ir.LoopArrayType(x, 1), "y": ir.LoopArrayType(y, 1)}
     typed = infer(function_of(assign("t", expression)), {}, arrays)
     return typed.scalars["t"], typed.function.nests[0].body[0].value
 
@@ -174,7 +174,7 @@ def test_powers_of_integers_need_a_constant():
 def test_an_accumulator_takes_the_type_of_what_it_sums():
     """``s = 0.0; s += x32[i]`` is float32, with a note; an annotation makes it float64."""
     total = ir.Reduce(place=HERE, name="s", operator="+", value=load("x"))
-    arrays = {"x": ir.ArrayType("float32", 1), "y": ir.ArrayType("float32", 1)}
+    arrays = {"x": ir.LoopArrayType("float32", 1), "y": ir.LoopArrayType("float32", 1)}
     typed = infer(function_of(total, prologue=(assign("s", constant(0.0)),)), {}, arrays)
     assert typed.scalars["s"] == ir.Type("float32")
     assert len(typed.notes) == 1
@@ -187,7 +187,7 @@ def test_an_accumulator_takes_the_type_of_what_it_sums():
 
 def test_a_scalar_has_the_join_of_its_assignments():
     """Of an int, a float32 and an int32 that reach one scalar through others, it has float64, in any order."""
-    arrays = {"x": ir.ArrayType("float32", 1), "y": ir.ArrayType("int32", 1)}
+    arrays = {"x": ir.LoopArrayType("float32", 1), "y": ir.LoopArrayType("int32", 1)}
     body = [assign("a", constant(1)), assign("b", load("x")), assign("a", ir.Name(place=HERE, name="b"))]
     body += [assign("b", load("y"))]
     for order in itertools.permutations(body):
@@ -218,7 +218,7 @@ def test_each_dimension_has_one_index():
     """An array with fewer or more indices than dimensions is refused by rule index."""
     for indices in ((I,), (I, I, I)):
         with pytest.raises(LoopError) as caught:
-            infer(function_of(assign("t", load("x", *indices)), arrays=("x",)), {}, {"x": ir.ArrayType("int8", 2)})
+            infer(function_of(assign("t", load("x", *indices)), arrays=("x",)), {}, {"x": ir.LoopArrayType("int8", 2)})
         assert caught.value.rule == "index"
 
 
@@ -232,7 +232,7 @@ def test_shapes_are_resolved():
         assign("c", ir.Rank(place=HERE, array="x")),
         assign("d", ir.Extent(place=HERE, array="t", dimension=-1)),
     )
-    typed = infer(function_of(*body, arrays=("x",)), {}, {"x": ir.ArrayType("int8", 2)})
+    typed = infer(function_of(*body, arrays=("x",)), {}, {"x": ir.LoopArrayType("int8", 2)})
     _, a, b, c, d = (node.value if isinstance(node, ir.Assign) else None for node in typed.function.nests[0].body)
     assert (a.array, a.dimension) == ("x", 1)
     assert (b.operator, b.left.dimension, b.right.dimension) == ("*", 0, 1)
@@ -250,7 +250,7 @@ def test_atomics_refuse_what_they_would_round_otherwise():
             infer(
                 function_of(update(operator, value or load("y"))),
                 {},
-                {"x": ir.ArrayType(x, 1), "y": ir.ArrayType(y, 1)},
+                {"x": ir.LoopArrayType(x, 1), "y": ir.LoopArrayType(y, 1)},
             )
         except LoopError:
             return False

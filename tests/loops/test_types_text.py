@@ -10,7 +10,7 @@ import pytest
 from offload.errors import LoopError
 from offload.loops.front.calls import FUNCTIONS
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
 from offload.loops.tree import ir
 from tests.loops.forms import run, types_of
@@ -59,7 +59,7 @@ def loop(*lines, end="", head=""):
 
 def typed(function, **clauses):
     arguments = {**ARRAYS, "out": np.zeros(2)}
-    parsed = parse(Source.of(function), NestClauses(**clauses))
+    parsed = parse(FunctionSource.of(function), NestClauses(**clauses))
     return infer(parsed, *types_of(parsed, arguments))
 
 
@@ -102,10 +102,10 @@ def test_what_has_no_type_is_refused_at_its_line(text, rule):
 def test_numbers_where_arrays_are_needed_and_the_reverse_are_refused():
     """A number that is indexed is refused by rule argument; an array used as a number by rule types."""
     f = function_of_text("def f(x, n):\n    for i in range(2):\n        x[i] = n\n")
-    parsed = parse(Source.of(f), NestClauses())
+    parsed = parse(FunctionSource.of(f), NestClauses())
     for scalars, arrays, rule in (
         ({"x": ir.Type("int64")}, {}, "argument"),
-        ({}, {"x": ir.ArrayType("int64", 1), "n": ir.ArrayType("int64", 1)}, "types"),
+        ({}, {"x": ir.LoopArrayType("int64", 1), "n": ir.LoopArrayType("int64", 1)}, "types"),
     ):
         with pytest.raises(LoopError) as caught:
             infer(parsed, scalars, arrays)
@@ -125,7 +125,7 @@ def test_a_narrow_accumulator_is_noted_and_an_annotation_widens_it():
 def test_a_difference_is_of_its_own_type():
     """``s -= u8[i]`` from a Python number wraps in uint8, as CPython's does."""
     f = loop("s -= u8[i]", head="s = 5", end="    return s")
-    parsed = parse(Source.of(f), NestClauses(reductions=(ir.Reduction("+", "s"),)))
+    parsed = parse(FunctionSource.of(f), NestClauses(reductions=(ir.LoopReduction("+", "s"),)))
     with np.errstate(all="ignore"):
         expected = f(**ARRAYS, out=np.zeros(2))
     assert run(parsed, {**ARRAYS, "out": np.zeros(2)}) == expected
@@ -145,6 +145,6 @@ def test_each_function_gives_what_python_gives(name, array):
         if name == "math.trunc" and array == "x32":
             pytest.skip("NumPy's float32 has no __trunc__")
         f(**expected)
-        run(parse(Source.of(f), NestClauses()), given)
+        run(parse(FunctionSource.of(f), NestClauses()), given)
     dtype = np.float32 if array == "x32" and name.startswith("numpy.") else np.float64
     compare(given["out"].astype(dtype), expected["out"].astype(dtype), name, exact=False)

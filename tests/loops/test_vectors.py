@@ -6,7 +6,7 @@ import pytest
 import offload as omp
 from offload import acc
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.tree import ir
 
 
@@ -40,12 +40,12 @@ def spmv(ptr, col, val, x, y):
 
 def test_the_first_look():
     """The examples become nests of so many axes, with their reductions and levels."""
-    max_d = (ir.Reduction("max", "d"),)
-    assert len(parse(Source.of(sweep), NestClauses(collapse=2)).nests[0].axes) == 2
-    parsed = parse(Source.of(distance), NestClauses(collapse=2, reductions=max_d))
+    max_d = (ir.LoopReduction("max", "d"),)
+    assert len(parse(FunctionSource.of(sweep), NestClauses(collapse=2)).nests[0].axes) == 2
+    parsed = parse(FunctionSource.of(distance), NestClauses(collapse=2, reductions=max_d))
     assert (parsed.nests[0].reductions, parsed.returns) == (max_d, ("d",))
-    assert parse(Source.of(update), NestClauses()).arrays == ("p", "x", "y")
-    nest = parse(Source.of(spmv), NestClauses()).nests[0]
+    assert parse(FunctionSource.of(update), NestClauses()).arrays == ("p", "x", "y")
+    nest = parse(FunctionSource.of(spmv), NestClauses()).nests[0]
     assert nest.clauses.level == "gang"
     assert [node.clauses.level for node in nest.body if isinstance(node, ir.For)] == ["vector"]
 
@@ -88,7 +88,7 @@ def test_vectors(text, tmp_path):
     file.write_text(f"def f({', '.join(parameters)}, trips):\n    for i in range(trips):\n        {text}\n")
     names = {"omp": omp, "doubled": doubled, "np": np}
     exec(compile(file.read_text(), str(file), "exec"), names)
-    parsed = parse(Source.of(names["f"]), NestClauses(atomic=("h",) if "h[" in text else ()))
+    parsed = parse(FunctionSource.of(names["f"]), NestClauses(atomic=("h",) if "h[" in text else ()))
     assert len(parsed.nests[0].axes) == 1
     assert parsed.nests[0].body
 
@@ -111,7 +111,10 @@ def sums_and_copies(x, y):
 
 def test_vectors_of_several_lines():
     """Branches, and a sum beside a copy, are in the subset."""
-    assert isinstance(parse(Source.of(branches), NestClauses()).nests[0].body[0], ir.If)
-    reductions = (ir.Reduction("+", "s"),)
-    kinds = [type(node) for node in parse(Source.of(sums_and_copies), NestClauses(reductions=reductions)).nests[0].body]
+    assert isinstance(parse(FunctionSource.of(branches), NestClauses()).nests[0].body[0], ir.If)
+    reductions = (ir.LoopReduction("+", "s"),)
+    kinds = [
+        type(node)
+        for node in parse(FunctionSource.of(sums_and_copies), NestClauses(reductions=reductions)).nests[0].body
+    ]
     assert kinds == [ir.Reduce, ir.Store]

@@ -12,7 +12,7 @@ from offload.loops.proofs.independence import Verdict
 from offload.loops.running import plan
 from offload.loops.running.observe import copies_of, observe
 from offload.loops.running.plan import numbers_of, plans_of
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 from offload.loops.tree.uses import numbered
 from tests.conftest import checked
 from tests.loops.oracle import copy_of

@@ -48,7 +48,7 @@ _VARIABLES: Final[dict[FieldKind, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ArgumentSlot:
     """A slot of 8 bytes in the structure of arguments.
 
     Attributes
@@ -72,7 +72,7 @@ class Field:
 
 
 @dataclass(slots=True)
-class Scope:
+class KernelScope:
     """What the text of a kernel may name, and what it has named so far.
 
     Attributes
@@ -107,12 +107,12 @@ class Scope:
     truncates: bool = False
     tried: frozenset[int] = frozenset()
     ends: dict[str, str] = field(default_factory=dict)
-    fields: dict[Field, None] = field(default_factory=dict)
+    fields: dict[ArgumentSlot, None] = field(default_factory=dict)
     guarded: dict[str, None] = field(default_factory=dict)
 
     def use(self, kind: FieldKind, name: str = "", number: int = 0) -> str:
         """Return the variable of a slot, which is one from now on."""
-        self.fields[Field(kind, name, number)] = None
+        self.fields[ArgumentSlot(kind, name, number)] = None
         return _VARIABLES[kind].format(name=name, number=number)
 
     def dtype(self, name: str) -> Dtype:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offload.loops.emit.c_expressions import Expressions, arithmetic
+from offload.loops.emit.c_expressions import CExpressions, arithmetic
 from offload.loops.emit.c_host import LOGICAL, in_lanes, indented
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_ranges import once_checked
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from offload.loops.emit.c_ranges import OnceChecked
-    from offload.loops.emit.c_scope import Dialect, Scope
+    from offload.loops.emit.c_scope import Dialect, KernelScope
     from offload.loops.tree.ir import Expression, Statement
 
 ATOMICS: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
@@ -47,7 +47,7 @@ class Statements:
 
     Parameters
     ----------
-    scope : Scope
+    scope : KernelScope
     accumulators : collection of str
         Items of the nest's reductions.
     can_fail : bool
@@ -56,9 +56,9 @@ class Statements:
         What the lines in comments are counted from.
     """
 
-    def __init__(self, scope: Scope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
+    def __init__(self, scope: KernelScope, accumulators: Iterable[str], first_line: int, *, can_fail: bool) -> None:
         self._scope = scope
-        self._expressions = Expressions(scope)
+        self._expressions = CExpressions(scope)
         self._accumulators = frozenset(accumulators)
         self._can_fail = can_fail
         self._first_line = first_line

@@ -25,7 +25,7 @@ from offload.loops.emit import c_host
 from offload.loops.emit.c_expressions import literal
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
-from offload.loops.emit.c_scope import Dialect, Field, Layout, Scope
+from offload.loops.emit.c_scope import ArgumentSlot, Dialect, KernelScope, Layout
 from offload.loops.emit.c_statements import Statements, can_fail, n_elements
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
@@ -77,12 +77,12 @@ class CKernel:
 
     source: str
     entry: str
-    fields: tuple[Field, ...]
+    fields: tuple[ArgumentSlot, ...]
 
 
 def emit(typed: Typed, nest: Nest, variant: CVariant) -> CKernel:
     """Return a nest as C: ``void loop(const void *, int64_t begin, int64_t end, int64_t chunk, int64_t worker)``."""
-    return Kernel(typed, nest, variant, scope_of(typed, nest, variant)).emitted()
+    return KernelWriter(typed, nest, variant, scope_of(typed, nest, variant)).emitted()
 
 
 def copied(nest: Nest) -> dict[str, str]:
@@ -110,7 +110,7 @@ STOP: Final = "goto stop;"
 """What leaves all loops of iterations."""
 
 
-class Kernel:
+class KernelWriter:
     """Writes a nest.
 
     Parameters
@@ -118,14 +118,14 @@ class Kernel:
     typed : Typed
     nest : Nest
     variant : CVariant
-    scope : Scope
+    scope : KernelScope
         What `scope_of` returns for these.
     """
 
     _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})
     """What the function of the nest is given by parameters, of which alone gcc believes ``restrict``."""
 
-    def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: Scope) -> None:
+    def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: KernelScope) -> None:
         self._typed = typed
         self._nest = nest
         self._variant = variant
@@ -166,7 +166,7 @@ class Kernel:
 
     # -- what is read before the loops -------------------------------------------------------------------
 
-    def _head(self, fields: tuple[Field, ...]) -> Iterator[str]:
+    def _head(self, fields: tuple[ArgumentSlot, ...]) -> Iterator[str]:
         for k, field in enumerate(fields):
             if field.kind not in self._parameters:
                 yield self._read(field, f"slots[{k}]")
@@ -176,12 +176,12 @@ class Kernel:
         for slot, item in enumerate(self._nest.reductions):
             yield f"{C_TYPES[self._scope.dtype(item.name)]} r_{item.name} = {self._first(slot, item)};"
 
-    def _first(self, slot: int, item: ir.Reduction) -> str:
+    def _first(self, slot: int, item: ir.LoopReduction) -> str:
         """Return what a reduction's item, by its number, is at the beginning of a chunk."""
         dtype = self._scope.dtype(item.name)
         return literal(identity(item.operator, dtype), dtype)
 
-    def _read(self, field: Field, slot: str) -> str:
+    def _read(self, field: ArgumentSlot, slot: str) -> str:
         """Return the line that gives a slot a name."""
         variable = self._scope.use(field.kind, field.name, field.number)
         match field.kind:
@@ -194,14 +194,14 @@ class Kernel:
             case _:
                 return f"const {self._scope.index_type} {variable} = {slot};"
 
-    def _parameter(self, field: Field, slots: Mapping[Field, str]) -> tuple[str, str]:
+    def _parameter(self, field: ArgumentSlot, slots: Mapping[ArgumentSlot, str]) -> tuple[str, str]:
         """Return the parameter by which the nest is given an array, and what it is called with."""
         ctype, is_own = self._memory(field.name), field.kind == "copies"
         restrict = c_host.RESTRICT if is_own or self._variant.is_restricted else ""
         parameter = f"{ctype} *{restrict}const {self._scope.use(field.kind, field.name, field.number)}"
         argument = f"({ctype} *){slots[field]}"
         if is_own:
-            shape = [slots[Field("extent", field.name, k)] for k in range(self._typed.arrays[field.name].ndim)]
+            shape = [slots[ArgumentSlot("extent", field.name, k)] for k in range(self._typed.arrays[field.name].ndim)]
             argument += f" + worker * ({' * '.join(shape) or '1'})"
         return parameter, argument
 
@@ -328,10 +328,10 @@ def scope_of(
     dialect: Dialect = "c",
     index_bits: int = 64,
     narrow: frozenset[str] = frozenset(),
-) -> Scope:
+) -> KernelScope:
     """Return what the text of a nest may name."""
     own = (*assigned(nest), *(axis.variable for axis in nest.axes))
-    return Scope(
+    return KernelScope(
         typed,
         dict(variant.modes),
         dict(variant.layouts),

@@ -7,7 +7,7 @@ the next on ``y``, all others together on ``z``. The grid has exactly the thread
 blocks, and a thread beyond the trips does nothing; only where the grid is smaller (`CudaVariant.is_strided`) does a
 thread go on to further iterations. Inner loops, and a nest whose iterations run in order, stay loops of a thread.
 Where threads share inner loops (`CudaVariant.team`), an iteration is a team's, a block or a row of it, and all axes are
-one line of iterations; `offload.loops.emit.c_shared` writes what a team does.
+one line of iterations; `offload.loops.emit.c_teams` writes what a team does.
 
 The structure of arguments is that of the C form, passed by value: of pointers that are read out of it nvcc knows that
 they lead to global memory. With ``index_bits`` of 32 places in arrays are such numbers, computed as such; the program's
@@ -15,8 +15,9 @@ own integers keep their 64 bits.
 
 A reduction's item is a variable of the thread. At the end a block combines those of its threads, by shuffles and then
 over its rows of 32, and leaves one partial result. A second kernel, ``finish``, of one block, combines these in the
-same way onto the value before the loop, and writes it where `Field` ``"result"`` says. All orders follow from the grid,
-so results are the same from run to run. The thread that has the last iteration writes the ``lastprivate`` scalars.
+same way onto the value before the loop, and writes it where `ArgumentSlot` ``"result"`` says. All orders follow from
+the grid, so results are the same from run to run. The thread that has the last iteration writes the ``lastprivate``
+scalars.
 
 A copy of an array of atomics is a block's, in shared memory, so that its steps are atomic as well; it is merged into
 the array by atomic steps.
@@ -32,9 +33,9 @@ from offload.loops.emit.c_cuda import combine, combining
 from offload.loops.emit.c_expressions import literal
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES
-from offload.loops.emit.c_shared import SharedStatements
 from offload.loops.emit.c_statements import ATOMICS
-from offload.loops.emit.emit_c import CKernel, CVariant, Kernel, copied, scope_of
+from offload.loops.emit.c_teams import SharedStatements
+from offload.loops.emit.emit_c import CKernel, CVariant, KernelWriter, copied, scope_of
 from offload.loops.front.levels import loops_in
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
@@ -43,7 +44,7 @@ from offload.loops.tree.promotion import identity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offload.loops.emit.c_scope import Field, Scope
+    from offload.loops.emit.c_scope import ArgumentSlot, KernelScope
     from offload.loops.emit.c_statements import Statements
     from offload.loops.front.levels import Sharing, Team
     from offload.loops.tree.ir import Nest, ReductionOperator, Typed
@@ -96,14 +97,14 @@ def emit_cuda(typed: Typed, nest: Nest, variant: CudaVariant) -> CKernel:
     if variant.index_bits == 32:
         narrow |= {axis.variable for axis in nest.axes if typed.scalars[axis.variable].dtype == "int64"}
     scope = scope_of(typed, nest, variant, "cuda", variant.index_bits, narrow)
-    return _CudaKernel(typed, nest, variant, scope).emitted()
+    return _CudaWriter(typed, nest, variant, scope).emitted()
 
 
-class _CudaKernel(Kernel):
+class _CudaWriter(KernelWriter):
     _variant: CudaVariant
     _parameters = frozenset()
 
-    def __init__(self, typed: Typed, nest: Nest, variant: CudaVariant, scope: Scope) -> None:
+    def __init__(self, typed: Typed, nest: Nest, variant: CudaVariant, scope: KernelScope) -> None:
         self._team: SharedStatements | None = None
         super().__init__(typed, nest, variant, scope)
         written = {node.array for node in walk(*nest.body) if isinstance(node, (ir.Store, ir.Atomic))}
@@ -151,7 +152,7 @@ class _CudaKernel(Kernel):
             lines += [*indented(["const int64_t *const slots = arguments.slots;", *head, *body]), "}", ""]
         return c_cuda.text(lines)
 
-    def _read(self, field: Field, slot: str) -> str:
+    def _read(self, field: ArgumentSlot, slot: str) -> str:
         variable = self._scope.use(field.kind, field.name, field.number)
         if field.kind == "pointer":
             ctype = self._memory(field.name) if field.name in self._written else f"const {self._memory(field.name)}"

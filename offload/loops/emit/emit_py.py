@@ -69,7 +69,7 @@ def emit_parts(typed: Typed) -> str:
     One of a statement carries it out, on the dictionary `scalars`; one of a nest returns ``(start, step, trips)`` of
     each axis.
     """
-    host = _Host(typed)
+    host = _HostParts(typed)
     functions: list[str] = []
     for number, part in enumerate(typed.function.parts):
         body = host.axes(part) if isinstance(part, ir.Nest) else "\n".join(host.statement(part, 1))
@@ -80,7 +80,7 @@ def emit_parts(typed: Typed) -> str:
 def inputs_of(nest: Nest) -> tuple[str, ...]:
     """Return the scalars that a nest's kernel is given: those that it reads and does not assign, sorted."""
     items = {reduction.name for reduction in nest.reductions}
-    variables = {loop.variable for loop in (*nest.axes, *walk(*nest.body)) if isinstance(loop, ir.Axis | ir.For)}
+    variables = {loop.variable for loop in (*nest.axes, *walk(*nest.body)) if isinstance(loop, ir.LoopAxis | ir.For)}
     return tuple(sorted(names_in(*nest.body) - variables - items - names_assigned(*nest.body)))
 
 
@@ -135,7 +135,7 @@ class _Emitter:
                 return f"({then} if {self.expression(node.condition)} else {otherwise})"
             case ir.Convert():
                 return f"{self.expression(node.operand)}.astype({_scalar_class(node.to)})"
-            case ir.Call():
+            case ir.FunctionCall():
                 return self._call(node)
             case _:
                 raise AssertionError(node)
@@ -167,7 +167,7 @@ class _Emitter:
             return f"bool_(int({left}) {node.operator} int({right}))"
         return f"({left} {node.operator} {right})"
 
-    def _call(self, node: ir.Call) -> str:
+    def _call(self, node: ir.FunctionCall) -> str:
         arguments = [self.expression(argument) for argument in node.arguments]
         if node.function in ("min", "max"):
             return _combined(node.function, *arguments)
@@ -261,7 +261,7 @@ class _Emitter:
             yield f"{self.scalar(node.result)} = old"
 
 
-class _Host(_Emitter):
+class _HostParts(_Emitter):
     """Statements and bounds that the host evaluates."""
 
     def __init__(self, typed: Typed) -> None:

@@ -82,7 +82,7 @@ class Grid(NamedTuple):
         return math.prod(self.threads)
 
 
-class Copies(NamedTuple):
+class BlockCopies(NamedTuple):
     """The arrays of which each block has a copy in shared memory.
 
     Attributes
@@ -173,7 +173,7 @@ def _threads(n_axes: int, shape: Shape) -> tuple[int, int, int]:
     return (ROW * rows, 1, 1) if n_axes == 1 else (ROW, rows, 1)
 
 
-def copies_of(elements: Mapping[str, tuple[int, int]], iterations: int) -> Copies:
+def copies_of(elements: Mapping[str, tuple[int, int]], iterations: int) -> BlockCopies:
     """Return the arrays of which blocks are to have copies.
 
     Parameters
@@ -188,7 +188,7 @@ def copies_of(elements: Mapping[str, tuple[int, int]], iterations: int) -> Copie
         words = -(-count * itemsize // 8)
         if 0 < words <= COPIES_NBYTES // 8 - end and iterations >= _COPY_WORTH * count:
             places[name], end = end, end + words
-    return Copies(places, 8 * end)
+    return BlockCopies(places, 8 * end)
 
 
 def blocks_with_copies(counts: Iterable[int], iterations: int, n_threads: int) -> int:

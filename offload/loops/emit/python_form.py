@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 INDEX, DIVISION, ASSERTION, STEP, BOUND = 1, 2, 3, 4, 5
 
 
-class Trips(NamedTuple):
+class AxisRange(NamedTuple):
     """The values of an axis: ``start + t * step`` for t below `trips`."""
 
     start: int
@@ -81,7 +81,7 @@ def python_form(
     return kernel
 
 
-def host_parts(typed: Typed) -> tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[Trips, ...] | None], ...]:
+def host_parts(typed: Typed) -> tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]:
     """Return a function for each part of a loop function, to be called in their order.
 
     Each takes the scalars, a dictionary of values as `held` makes them, and the arrays. That of a statement carries it
@@ -217,11 +217,11 @@ def _values_of(
     return map(np.int64, values)
 
 
-def _axis(start: Any, stop: Any, step: Any, line: int) -> Trips:
+def _axis(start: Any, stop: Any, step: Any, line: int) -> AxisRange:
     _check_step(step, line)
     values = range(int(start), int(stop), int(step))
     _check_held(values, line)
-    return Trips(values.start, values.step, len(values))
+    return AxisRange(values.start, values.step, len(values))
 
 
 def _beyond_int64(values: range) -> int | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ArrayUse:
     """What is done with the elements of an array; an atomic update, or one of a reduction, is no read and no write."""
 
     is_read: bool = False
@@ -27,12 +27,12 @@ class Access:
         return self.is_written or self.is_atomic or self.is_reduced
 
 
-def accesses(function: ir.LoopFunction) -> dict[str, Access]:
+def accesses(function: ir.ParsedFunction) -> dict[str, ArrayUse]:
     """Return what a loop function does with each of its arrays, of all its nests together.
 
     An array of which each iteration has its own is read if it is ``firstprivate``, written if it is ``lastprivate``.
     """
-    found = {name: Access() for name in function.arrays}
+    found = {name: ArrayUse() for name in function.arrays}
     for nest in function.nests:
         for name, change in _changes(nest):
             if name in found:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, cast
 
-from offload.loops.front.source import DTYPES, Frozen, Known, Plain, Unfit
-from offload.loops.front.values import Values, index_nodes
+from offload.loops.front.source import DTYPES, Frozen, KnownName, Plain, Unfit
+from offload.loops.front.values import array_named, extent_of, index_nodes, indices_of, item_refusal, meaning_in
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
 
 if TYPE_CHECKING:
-    from types import FunctionType
-
     from offload.errors import LoopError
+    from offload.loops.front.frames import Frame
 
 _BOTH: Final = {
     **dict.fromkeys(["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1"], 1),
@@ -37,7 +36,7 @@ FUNCTIONS: Final[dict[str, int]] = {
     "abs": 1,
     "round": 1,
 }
-"""The functions that become an `ir.Call`, and how many arguments they have; `min` and `max` take any number."""
+"""The functions that become an `ir.FunctionCall`, and how many arguments they have; `min` and `max` take any number."""
 
 _CASTS: Final[dict[str, ir.Type]] = {
     "int": ir.Type("int64", is_weak=True),
@@ -61,152 +60,149 @@ ATOMICS: Final[dict[str, ir.AtomicOperator]] = {
 _ITERATORS: Final = {"enumerate", "zip", "map", "filter", "iter", "next", "reversed"}
 
 
-class Calls(Values):
-    """A function's calls."""
+def known_name(frame: Frame, node: ast.expr) -> str | None:
+    """Return the known name that an expression stands for, None if it stands for something else."""
+    meaning = meaning_in(frame, node)
+    return meaning.name if isinstance(meaning, KnownName) else None
 
-    def inline(self, function: FunctionType, node: ast.Call) -> tuple[ir.Expression, ...] | None:
-        """Lower a call of a plain function; return its values, None if it returns nothing."""
-        raise NotImplementedError
 
-    def known(self, node: ast.expr) -> str | None:
-        """Return the known name that an expression stands for, None if it stands for something else."""
-        meaning = self.meaning(node)
-        return meaning.name if isinstance(meaning, Known) else None
+def type_named(frame: Frame, node: ast.expr) -> ir.Type | None:
+    """Return the type that an expression stands for: ``float``, ``np.float32``."""
+    return _CASTS.get(known_name(frame, node) or "")
 
-    def type_named(self, node: ast.expr) -> ir.Type | None:
-        """Return the type that an expression stands for: ``float``, ``np.float32``."""
-        return _CASTS.get(self.known(node) or "")
 
-    def call(self, node: ast.Call) -> ir.Expression:
-        if self.known(node.func) in ATOMICS:
-            old = self.work.fresh("old")
-            self.atomic(node, old)
-            return ir.Name(place=self.place(node), name=old)
-        values = self.values_of(node)
-        if values is None:
-            raise self.refusal(
-                node, "call", "this function returns nothing; let the call stand alone, or return a number"
-            )
-        if len(values) != 1:
-            raise self.refusal(
-                node, "assign", f"{len(values)} values for one; assign them one by one, as in `x, y = f(…)`"
-            )
-        return values[0]
-
-    def values_of(self, node: ast.Call) -> tuple[ir.Expression, ...] | None:
-        """Lower a call that may have several values, or none."""
-        text = ast.unparse(node.func)
-        match self.meaning(node.func):
-            case Known(name):
-                return (self._known_call(node, name),)
-            case Plain(function):
-                return self.inline(function, node)
-            case Frozen():
-                raise self.refusal(node, "call", f"{text} is a number; call a function")
-            case Unfit(what):
-                self._check_recursion(node)
-                raise self.refusal(
-                    node,
-                    "call",
-                    f"{text} is {what} and has no device form; call functions of math, scalar functions of numpy, or"
-                    " plain functions of Python",
-                )
-            case None:
-                if not isinstance(node.func, (ast.Name, ast.Attribute)):
-                    self.value(node.func)  # a lambda is refused as one
-                self._check_recursion(node)
-                if isinstance(node.func, ast.Name) and not self.is_local(node.func.id):
-                    raise self.refusal(
-                        node, "name", f"{text} is not defined; define it before the function that calls it"
-                    )
-                raise self._call_refusal(node, text)
-
-    def _check_recursion(self, node: ast.Call) -> None:
-        codes = [code.co_name for code in self.work.callers]
-        if isinstance(node.func, ast.Name) and node.func.id in codes:
-            raise self.refusal(node, "call", f"{node.func.id} calls itself, and has no device form so; write a loop")
-
-    def _call_refusal(self, node: ast.Call, text: str) -> LoopError:
-        return self.refusal(
-            node,
-            "call",
-            f"`{text}` has no device form; call functions of math, scalar functions of numpy, or plain functions of"
-            " Python",
+def value_of_call(frame: Frame, node: ast.Call) -> ir.Expression:
+    """Lower a call that has one value."""
+    if known_name(frame, node.func) in ATOMICS:
+        old = frame.lowering.fresh("old")
+        update_atomically(frame, node, old)
+        return ir.Name(place=frame.place(node), name=old)
+    values = values_of_call(frame, node)
+    if values is None:
+        raise frame.refusal(node, "call", "this function returns nothing; let the call stand alone, or return a number")
+    if len(values) != 1:
+        raise frame.refusal(
+            node, "assign", f"{len(values)} values for one; assign them one by one, as in `x, y = f(…)`"
         )
+    return values[0]
 
-    def _known_call(self, node: ast.Call, name: str) -> ir.Expression:
-        place = self.place(node)
-        if name == "print":
-            raise self.refusal(node, "branch", "a loop prints nothing; store the values in an array and print that")
-        if name in _ITERATORS:
-            raise self.refusal(node, "loop", f"`{name}` has no device form; count by range(…) and index the arrays")
-        if name == "range" or name.endswith(".loop"):
-            raise self.refusal(node, "loop", "what counts the trips of a loop stands in its `for`")
-        for argument in (*node.args, *node.keywords):
-            if isinstance(argument, (ast.Starred, ast.keyword)):
-                raise self.refusal(node, "call", f"`{name}` takes its numbers by position here, without * and keywords")
-        n_arguments = len(node.args)
-        if name == "len" and n_arguments == 1:
-            return self.extent(node, node.args[0], 0)
-        if name in _CASTS and n_arguments == 1:
-            return ir.Convert(place=place, to=_CASTS[name], operand=self.value(node.args[0]))
-        if name in ("min", "max") and n_arguments > 1:
-            first, *others = self.in_order(node.args)
-            for other in others:
-                first = self.bounded(ir.Call(place=place, function=name, arguments=(first, other)))
-            return first
-        if name == "math.log" and n_arguments == 2:  # as CPython has it
-            of, base = (ir.Call(place=place, function=name, arguments=(one,)) for one in self.in_order(node.args))
-            return ir.Binary(place=place, operator="/", left=of, right=base)
-        if FUNCTIONS.get(name) == n_arguments:
-            return ir.Call(place=place, function=name, arguments=tuple(self.in_order(node.args)))
-        if name == "divmod":
-            raise self.refusal(node, "call", "divmod has two values; write `q, r = divmod(a, b)`")
-        if name.startswith("numpy.") and name[6:].startswith(("float", "complex", "longdouble")):
-            raise self.refusal(
-                node, "types", f"{name} is no type of the subset; convert to one of {', '.join(sorted(DTYPES))}"
-            )
-        if name in FUNCTIONS or name in _CASTS or name in ("len", "min", "max"):
-            raise self.refusal(
-                node, "call", f"`{name}` with {n_arguments} arguments has no device form; pass it numbers alone"
-            )
-        raise self._call_refusal(node, name)
 
-    def atomic(self, node: ast.Call, result: str | None) -> None:
-        """Lower a call of ``omp.atomic``; `result` is the variable that gets the old value."""
-        operator = ATOMICS[self.known(node.func) or ""]
-        n_arguments = 4 if operator == "cas" else 3
-        form = "(a, index, expected, value)" if operator == "cas" else "(a, index, value)"
-        if len(node.args) != n_arguments or node.keywords:
-            raise self.refusal(node, "atomic", f"its arguments are {form}, by position")
-        self.check_in_nest(node, "atomic")
-        array = self.array(node.args[0])
-        if array.name in self.work.items:
-            raise self.item_refusal(node, array.name)
-        indices = self.indices(node, array, index_nodes(node.args[1]))
-        with self.block() as before:
-            values = self.in_order(node.args[2:])
-        if changes_elements(before):
-            indices = tuple(self.kept(index) for index in indices)
-        self.out += before
-        self.out.append(
-            ir.Atomic(
-                place=self.place(node),
-                array=array.name,
-                indices=indices,
-                operator=operator,
-                value=values[-1],
-                at=self.work.at(),
-                expected=values[0] if operator == "cas" else None,
-                result=result,
-            )
-        )
-
-    def check_in_nest(self, node: ast.AST, rule: str) -> None:
-        """Refuse what changes elements outside of a nest."""
-        if not self.work.is_in_nest:
-            raise self.refusal(
+def values_of_call(frame: Frame, node: ast.Call) -> tuple[ir.Expression, ...] | None:
+    """Lower a call that may have several values, or none."""
+    text = ast.unparse(node.func)
+    match meaning_in(frame, node.func):
+        case KnownName(name):
+            return (_known_call(frame, node, name),)
+        case Plain(function):
+            return frame.lowering.rules.inlined(frame, function, node)
+        case Frozen():
+            raise frame.refusal(node, "call", f"{text} is a number; call a function")
+        case Unfit(what):
+            _check_recursion(frame, node)
+            raise frame.refusal(
                 node,
-                rule,
-                "elements of arrays are changed in the loop alone; write this into a loop, or before the call",
+                "call",
+                f"{text} is {what} and has no device form; call functions of math, scalar functions of numpy, or"
+                " plain functions of Python",
             )
+        case None:
+            if not isinstance(node.func, (ast.Name, ast.Attribute)):
+                frame.value(node.func)  # a lambda is refused as one
+            _check_recursion(frame, node)
+            if isinstance(node.func, ast.Name) and not frame.is_local(node.func.id):
+                raise frame.refusal(node, "name", f"{text} is not defined; define it before the function that calls it")
+            raise _call_refusal(frame, node, text)
+
+
+def _check_recursion(frame: Frame, node: ast.Call) -> None:
+    codes = [code.co_name for code in frame.lowering.callers]
+    if isinstance(node.func, ast.Name) and node.func.id in codes:
+        raise frame.refusal(node, "call", f"{node.func.id} calls itself, and has no device form so; write a loop")
+
+
+def _call_refusal(frame: Frame, node: ast.Call, text: str) -> LoopError:
+    return frame.refusal(
+        node,
+        "call",
+        f"`{text}` has no device form; call functions of math, scalar functions of numpy, or plain functions of Python",
+    )
+
+
+def _known_call(frame: Frame, node: ast.Call, name: str) -> ir.Expression:
+    place = frame.place(node)
+    if name == "print":
+        raise frame.refusal(node, "branch", "a loop prints nothing; store the values in an array and print that")
+    if name in _ITERATORS:
+        raise frame.refusal(node, "loop", f"`{name}` has no device form; count by range(…) and index the arrays")
+    if name == "range" or name.endswith(".loop"):
+        raise frame.refusal(node, "loop", "what counts the trips of a loop stands in its `for`")
+    for argument in (*node.args, *node.keywords):
+        if isinstance(argument, (ast.Starred, ast.keyword)):
+            raise frame.refusal(node, "call", f"`{name}` takes its numbers by position here, without * and keywords")
+    n_arguments = len(node.args)
+    if name == "len" and n_arguments == 1:
+        return extent_of(frame, node, node.args[0], 0)
+    if name in _CASTS and n_arguments == 1:
+        return ir.Convert(place=place, to=_CASTS[name], operand=frame.value(node.args[0]))
+    if name in ("min", "max") and n_arguments > 1:
+        first, *others = frame.in_order(node.args)
+        for other in others:
+            first = frame.bounded(ir.FunctionCall(place=place, function=name, arguments=(first, other)))
+        return first
+    if name == "math.log" and n_arguments == 2:  # as CPython has it
+        of, base = (ir.FunctionCall(place=place, function=name, arguments=(one,)) for one in frame.in_order(node.args))
+        return ir.Binary(place=place, operator="/", left=of, right=base)
+    if FUNCTIONS.get(name) == n_arguments:
+        return ir.FunctionCall(place=place, function=name, arguments=tuple(frame.in_order(node.args)))
+    if name == "divmod":
+        raise frame.refusal(node, "call", "divmod has two values; write `q, r = divmod(a, b)`")
+    if name.startswith("numpy.") and name[6:].startswith(("float", "complex", "longdouble")):
+        raise frame.refusal(
+            node, "types", f"{name} is no type of the subset; convert to one of {', '.join(sorted(DTYPES))}"
+        )
+    if name in FUNCTIONS or name in _CASTS or name in ("len", "min", "max"):
+        raise frame.refusal(
+            node, "call", f"`{name}` with {n_arguments} arguments has no device form; pass it numbers alone"
+        )
+    raise _call_refusal(frame, node, name)
+
+
+def update_atomically(frame: Frame, node: ast.Call, result: str | None) -> None:
+    """Lower a call of ``omp.atomic``; `result` is the variable that gets the old value."""
+    operator = ATOMICS[known_name(frame, node.func) or ""]
+    n_arguments = 4 if operator == "cas" else 3
+    form = "(a, index, expected, value)" if operator == "cas" else "(a, index, value)"
+    if len(node.args) != n_arguments or node.keywords:
+        raise frame.refusal(node, "atomic", f"its arguments are {form}, by position")
+    check_in_nest(frame, node, "atomic")
+    array = array_named(frame, node.args[0])
+    if array.name in frame.lowering.items:
+        raise item_refusal(frame, node, array.name)
+    indices = indices_of(frame, node, array, index_nodes(node.args[1]))
+    with frame.block() as before:
+        values = frame.in_order(node.args[2:])
+    if changes_elements(before):
+        indices = tuple(frame.kept(index) for index in indices)
+    frame.out += before
+    frame.out.append(
+        ir.Atomic(
+            place=frame.place(node),
+            array=array.name,
+            indices=indices,
+            operator=operator,
+            value=values[-1],
+            at=frame.lowering.at(),
+            expected=values[0] if operator == "cas" else None,
+            result=result,
+        )
+    )
+
+
+def check_in_nest(frame: Frame, node: ast.AST, rule: str) -> None:
+    """Refuse what changes elements outside of a nest."""
+    if not frame.lowering.is_in_nest:
+        raise frame.refusal(
+            node,
+            rule,
+            "elements of arrays are changed in the loop alone; write this into a loop, or before the call",
+        )

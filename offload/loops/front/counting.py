@@ -6,15 +6,17 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from offload.loops.front.assignments import Assignments
+from offload.loops.front.calls import known_name
 from offload.loops.front.frames import Parameter, Scalar
 from offload.loops.front.source import Frozen
+from offload.loops.front.values import meaning_in
 from offload.loops.tree import ir
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.errors import LoopError
+    from offload.loops.front.frames import Frame
 
 _BINDINGS: Final[dict[object, tuple[str, Literal["", "seq"]]]] = {
     None: ("", ""),
@@ -48,181 +50,184 @@ class Counted:
     clauses: ir.LoopClauses
 
 
-class Counting(Assignments):
-    """A function's ranges."""
+def range_of(frame: Frame, node: ast.For, rule: str) -> Counted:
+    """Return what counts a loop; `rule` is the one that another iterator breaks."""
+    iterator = node.iter
+    clauses = ir.LoopClauses()
+    if isinstance(iterator, ast.Call) and (construct := known_name(frame, iterator.func)) in _CLAUSES:
+        clauses = _clauses(frame, iterator, construct or "")
+        iterator = iterator.args[0]
+    if not isinstance(iterator, ast.Call) or known_name(frame, iterator.func) != "range":
+        raise _iterator_refusal(frame, node, iterator, rule)
+    if not isinstance(node.target, ast.Name):
+        raise frame.refusal(node, rule, "a range counts one variable; give it one")
+    if iterator.keywords or not 1 <= len(iterator.args) <= 3 or _has_starred(iterator.args):
+        raise frame.refusal(
+            node, "range", "a range has one to three numbers, by position; write range(start, stop, step)"
+        )
+    zero, one = (ast.copy_location(ast.Constant(value), iterator) for value in (0, 1))
+    match iterator.args:
+        case [stop]:
+            return Counted(zero, stop, one, clauses)
+        case [start, stop]:
+            return Counted(start, stop, one, clauses)
+        case [start, stop, step]:
+            return Counted(start, stop, step, clauses)
+        case _:
+            raise AssertionError
 
-    def counted(self, node: ast.For, rule: str) -> Counted:
-        """Return what counts a loop; `rule` is the one that another iterator breaks."""
-        iterator = node.iter
-        clauses = ir.LoopClauses()
-        if isinstance(iterator, ast.Call) and (construct := self.known(iterator.func)) in _CLAUSES:
-            clauses = self._clauses(iterator, construct or "")
-            iterator = iterator.args[0]
-        if not isinstance(iterator, ast.Call) or self.known(iterator.func) != "range":
-            raise self._iterator_refusal(node, iterator, rule)
-        if not isinstance(node.target, ast.Name):
-            raise self.refusal(node, rule, "a range counts one variable; give it one")
-        if iterator.keywords or not 1 <= len(iterator.args) <= 3 or _has_starred(iterator.args):
-            raise self.refusal(
-                node, "range", "a range has one to three numbers, by position; write range(start, stop, step)"
-            )
-        zero, one = (ast.copy_location(ast.Constant(value), iterator) for value in (0, 1))
-        match iterator.args:
-            case [stop]:
-                return Counted(zero, stop, one, clauses)
-            case [start, stop]:
-                return Counted(start, stop, one, clauses)
-            case [start, stop, step]:
-                return Counted(start, stop, step, clauses)
-            case _:
-                raise AssertionError
 
-    def _iterator_refusal(self, node: ast.For, iterator: ast.expr, rule: str) -> LoopError:
-        name = self.known(iterator.func) if isinstance(iterator, ast.Call) else None
-        if name in ("enumerate", "zip", "map", "filter", "reversed", "iter"):
-            return self.refusal(node, "loop", f"`{name}` has no device form; count by range(…) and index the arrays")
-        return self.refusal(node, rule, "a loop counts by range(…); write `for i in range(len(a))` and index the array")
+def _iterator_refusal(frame: Frame, node: ast.For, iterator: ast.expr, rule: str) -> LoopError:
+    name = known_name(frame, iterator.func) if isinstance(iterator, ast.Call) else None
+    if name in ("enumerate", "zip", "map", "filter", "reversed", "iter"):
+        return frame.refusal(node, "loop", f"`{name}` has no device form; count by range(…) and index the arrays")
+    return frame.refusal(node, rule, "a loop counts by range(…); write `for i in range(len(a))` and index the array")
 
-    def collapsed(self, node: ast.For, n_loops: int) -> list[ast.For]:
-        """Return the loops that ``collapse`` makes one iteration space of, outermost first."""
-        loops = [node]
-        while len(loops) < n_loops:
-            match loops[-1].body:
-                case [ast.For() as inner]:
-                    loops.append(inner)
-                case [first, *_]:
-                    raise self.refusal(
-                        first,
-                        "collapse",
-                        f"collapse={n_loops} takes loops that stand in each other with nothing between; move this into"
-                        f" the innermost loop, or write collapse={len(loops)}",
-                    )
-                case []:
-                    raise AssertionError
-        variables = {loop.target.id for loop in loops if isinstance(loop.target, ast.Name)}
-        for loop in loops[1:]:
-            if isinstance(loop.iter, ast.Call) and self.known(loop.iter.func) in _CLAUSES:
-                raise self.refusal(
-                    loop.iter, "collapse", "what is collapsed is one loop; say this of the outermost one"
-                )
-            entering = variables & {part.id for part in ast.walk(loop.iter) if isinstance(part, ast.Name)}
-            if entering:
-                raise self.refusal(
-                    loop.iter,
+
+def collapsed_loops(frame: Frame, node: ast.For, n_loops: int) -> list[ast.For]:
+    """Return the loops that ``collapse`` makes one iteration space of, outermost first."""
+    loops = [node]
+    while len(loops) < n_loops:
+        match loops[-1].body:
+            case [ast.For() as inner]:
+                loops.append(inner)
+            case [first, *_]:
+                raise frame.refusal(
+                    first,
                     "collapse",
-                    f"{min(entering)} enters the bounds of a loop that is collapsed with its own; collapse={n_loops}"
-                    " takes bounds that none of its variables enters: collapse fewer loops",
+                    f"collapse={n_loops} takes loops that stand in each other with nothing between; move this into"
+                    f" the innermost loop, or write collapse={len(loops)}",
                 )
-        return loops
-
-    def levels_in(self, node: ast.For, said: str) -> tuple[str, ...]:
-        """Return the levels that a loop's body is within; refuse those that are not finer than what is around."""
-        around, levels = self.work.levels, tuple(said.split())
-        if around and levels and _LEVELS.index(levels[0]) <= _LEVELS.index(around[-1]):
-            raise self.refusal(
-                node,
-                "loop",
-                f"a loop on {levels[0]} in one on {around[-1]}; levels become finer inwards: gang, worker, vector",
+            case []:
+                raise AssertionError
+    variables = {loop.target.id for loop in loops if isinstance(loop.target, ast.Name)}
+    for loop in loops[1:]:
+        if isinstance(loop.iter, ast.Call) and known_name(frame, loop.iter.func) in _CLAUSES:
+            raise frame.refusal(loop.iter, "collapse", "what is collapsed is one loop; say this of the outermost one")
+        entering = variables & {part.id for part in ast.walk(loop.iter) if isinstance(part, ast.Name)}
+        if entering:
+            raise frame.refusal(
+                loop.iter,
+                "collapse",
+                f"{min(entering)} enters the bounds of a loop that is collapsed with its own; collapse={n_loops}"
+                " takes bounds that none of its variables enters: collapse fewer loops",
             )
-        return (*around, *levels)
+    return loops
 
-    # -- clauses
 
-    def _clauses(self, call: ast.Call, construct: str) -> ir.LoopClauses:
-        if len(call.args) != 1:
-            raise self.refusal(call, "loop", "it takes one range, and clauses by keyword")
-        said: dict[str, Any] = {}
-        for keyword in call.keywords:
-            if keyword.arg not in _CLAUSES[construct]:
-                allowed = ", ".join(sorted(_CLAUSES[construct]))
-                raise self.refusal(call, "loop", f"{keyword.arg}= is no clause of it; there are {allowed}")
-            said[keyword.arg] = self._constant_value(keyword.value)
-        sizes = tuple((word, said[word]) for word in _LEVELS if type(said.get(word)) is int)
-        self._check_values(call, said, sizes)
-        level, order = self._level(call, said)
-        return ir.LoopClauses(
-            level=level,
-            sizes=sizes,
-            order=order,
-            collapse=said.get("collapse", 1),
-            tile=tuple(said.get("tile") or ()),
-            reductions=self._items(call, said.get("reduction") or {}),
-            private=tuple(self._variable_named(name) for name in self._names(call, said.get("private") or ())),
+def levels_in(frame: Frame, node: ast.For, said: str) -> tuple[str, ...]:
+    """Return the levels that a loop's body is within; refuse those that are not finer than what is around."""
+    around, levels = frame.lowering.levels, tuple(said.split())
+    if around and levels and _LEVELS.index(levels[0]) <= _LEVELS.index(around[-1]):
+        raise frame.refusal(
+            node,
+            "loop",
+            f"a loop on {levels[0]} in one on {around[-1]}; levels become finer inwards: gang, worker, vector",
         )
+    return (*around, *levels)
 
-    def _check_values(self, call: ast.Call, said: dict[str, Any], sizes: tuple[tuple[str, int], ...]) -> None:
-        for word in (*_LEVELS, *_ORDERS):
-            value = said.get(word, False)
-            if type(value) is not bool and (word in _ORDERS or type(value) is not int):
-                also = "" if word in _ORDERS else ", or a size"
-                raise self.refusal(call, "loop", f"{word} is True or False{also}, not {value!r}")
-        collapse, tile = said.get("collapse", 1), said.get("tile") or ()
-        if not isinstance(tile, (tuple, list)):
-            raise self.refusal(call, "loop", f"tile is a tuple of sizes, one a loop, such as (8, 32), not {tile!r}")
-        if any(type(number) is not int or number < 1 for number in (collapse, *tile, *(size for _, size in sizes))):
-            raise self.refusal(call, "loop", "collapse, tile and the sizes of levels are integers, 1 or more")
-        if tile and collapse not in (1, len(tile)):
-            raise self.refusal(call, "loop", f"collapse={collapse}, and tile has {len(tile)} sizes; leave one out")
 
-    def _level(self, call: ast.Call, said: dict[str, Any]) -> tuple[str, _Order]:
-        bind = said.get("bind")
-        if bind not in _BINDINGS:
-            raise self.refusal(call, "loop", f"bind is 'teams', 'parallel' or 'thread', not {bind!r}")
-        orders = [word for word in _ORDERS if said.get(word)]
-        if len(orders) > 1:
-            raise self.refusal(call, "loop", f"a loop is one of seq, independent and auto, not {' and '.join(orders)}")
-        level = " ".join(word for word in _LEVELS if said.get(word))
-        if level and orders == ["seq"]:
-            raise self.refusal(call, "loop", f"a loop that is seq has no {level}; leave one of them out")
-        bound_level, bound_order = _BINDINGS[bind]
-        return level or bound_level, orders[0] if orders else bound_order
+# -- clauses
 
-    def _items(self, call: ast.Call, said: Any) -> tuple[ir.Reduction, ...]:
-        if not isinstance(said, dict) or not set(said) <= set(get_args(ir.ReductionOperator)):
-            operators = " ".join(get_args(ir.ReductionOperator))
-            raise self.refusal(
-                call, "loop", f'reduction is a dict of operators to names, as {{"+": ["s"]}}, with {operators}'
-            )
-        return tuple(
-            ir.Reduction(operator, self._scalar_named(call, name))
-            for operator, names in said.items()
-            for name in self._names(call, names)
+
+def _clauses(frame: Frame, call: ast.Call, construct: str) -> ir.LoopClauses:
+    if len(call.args) != 1:
+        raise frame.refusal(call, "loop", "it takes one range, and clauses by keyword")
+    said: dict[str, Any] = {}
+    for keyword in call.keywords:
+        if keyword.arg not in _CLAUSES[construct]:
+            allowed = ", ".join(sorted(_CLAUSES[construct]))
+            raise frame.refusal(call, "loop", f"{keyword.arg}= is no clause of it; there are {allowed}")
+        said[keyword.arg] = _constant_value(frame, keyword.value)
+    sizes = tuple((word, said[word]) for word in _LEVELS if type(said.get(word)) is int)
+    _check_values(frame, call, said, sizes)
+    level, order = _level(frame, call, said)
+    return ir.LoopClauses(
+        level=level,
+        sizes=sizes,
+        order=order,
+        collapse=said.get("collapse", 1),
+        tile=tuple(said.get("tile") or ()),
+        reductions=_items(frame, call, said.get("reduction") or {}),
+        private=tuple(_variable_named(frame, name) for name in _names(frame, call, said.get("private") or ())),
+    )
+
+
+def _check_values(frame: Frame, call: ast.Call, said: dict[str, Any], sizes: tuple[tuple[str, int], ...]) -> None:
+    for word in (*_LEVELS, *_ORDERS):
+        value = said.get(word, False)
+        if type(value) is not bool and (word in _ORDERS or type(value) is not int):
+            also = "" if word in _ORDERS else ", or a size"
+            raise frame.refusal(call, "loop", f"{word} is True or False{also}, not {value!r}")
+    collapse, tile = said.get("collapse", 1), said.get("tile") or ()
+    if not isinstance(tile, (tuple, list)):
+        raise frame.refusal(call, "loop", f"tile is a tuple of sizes, one a loop, such as (8, 32), not {tile!r}")
+    if any(type(number) is not int or number < 1 for number in (collapse, *tile, *(size for _, size in sizes))):
+        raise frame.refusal(call, "loop", "collapse, tile and the sizes of levels are integers, 1 or more")
+    if tile and collapse not in (1, len(tile)):
+        raise frame.refusal(call, "loop", f"collapse={collapse}, and tile has {len(tile)} sizes; leave one out")
+
+
+def _level(frame: Frame, call: ast.Call, said: dict[str, Any]) -> tuple[str, _Order]:
+    bind = said.get("bind")
+    if bind not in _BINDINGS:
+        raise frame.refusal(call, "loop", f"bind is 'teams', 'parallel' or 'thread', not {bind!r}")
+    orders = [word for word in _ORDERS if said.get(word)]
+    if len(orders) > 1:
+        raise frame.refusal(call, "loop", f"a loop is one of seq, independent and auto, not {' and '.join(orders)}")
+    level = " ".join(word for word in _LEVELS if said.get(word))
+    if level and orders == ["seq"]:
+        raise frame.refusal(call, "loop", f"a loop that is seq has no {level}; leave one of them out")
+    bound_level, bound_order = _BINDINGS[bind]
+    return level or bound_level, orders[0] if orders else bound_order
+
+
+def _items(frame: Frame, call: ast.Call, said: Any) -> tuple[ir.LoopReduction, ...]:
+    if not isinstance(said, dict) or not set(said) <= set(get_args(ir.ReductionOperator)):
+        operators = " ".join(get_args(ir.ReductionOperator))
+        raise frame.refusal(
+            call, "loop", f'reduction is a dict of operators to names, as {{"+": ["s"]}}, with {operators}'
         )
+    return tuple(
+        ir.LoopReduction(operator, _scalar_named(frame, call, name))
+        for operator, names in said.items()
+        for name in _names(frame, call, names)
+    )
 
-    def _scalar_named(self, call: ast.Call, name: str) -> str:
-        binding = self.names.get(name)
-        if not isinstance(binding, (Scalar, Parameter)):
-            raise self.refusal(
-                call, "reduction", f"{name} has no value before this loop; assign it the start, as `{name} = 0.0`"
-            )
-        return binding.name
 
-    def _variable_named(self, name: str) -> str:
-        """Return the parameter or variable of the loop function that a name stands for, here."""
-        variable = getattr(self.names.get(name), "name", name)
-        assert isinstance(variable, str)
-        return variable
+def _scalar_named(frame: Frame, call: ast.Call, name: str) -> str:
+    binding = frame.names.get(name)
+    if not isinstance(binding, (Scalar, Parameter)):
+        raise frame.refusal(
+            call, "reduction", f"{name} has no value before this loop; assign it the start, as `{name} = 0.0`"
+        )
+    return binding.name
 
-    def _names(self, call: ast.Call, said: Any) -> tuple[str, ...]:
-        names = (said,) if isinstance(said, str) else said
-        if not isinstance(names, (tuple, list, set)):
-            raise self.refusal(call, "loop", f"{said!r} is no list of names; write them as strings, as ['s']")
-        for name in names:
-            if not isinstance(name, str) or not self.is_local(name):
-                raise self.refusal(
-                    call, "loop", f"{name!r} is no variable of this function; clauses name variables of it"
-                )
-        return tuple(names)
 
-    def _constant_value(self, node: ast.expr) -> Any:
-        if isinstance(frozen := self.meaning(node), Frozen):
-            return frozen.value
-        try:
-            return ast.literal_eval(node)
-        except ValueError:
-            raise self.refusal(
-                node, "loop", "a clause in a body is read before it runs; write it as a constant"
-            ) from None
+def _variable_named(frame: Frame, name: str) -> str:
+    """Return the parameter or variable of the loop function that a name stands for, here."""
+    variable = getattr(frame.names.get(name), "name", name)
+    assert isinstance(variable, str)
+    return variable
+
+
+def _names(frame: Frame, call: ast.Call, said: Any) -> tuple[str, ...]:
+    names = (said,) if isinstance(said, str) else said
+    if not isinstance(names, (tuple, list, set)):
+        raise frame.refusal(call, "loop", f"{said!r} is no list of names; write them as strings, as ['s']")
+    for name in names:
+        if not isinstance(name, str) or not frame.is_local(name):
+            raise frame.refusal(call, "loop", f"{name!r} is no variable of this function; clauses name variables of it")
+    return tuple(names)
+
+
+def _constant_value(frame: Frame, node: ast.expr) -> Any:
+    if isinstance(frozen := meaning_in(frame, node), Frozen):
+        return frozen.value
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise frame.refusal(node, "loop", "a clause in a body is read before it runs; write it as a constant") from None
 
 
 def _has_starred(nodes: Sequence[ast.expr]) -> bool:

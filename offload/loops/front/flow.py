@@ -30,7 +30,7 @@ State = frozenset[str] | None
 
 
 @dataclass(slots=True)
-class _Loop:
+class _LoopEnds:
     """The ends of a loop's trips."""
 
     broken: State = None
@@ -53,11 +53,11 @@ class Flow:
         The variables that have a value at each ``continue`` of the iteration itself.
     """
 
-    unset: Callable[[str, ir.Place], None]
+    unset: Callable[[str, ir.SourceLine], None]
     given: frozenset[str]
     flags: set[str]
     ends: State = None
-    _loops: list[_Loop] = field(default_factory=list)
+    _loops: list[_LoopEnds] = field(default_factory=list)
 
     def through(self, statements: Sequence[ir.Statement], state: State) -> State:
         """Return what has a value behind statements."""
@@ -87,7 +87,7 @@ class Flow:
             elif isinstance(node, ir.Load):
                 self._check(node.array, node.place, state)
 
-    def _check(self, name: str, place: ir.Place, state: frozenset[str]) -> None:
+    def _check(self, name: str, place: ir.SourceLine, state: frozenset[str]) -> None:
         if name not in state and name not in self.given:
             self.unset(name, place)
 
@@ -126,7 +126,7 @@ class Flow:
             self.read([node.start, node.stop, node.step], state)
         head = state
         while True:
-            loop = _Loop()
+            loop = _LoopEnds()
             self._loops.append(loop)
             if isinstance(node, ir.While):
                 self.read([node.condition], head)

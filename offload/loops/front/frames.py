@@ -2,36 +2,33 @@
 
 Theory of operation
 -------------------
-A `Frame` lowers one function: the loop function itself, or one that it calls. The layers on top of it (`values`,
-`calls`, `assignments`, `statements`, `inline`) are one object, each a base class of the next, since expressions call
-functions whose bodies are statements made of expressions. `Work` is what the frames of one loop function share.
+A `Frame` is the state of lowering one function: the loop function itself, or one that it calls. The functions of
+`values`, `calls`, `assignments`, `counting`, `statements` and `inline` lower the nodes of its text, and take it as
+their first argument. Expressions call functions, whose bodies are statements made of expressions. So these functions
+also need each other. They meet in the `Rules`, which every frame of a loop function has.
 
-Lowering an expression returns what it is worth, and appends to `Frame.out` what has to be carried out before. Where
-something to the right of an operand changes elements, the operand is *kept*: its value goes to a variable first
-(`Frame.in_order`), so that the order of effects is Python's. Only what reads elements needs that: no statement that
-lowering adds assigns a variable of the program.
-
-A name of a function is bound to what it stands for. That of a parameter is bound to the parameter, number or array:
-which it is its uses tell, and they have to agree. A function that is inlined has its own bindings, to what its caller
-passes: an array passed on is the same array, under the same name of the IR.
+To lower an expression means to return the expression of the IR, and to append to `Frame.out` the statements that have
+to be carried out before. If an operand to the right changes elements, the operand is *kept*: its value goes to a
+variable first (`Frame.in_order`), so the order of effects is Python's. Only expressions that read elements need this:
+no statement that lowering adds assigns a variable of the program.
 """
 
 from __future__ import annotations
 
+import ast
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements, children, has_load
 
 if TYPE_CHECKING:
-    import ast
-    from collections.abc import Iterator, Sequence
-    from types import CodeType
+    from collections.abc import Callable, Iterator, Sequence
+    from types import CodeType, FunctionType
 
     from offload.errors import LoopError
-    from offload.loops.front.source import Source
+    from offload.loops.front.source import FunctionSource
 
 MOST_NESTED: Final = 90
 """Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
@@ -52,7 +49,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class PassedConstant:
     """A constant that a caller passes."""
 
     constant: ir.Constant
@@ -78,62 +75,51 @@ class Absent:
     """A parameter that is None at this call."""
 
 
-Binding = Scalar | Value | LocalArray | Parameter | Absent
+Binding = Scalar | PassedConstant | LocalArray | Parameter | Absent
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ReducedItem:
     """A reduction's item while it is one: a scalar or an array of the nest's clause, or a scalar of an inner loop's."""
 
     operator: ir.ReductionOperator
     kind: Literal["scalar", "array", "inner"]
 
 
+class Rules(NamedTuple):
+    """The functions that lower a node of any kind; each takes the frame that the node is in."""
+
+    expression: Callable[[Frame, ast.expr], ir.Expression]  # any but a call
+    call: Callable[[Frame, ast.Call], ir.Expression]
+    statement: Callable[[Frame, ast.stmt], None]
+    # the values of a call of a plain function, whose statements take its place; None if it returns nothing
+    inlined: Callable[[Frame, FunctionType, ast.Call], tuple[ir.Expression, ...] | None]
+
+
 @dataclass(slots=True)
-class Work:
-    """What all frames of a loop function share.
+class Lowering:
+    """The state that all frames of a loop function share."""
 
-    Attributes
-    ----------
-    taken : set of str
-        Names that no new variable may have.
-    arrays, numbers : dict of str to Place
-        The parameters that were used as the one and as the other, and where first.
-    items : dict of str to Item
-        The reductions that the present statement is within.
-    atomics, variables : frozenset of str
-        The arrays in ``atomic``, and the variables of the associated loops.
-    levels : tuple of str
-        Those of the loops that the present statement is within, ``"gang"`` and so on, outermost first.
-    flags : set of str
-        Variables that tell whether a loop was left by ``break``.
-    callers : list of code
-        The functions that the present statement is within, outermost first.
-    origins : dict of str to str
-        What new names were made of, for messages.
-    nesting : int
-        How deep the present statement or expression is, functions that are inlined included.
-    n_inlined : int
-        The statements and expressions that inlining has made so far.
-    """
-
-    taken: set[str]
-    checks: bool
-    arrays: dict[str, ir.Place] = field(default_factory=dict)
-    numbers: dict[str, ir.Place] = field(default_factory=dict)
-    items: dict[str, Item] = field(default_factory=dict)
-    atomics: frozenset[str] = frozenset()
-    variables: frozenset[str] = frozenset()
-    levels: tuple[str, ...] = ()
-    flags: set[str] = field(default_factory=set)
-    callers: list[CodeType] = field(default_factory=list)
-    origins: dict[str, str] = field(default_factory=dict)
+    rules: Rules
+    taken: set[str]  # the names that no new variable may have
+    checks: bool  # whether `assert` stays
+    # the parameters used as arrays and as numbers, each with the place of its first use; none is in both
+    arrays: dict[str, ir.SourceLine] = field(default_factory=dict)
+    numbers: dict[str, ir.SourceLine] = field(default_factory=dict)
+    items: dict[str, ReducedItem] = field(default_factory=dict)  # the reductions around the present statement
+    atomics: frozenset[str] = frozenset()  # the arrays in `atomic`
+    variables: frozenset[str] = frozenset()  # of the associated loops
+    levels: tuple[str, ...] = ()  # "gang", … of the loops around the present statement, outermost first
+    flags: set[str] = field(default_factory=set)  # variables that tell whether `break` left a loop
+    callers: list[CodeType] = field(default_factory=list)  # the functions around the present statement, outermost first
+    origins: dict[str, str] = field(default_factory=dict)  # the names that new names were made of, for messages
     is_in_nest: bool = False
-    local_nbytes: int = 0
+    local_nbytes: int = 0  # of the arrays that an iteration makes
     n_accesses: int = 0
-    nesting: int = 0
-    n_inlined: int = 0
-    _numbers: dict[str, int] = field(default_factory=dict)
+    nesting: int = 0  # levels of statements and expressions around the present one, inlined functions included
+    n_inlined: int = 0  # statements and expressions that inlining has made
+    _numbers: dict[str, int] = field(default_factory=dict)  # the next number to try for a new name
+    # by id; the expression is kept with its height, so no other expression gets its id
     _heights: dict[int, tuple[ir.Expression, int]] = field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
@@ -149,7 +135,7 @@ class Work:
     def height(self, value: ir.Expression) -> int:
         """Return how deep an expression is; what it is made of has mostly been asked for before."""
         found = self._heights.get(id(value))
-        if found is None:  # the expression is kept, so that no other one gets its id
+        if found is None:
             height = 1 + max(map(self.height, cast("list[ir.Expression]", children(value))), default=0)
             found = self._heights[id(value)] = value, height
         return found[1]
@@ -165,25 +151,27 @@ class Frame:
 
     def __init__(
         self,
-        work: Work,
-        source: Source,
+        lowering: Lowering,
+        source: FunctionSource,
         names: dict[str, Binding],
         out: list[ir.Statement],
         is_called: bool = True,
     ) -> None:
-        self.work = work
+        self.lowering = lowering
         self.source = source
+        # A parameter of the loop function is bound to itself: its uses tell whether it is a number or an array. An
+        # inlined function has its own bindings: an array that its caller passes has the caller's name in the IR.
         self.names = names
-        self.out = out
-        self.loops: list[str | None] = []  # around the present statement, in this function, with their flags
+        self.out = out  # the statements so far, of the innermost block
+        self.loops: list[str | None] = []  # the flags of the loops around the present statement, in this function
         self.is_inlined = is_called
-        work.callers.append(source.function.__code__)
+        lowering.callers.append(source.function.__code__)
 
     # -- refusals and places
 
-    def place(self, node: ast.AST) -> ir.Place:
+    def place(self, node: ast.AST) -> ir.SourceLine:
         """Return the line of a node."""
-        return ir.Place(self.source.file, getattr(node, "lineno", self.source.definition.lineno))
+        return ir.SourceLine(self.source.file, getattr(node, "lineno", self.source.definition.lineno))
 
     def refusal(self, node: ast.AST, rule: str, what: str) -> LoopError:
         """Return the error for a node that breaks a rule; `what` says why, and what to do."""
@@ -202,29 +190,29 @@ class Frame:
 
     def named(self, value: ir.Expression, name: str) -> ir.Name:
         """Assign a value to a new variable, and return that."""
-        variable = self.work.fresh(name)
+        variable = self.lowering.fresh(name)
         self.out.append(ir.Assign(place=value.place, name=variable, value=value))
         return ir.Name(place=value.place, name=variable)
 
     def bounded(self, value: ir.Expression) -> ir.Expression:
         """Return an expression for the same value that is not too deep."""
-        return self.named(value, "part") if self.work.height(value) > _HIGHEST else value
+        return self.named(value, "part") if self.lowering.height(value) > _HIGHEST else value
 
     @contextmanager
     def nested(self, node: ast.AST) -> Iterator[None]:
         """Count a level while what is in a statement or an expression is lowered; refuse too many."""
-        work = self.work
+        lowering = self.lowering
         if self.is_inlined:
-            work.n_inlined += 1
-            if work.n_inlined > MOST_INLINED:
+            lowering.n_inlined += 1
+            if lowering.n_inlined > MOST_INLINED:
                 raise self.refusal(
                     node,
                     "call",
                     "functions that are called are inlined, and those of this loop make more than"
                     f" {MOST_INLINED:,} statements and expressions; call them less often, or write a loop",
                 )
-        work.nesting += 1
-        if work.nesting > MOST_NESTED:
+        lowering.nesting += 1
+        if lowering.nesting > MOST_NESTED:
             raise self.refusal(
                 node,
                 "branch",
@@ -234,7 +222,7 @@ class Frame:
         try:
             yield
         finally:
-            work.nesting -= 1
+            lowering.nesting -= 1
 
     def kept(self, value: ir.Expression) -> ir.Expression:
         """Return an expression for a value as it is now, whatever happens to elements."""
@@ -254,7 +242,21 @@ class Frame:
 
     def value(self, node: ast.expr) -> ir.Expression:
         """Lower an expression."""
-        raise NotImplementedError
+        if (decided := self.decided(node)) is not None:
+            return ir.Constant(place=self.place(node), value=decided)
+        rules = self.lowering.rules
+        with self.nested(node):
+            return self.bounded(rules.call(self, node) if isinstance(node, ast.Call) else rules.expression(self, node))
+
+    def statement(self, node: ast.stmt) -> None:
+        """Lower a statement."""
+        with self.nested(node):
+            self.lowering.rules.statement(self, node)
+
+    def statements(self, nodes: Sequence[ast.stmt]) -> None:
+        """Lower statements."""
+        for node in nodes:
+            self.statement(node)
 
     # -- names
 
@@ -265,21 +267,40 @@ class Frame:
     def variable(self, name: str) -> Binding:
         """Return what a name of this function is bound to; one that has no value yet is a scalar."""
         if name not in self.names:
-            self.names[name] = Scalar(self.work.fresh(name) if self.is_inlined else name)
+            self.names[name] = Scalar(self.lowering.fresh(name) if self.is_inlined else name)
         return self.names[name]
+
+    def decided(self, node: ast.expr) -> bool | None:
+        """Return what ``is None``, and what ``not``, ``and``, ``or`` make of it, says; None if there is none."""
+        match node:
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as word], comparators=[ast.Constant(value=None)]
+            ) if self.is_local(name):
+                return isinstance(self.names.get(name), Absent) is isinstance(word, ast.Is)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                decided = self.decided(operand)
+                return None if decided is None else not decided
+            case ast.BoolOp(op=word, values=values):
+                decisive = isinstance(word, ast.Or)
+                parts = [self.decided(value) for value in values]
+                if decisive in parts:
+                    return decisive
+                return None if None in parts else not decisive
+            case _:
+                return None
 
     def use_as_number(self, parameter: Parameter, node: ast.AST) -> None:
         """Note that a parameter is used as a number."""
-        self.work.numbers.setdefault(parameter.name, self.place(node))
+        self.lowering.numbers.setdefault(parameter.name, self.place(node))
         self._agree(parameter.name, node)
 
     def use_as_array(self, parameter: Parameter, node: ast.AST) -> None:
         """Note that a parameter is used as an array."""
-        self.work.arrays.setdefault(parameter.name, self.place(node))
+        self.lowering.arrays.setdefault(parameter.name, self.place(node))
         self._agree(parameter.name, node)
 
     def _agree(self, name: str, node: ast.AST) -> None:
-        array, number = self.work.arrays.get(name), self.work.numbers.get(name)
+        array, number = self.lowering.arrays.get(name), self.lowering.numbers.get(name)
         if array is not None and number is not None:
             raise self.refusal(
                 node,

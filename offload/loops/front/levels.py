@@ -221,7 +221,7 @@ class _ReadError(Exception):
     """A variable is read where it has no value that all threads know."""
 
 
-def _found(name: str, _place: ir.Place) -> NoReturn:
+def _found(name: str, _place: ir.SourceLine) -> NoReturn:
     raise _ReadError(name)
 
 

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from offload.loops.front.calls import known_name
+from offload.loops.front.counting import collapsed_loops, levels_in, range_of
 from offload.loops.front.flow import Flow
-from offload.loops.front.frames import Absent, Binding, Item, Parameter, Scalar, Work
-from offload.loops.front.inline import Lowering
+from offload.loops.front.frames import Absent, Binding, Frame, Lowering, Parameter, ReducedItem, Scalar
+from offload.loops.front.inline import RULES
 from offload.loops.front.levels import loops_in
 from offload.loops.front.sinking import Sunk, first_load, written
+from offload.loops.front.statements import assigned_otherwise
 from offload.loops.front.values import listed
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import has_load, names_assigned, names_in, renamed, walk
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 
     from offload.errors import LoopError
     from offload.loops.front.flow import State
-    from offload.loops.front.source import Source
+    from offload.loops.front.source import FunctionSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class NestClauses:
     """
 
     collapse: int = 1
-    reductions: tuple[ir.Reduction, ...] = ()
+    reductions: tuple[ir.LoopReduction, ...] = ()
     private: tuple[str, ...] = ()
     firstprivate: tuple[str, ...] = ()
     lastprivate: tuple[str, ...] = ()
@@ -66,45 +70,45 @@ class NestClauses:
     checks: bool = False
 
 
-class Nests(Lowering):
-    """A loop function's parts.
+class LoopText:
+    """The text of a loop function, which is read from top to bottom: its parts so far, and the state between them.
 
-    Attributes
+    Parameters
     ----------
+    source : FunctionSource
+        The text.
     clauses : NestClauses
         What the construct says.
     absent : frozenset of str
         The parameters that are None.
-    parts : list
-        As in `ir.LoopFunction`.
-    returned : frozenset of str
-        The names after ``return``.
     """
 
-    def __init__(self, source: Source, clauses: NestClauses, absent: frozenset[str]) -> None:
+    def __init__(self, source: FunctionSource, clauses: NestClauses, absent: frozenset[str]) -> None:
         names: dict[str, Binding] = {
             parameter.arg: Absent() if parameter.arg in absent else Parameter(parameter.arg)
             for parameter in source.parameters
         }
-        work = Work(taken=set(source.identifiers), checks=clauses.checks, atomics=frozenset(clauses.atomic))
-        super().__init__(work, source, names, [], is_called=False)
+        taken, atomics = set(source.identifiers), frozenset(clauses.atomic)
+        self._lowering = Lowering(RULES, taken, checks=clauses.checks, atomics=atomics)
+        self.frame = Frame(self._lowering, source, names, [], is_called=False)
         self.clauses = clauses
         self.absent = absent
-        self.parts: list[ir.Statement | ir.Nest] = []
-        self._sunk = Sunk()
-        self._assigned: State = frozenset(names) - absent
-        self.returned: frozenset[str] = frozenset()
-        self._lost: dict[str, ir.Nest] = {}  # what a nest has assigned, and the host does not know
+        self.parts: list[ir.Statement | ir.Nest] = []  # as in `ir.ParsedFunction`
+        self.returned: frozenset[str] = frozenset()  # the names after `return`
+        self._sunk = Sunk()  # the statements that each iteration carries out for itself
+        self._assigned: State = frozenset(names) - absent  # the variables that have a value on every path to here
+        self._lost: dict[str, ir.Nest] = {}  # variables whose value an earlier nest has kept to its iterations
 
     # -- scalar statements
 
     def on_host(self, node: ast.stmt) -> None:
-        with self.block() as statements:
-            self.statement(node)
+        """Lower a scalar statement outside of nests."""
+        with self.frame.block() as statements:
+            self.frame.statement(node)
         self._keep(statements)
 
     def _keep(self, statements: list[ir.Statement]) -> None:
-        flow = Flow(self._unset, frozenset(), self.work.flags)
+        flow = Flow(self._unset, frozenset(), self._lowering.flags)
         self._assigned = flow.through(statements, self._assigned)
         for name in names_assigned(*statements):
             self._lost.pop(name, None)
@@ -112,7 +116,7 @@ class Nests(Lowering):
             if not self._sunk.takes(statement, len(self.parts)):
                 self.parts.append(statement)
 
-    def _unset(self, name: str, place: ir.Place) -> NoReturn:
+    def _unset(self, name: str, place: ir.SourceLine) -> NoReturn:
         if name in self._lost:
             raise refusal(
                 place,
@@ -120,33 +124,34 @@ class Nests(Lowering):
                 f"{name} is assigned by the loop at line {self._lost[name].place.line}, whose iterations keep it to"
                 " themselves; return it from a loop function of its own, or leave it in an array",
             )
-        raise unbound([self.work.origins.get(name, name)], place)
+        raise unbound([self._lowering.origins.get(name, name)], place)
 
     # -- nests
 
     def nest(self, node: ast.For) -> None:
-        given = self.clauses
-        outer = self.counted(node, "range")
-        loops = self.collapsed(node, self._n_loops(node, outer.clauses))
+        """Lower a nest, and append it with the statements that sink into it."""
+        given, lowering = self.clauses, self._lowering
+        outer = range_of(self.frame, node, "range")
+        loops = collapsed_loops(self.frame, node, self._n_loops(node, outer.clauses))
         axes = tuple([self._axis(loop) for loop in loops])
         body = loops[-1].body
         reductions = self._reductions(body, (*given.reductions, *outer.clauses.reductions))
         names = [one.name for one in reductions]
         self._check_reduced(node, names)
-        self.work.items = {one.name: Item(one.operator, self._kind(one.name)) for one in reductions}
-        self.work.variables = frozenset(axis.variable for axis in axes)
-        self.work.is_in_nest, self.work.local_nbytes = True, 0
-        self.work.levels = self.levels_in(node, outer.clauses.level or given.level)
-        with self.block() as statements:
+        lowering.items = {one.name: ReducedItem(one.operator, self._kind(one.name)) for one in reductions}
+        lowering.variables = frozenset(axis.variable for axis in axes)
+        lowering.is_in_nest, lowering.local_nbytes = True, 0
+        lowering.levels = levels_in(self.frame, node, outer.clauses.level or given.level)
+        with self.frame.block() as statements:
             hidden = self._own_copies(node, (*given.firstprivate,))
-            self.statements(body)
-        self.names |= hidden
-        self.work.items, self.work.is_in_nest, self.work.variables, self.work.levels = {}, False, frozenset(), ()
+            self.frame.statements(body)
+        self.frame.names |= hidden
+        lowering.items, lowering.is_in_nest, lowering.variables, lowering.levels = {}, False, frozenset(), ()
         nest = ir.Nest(
             axes=axes,
             body=tuple(statements),
             clauses=self._nest_clauses(outer.clauses, len(loops)),
-            place=self.place(node),
+            place=self.frame.place(node),
             reductions=reductions,
             privates=self._privates(body, (*outer.clauses.private, *private_in(statements))),
             last=tuple(name for name in given.lastprivate if name in names_assigned(*statements)),
@@ -160,7 +165,7 @@ class Nests(Lowering):
 
     def _forget(self, name: str, nest: ir.Nest) -> None:
         """Take its value from the variable that counted a nest, whatever it was before."""
-        self.names[name] = Scalar(name)
+        self.frame.names[name] = Scalar(name)
         self._lost[name] = nest
         self._assigned = (self._assigned or frozenset()) - {name}
 
@@ -168,49 +173,51 @@ class Nests(Lowering):
         """Return how many loops are associated: as many as are collapsed, or cut into tiles."""
         collapse, tile = max(self.clauses.collapse, said.collapse), said.tile or self.clauses.tile
         if tile and collapse not in (1, len(tile)):
-            raise self.refusal(
+            raise self.frame.refusal(
                 node,
                 "collapse",
                 f"tile has {len(tile)} sizes, and collapse={collapse}; give a size for each loop that is collapsed",
             )
         return len(tile) or collapse
 
-    def _axis(self, node: ast.For) -> ir.Axis:
+    def _axis(self, node: ast.For) -> ir.LoopAxis:
         if node.orelse:
-            raise self.refusal(node.orelse[0], "range", "`else` of a loop that no `break` ends; write it without")
-        counted = self.counted(node, "range")
+            raise self.frame.refusal(node.orelse[0], "range", "`else` of a loop that no `break` ends; write it without")
+        counted = range_of(self.frame, node, "range")
         assert isinstance(node.target, ast.Name)
-        with self.block() as before:
-            start, stop, step = self.in_order([counted.start, counted.stop, counted.step])
+        with self.frame.block() as before:
+            start, stop, step = self.frame.in_order([counted.start, counted.stop, counted.step])
         for bound in (start, stop, step):
             names = names_in(bound, *before) & self._sunk.assigned
             if has_load(bound) or names or any(isinstance(part, ir.Load) for part in walk(*before)):
-                raise self.refusal(
+                raise self.frame.refusal(
                     node.iter,
                     "range",
                     "the bounds of the iterations are known before they run, without elements of arrays; pass the"
                     " number as an argument, or read it before the call",
                 )
-        flow = Flow(self._unset, frozenset(), self.work.flags)
+        flow = Flow(self._unset, frozenset(), self._lowering.flags)
         flow.read([start, stop, step], flow.through(before, self._assigned))
         self._keep(before)
         name = node.target.id
-        bound_name = self.variable(name)
+        bound_name = self.frame.variable(name)
         if not isinstance(bound_name, Scalar):
-            raise self.refusal(node, "range", f"{name} is a parameter; give the variable of the loop a name of its own")
-        if name in self.assigned_otherwise:  # which may give it another type
-            self.names[name] = bound_name = Scalar(self.work.fresh(name))
-        return ir.Axis(variable=bound_name.name, start=start, stop=stop, step=step, place=self.place(node))
+            raise self.frame.refusal(
+                node, "range", f"{name} is a parameter; give the variable of the loop a name of its own"
+            )
+        if name in assigned_otherwise(self.frame):  # which may give it another type
+            self.frame.names[name] = bound_name = Scalar(self._lowering.fresh(name))
+        return ir.LoopAxis(variable=bound_name.name, start=start, stop=stop, step=step, place=self.frame.place(node))
 
     def _own_copies(self, node: ast.AST, names: tuple[str, ...]) -> dict[str, Binding]:
         """Let each iteration have its own copy of scalars; return what their names were bound to."""
         hidden: dict[str, Binding] = {}
         for name in names:
-            binding = self.variable(name)
-            if name in self.source.assigned and isinstance(binding, (Scalar, Parameter)):
+            binding = self.frame.variable(name)
+            if name in self.frame.source.assigned and isinstance(binding, (Scalar, Parameter)):
                 hidden[name] = binding
-                value = ir.Name(place=self.place(node), name=binding.name)
-                self.names[name] = Scalar(self.named(value, name).name)
+                value = ir.Name(place=self.frame.place(node), name=binding.name)
+                self.frame.names[name] = Scalar(self.frame.named(value, name).name)
         return hidden
 
     def _check_sizes(self, nest: ir.Nest) -> None:
@@ -234,36 +241,36 @@ class Nests(Lowering):
             collapse=collapse,
         )
 
-    def _reductions(self, body: list[ast.stmt], said: tuple[ir.Reduction, ...]) -> tuple[ir.Reduction, ...]:
+    def _reductions(self, body: list[ast.stmt], said: tuple[ir.LoopReduction, ...]) -> tuple[ir.LoopReduction, ...]:
         names = {part.id for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)}
         found = {one.name: one for one in said if one.name in names or not self.clauses.several}
         if self.clauses.several:
-            for name, operator in updated_only(body, self.known).items():
-                if isinstance(self.names.get(name), (Scalar, Parameter)) and name in self.returned:
-                    found.setdefault(name, ir.Reduction(operator, name))
+            for name, operator in updated_only(body, partial(known_name, self.frame)).items():
+                if isinstance(self.frame.names.get(name), (Scalar, Parameter)) and name in self.returned:
+                    found.setdefault(name, ir.LoopReduction(operator, name))
         return tuple(found.values())
 
     def _check_reduced(self, node: ast.For, names: list[str]) -> None:
         """Refuse items of reductions that have no value before the loop, or whose value is lost after it."""
         unset = [name for name in names if name not in (self._assigned or ())]
         if lost := [name for name in unset if name in self._lost]:
-            self._unset(lost[0], self.place(node))
+            self._unset(lost[0], self.frame.place(node))
         if unset:
-            raise unbound([self.work.origins.get(name, name) for name in unset], self.place(node))
+            raise unbound([self._lowering.origins.get(name, name) for name in unset], self.frame.place(node))
         ignored = [name for name in names if name not in self.returned and self._kind(name) == "scalar"]
         if ignored:
             are, it, them = ("is", "its value is", "it a parameter whose argument is an array")
             if len(ignored) > 1:
                 are, it, them = ("are", "their values are", "them parameters whose arguments are arrays")
-            raise self.refusal(
-                self.source.definition,
+            raise self.frame.refusal(
+                self.frame.source.definition,
                 "reduction",
                 f"{listed(ignored)} {are} in reduction=, and {it} lost: add `return {', '.join(ignored)}`, or make"
                 f" {them} of one element",
             )
 
     def _kind(self, name: str) -> Literal["scalar", "array"]:
-        is_array = name not in self.returned and isinstance(self.names.get(name), Parameter)
+        is_array = name not in self.returned and isinstance(self.frame.names.get(name), Parameter)
         return "array" if is_array else "scalar"
 
     def _privates(self, body: list[ast.stmt], said: tuple[str, ...]) -> dict[str, str]:
@@ -271,7 +278,7 @@ class Nests(Lowering):
         names = {part.id for statement in body for part in ast.walk(statement) if isinstance(part, ast.Name)}
         items = [("private", name) for name in said]
         items += [(word, name) for word in ("private", "firstprivate", "lastprivate") for name in getattr(given, word)]
-        return {name: word for word, name in items if name in self.work.arrays and name in names}
+        return {name: word for word, name in items if name in self._lowering.arrays and name in names}
 
     def _check_flow(self, nest: ir.Nest, body: list[ast.stmt]) -> None:
         """Check what an iteration reads, and what the nest leaves."""
@@ -279,19 +286,19 @@ class Nests(Lowering):
         before = self._assigned or frozenset()
         variables = frozenset(axis.variable for axis in nest.axes)
 
-        carried: dict[str, ir.Place] = {}
-        without: dict[str, ir.Place] = {}
+        carried: dict[str, ir.SourceLine] = {}
+        without: dict[str, ir.SourceLine] = {}
 
-        def unset(name: str, place: ir.Place) -> None:
+        def unset(name: str, place: ir.SourceLine) -> None:
             if name not in before and name in self._lost:
                 self._unset(name, place)
             (carried if name in before else without).setdefault(name, place)
 
-        flow = Flow(unset, (before - assigned) | variables, self.work.flags)
+        flow = Flow(unset, (before - assigned) | variables, self._lowering.flags)
         end = flow.through(nest.body, frozenset())
         self._check_carried(carried, body, "the construct")
         if without:
-            names = [self.work.origins.get(name, name) for name in without]
+            names = [self._lowering.origins.get(name, name) for name in without]
             raise unbound(list(dict.fromkeys(names)), next(iter(without.values())))
         for name in nest.last:
             for state in (end, flow.ends):
@@ -306,7 +313,7 @@ class Nests(Lowering):
             if isinstance(node, ir.For) and _is_shared(node.clauses):
                 self._check_shared(node, body)
         _check_axes(nest, assigned)
-        lost = (assigned | variables | {one.name for one in nest.reductions}) - self.work.arrays.keys()
+        lost = (assigned | variables | {one.name for one in nest.reductions}) - self._lowering.arrays.keys()
         self._assigned = before - lost
         self._lost |= dict.fromkeys(lost, nest)
 
@@ -315,24 +322,24 @@ class Nests(Lowering):
         assigned = names_assigned(*node.body) - {one.name for one in node.clauses.reductions}
 
         loops = [part for one in body for part in ast.walk(one) if isinstance(part, ast.For)]
-        trips = next((loop.body for loop in loops if self.place(loop) == node.place), body)
+        trips = next((loop.body for loop in loops if self.frame.place(loop) == node.place), body)
 
-        carried: dict[str, ir.Place] = {}
+        carried: dict[str, ir.SourceLine] = {}
 
-        def unset(name: str, place: ir.Place) -> None:
+        def unset(name: str, place: ir.SourceLine) -> None:
             carried.setdefault(name, place)
 
         accesses = (one for one in walk(*node.body) if isinstance(one, (ir.Load, ir.Store, ir.Atomic)))
         read = names_in(*node.body) | {access.array for access in accesses}
         trip = ir.While(place=node.place, condition=ir.Constant(place=node.place, value=True), body=node.body)
-        Flow(unset, frozenset(read - assigned), self.work.flags).through([trip], frozenset({node.variable}))
+        Flow(unset, frozenset(read - assigned), self._lowering.flags).through([trip], frozenset({node.variable}))
         self._check_carried(carried, trips, "this loop")
 
-    def _check_carried(self, carried: dict[str, ir.Place], body: list[ast.stmt], where: str) -> None:
+    def _check_carried(self, carried: dict[str, ir.SourceLine], body: list[ast.stmt], where: str) -> None:
         """Refuse variables that an iteration takes over from another one: name all of them, and what to do."""
         if not carried:
             return
-        operators = updated_only(body, self.known)
+        operators = updated_only(body, partial(known_name, self.frame))
         items: dict[str, list[str]] = {}
         for name in carried:
             if name in operators:
@@ -384,8 +391,8 @@ class Nests(Lowering):
     def _with_inputs(self, sunk: list[ir.Statement], assigned: set[str]) -> list[ir.Statement]:
         """Let sunk statements read the host's values of variables that the iteration has for itself."""
         values = (names_in(*sunk) - names_assigned(*sunk)) & assigned
-        copies = {name: self.work.fresh(name) for name in sorted(values)}
-        place = self.source.place
+        copies = {name: self._lowering.fresh(name) for name in sorted(values)}
+        place = self.frame.source.place
         for name, copy in copies.items():
             self.parts.append(ir.Assign(place=place, name=copy, value=ir.Name(place=place, name=name)))
         return [renamed(statement, copies) for statement in sunk]
@@ -412,7 +419,7 @@ def private_in(statements: list[ir.Statement]) -> tuple[str, ...]:
     return tuple([name for part in walk(*statements) if isinstance(part, ir.For) for name in part.clauses.private])
 
 
-def unbound(names: Sequence[str], place: ir.Place) -> LoopError:
+def unbound(names: Sequence[str], place: ir.SourceLine) -> LoopError:
     """Return the error for variables that are read without a value."""
     are, it = ("is", "it") if len(names) == 1 else ("are", "them")
     return refusal(

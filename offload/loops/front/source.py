@@ -8,13 +8,14 @@ code that runs. If they differ, the file was changed after its import, and a ker
 the program calls.
 
 A name that is no local of the function has one of four meanings. A scalar is *frozen*: its value becomes part of the
-kernel, and of the key (`Source.key`) under which the kernel is kept, so that a call after a change makes another one.
-A *known* name is one of a library's that loops have a form for, by where it is found (``math.sin``, under whatever name
-the program imported it). A *plain* function is inlined. Anything else is *unfit*, and the reader of the name says why.
+kernel, and of the key (`FunctionSource.key`) under which the kernel is kept, so that a call after a change makes
+another one. A *known* name is one of a library's that loops have a form for, by where it is found (``math.sin``, under
+whatever name the program imported it). A *plain* function is inlined. Anything else is *unfit*, and the reader of the
+name says why.
 
 A function that cloudpickle takes by value comes to another process without its file, and without the file's name. So a
-loop function is sent with its text and the texts of the functions that it calls (`Source.texts`), and the receiver
-keeps these under their code (`received`), which compares by its contents.
+loop function is sent with its text and the texts of the functions that it calls (`FunctionSource.texts`), and the
+receiver keeps these under their code (`received`), which compares by its contents.
 
 NumPy is not imported: what has a NumPy type is told by its class.
 """
@@ -51,7 +52,7 @@ class Frozen:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownName:
     """A module, a function or a type that loops have a form for: ``"numpy"``, ``"math.sin"``, ``"range"``."""
 
     name: str
@@ -71,7 +72,7 @@ class Unfit:
     what: str
 
 
-Meaning = Frozen | Known | Plain | Unfit
+Meaning = Frozen | KnownName | Plain | Unfit
 
 _TEXTUAL: Final = ("offload", "offload.acc", "offload.atomic")
 """Modules whose names are known by where they are said to be; they take part in no arithmetic."""
@@ -79,7 +80,7 @@ _TEXTUAL: Final = ("offload", "offload.acc", "offload.atomic")
 _MODULES: Final = ("math", "numpy", *_TEXTUAL)
 
 
-class Source:
+class FunctionSource:
     """The text of a function.
 
     Attributes
@@ -103,7 +104,7 @@ class Source:
         self.text = text
 
     @classmethod
-    def of(cls, function: object) -> Source:
+    def of(cls, function: object) -> FunctionSource:
         """Return the source of a function.
 
         Raises
@@ -123,9 +124,9 @@ class Source:
         return cls(function, *_DEFINITIONS[key])
 
     @property
-    def place(self) -> ir.Place:
+    def place(self) -> ir.SourceLine:
         """The line of ``def``."""
-        return ir.Place(self.file, self.definition.lineno)
+        return ir.SourceLine(self.file, self.definition.lineno)
 
     @property
     def parameters(self) -> tuple[ast.arg, ...]:
@@ -172,7 +173,7 @@ class Source:
         begin, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
         is_one_line = getattr(node, "end_lineno", None) == line
         columns = [len(data[:column].decode()) for column in (begin, end if is_one_line and end else len(data))]
-        return marked(ir.Place(self.file, line), text, *columns)
+        return marked(ir.SourceLine(self.file, line), text, *columns)
 
     def meaning(self, name: str) -> Meaning | None:
         """Return what a name from outside stands for now; None if it is defined nowhere."""
@@ -196,7 +197,7 @@ class Source:
         """
         found, module = self.outlook(), self.function.__globals__
         names = {name: value for names, name, value in found.names if names is module and value is not _ABSENT}
-        return names, tuple([_sent(self if one is self.function else Source.of(one)) for one, _ in found.codes])
+        return names, tuple([_sent(self if one is self.function else FunctionSource.of(one)) for one, _ in found.codes])
 
     def outlook(self) -> Outlook:
         """Return the values that names from outside have now, those that `key` follows from."""
@@ -222,7 +223,7 @@ class Source:
             match meaning_of(value):
                 case Plain(called) if all(called is not seen for seen, _ in found.codes):
                     found.defaults.append((called, called.__defaults__, _by_name(called)))
-                    Source.of(called)._look(found)  # noqa: SLF001  # its own kind
+                    FunctionSource.of(called)._look(found)  # noqa: SLF001  # its own kind
                 case _:
                     pass
 
@@ -234,11 +235,11 @@ class Source:
             match self.meaning(name):
                 case Frozen(value, dtype):
                     yield name, dtype or type(value).__name__, repr(value)  # repr tells -0.0 from 0.0, nan equals nan
-                case Known(known):
+                case KnownName(known):
                     yield name, known
                 case Plain(function) if function.__code__ not in (*callers, code):
                     yield name, repr(function.__defaults__), repr(function.__kwdefaults__)
-                    yield from Source.of(function).facts((*callers, code))
+                    yield from FunctionSource.of(function).facts((*callers, code))
                 case _:
                     pass
 
@@ -311,10 +312,10 @@ def _contents(cell: CellType) -> object:
         return _ABSENT
 
 
-def attribute(module: Known, name: str) -> Meaning | None:
+def attribute(module: KnownName, name: str) -> Meaning | None:
     """Return what a name of a known module stands for; None if it has none."""
     if module.name in _TEXTUAL:
-        return Known(f"{module.name}.{name}")
+        return KnownName(f"{module.name}.{name}")
     try:
         return meaning_of(getattr(sys.modules[module.name], name))
     except (AttributeError, KeyError):
@@ -332,7 +333,7 @@ def meaning_of(value: Any) -> Meaning:
     if isinstance(value, (bool, int, float)):
         return Frozen(next(python(value) for python in (bool, int, float) if isinstance(value, python)))
     if isinstance(value, ModuleType):
-        return Known(value.__name__) if value.__name__ in _MODULES else Unfit(f"the module {value.__name__}")
+        return KnownName(value.__name__) if value.__name__ in _MODULES else Unfit(f"the module {value.__name__}")
     if (known := _known(value)) is not None:
         return known
     if isinstance(value, FunctionType):
@@ -340,16 +341,16 @@ def meaning_of(value: Any) -> Meaning:
     return Unfit("None" if value is None else f"of type {kind.__name__}")
 
 
-def _known(value: Any) -> Known | None:
+def _known(value: Any) -> KnownName | None:
     """Return the name under which a library has a value, if one that loops know of has it."""
     name = getattr(value, "__name__", None)
     if not isinstance(name, str):
         return None
     if getattr(builtins, name, None) is value:
-        return Known(name)
+        return KnownName(name)
     for module in _MODULES:
         if getattr(sys.modules.get(module), name, None) is value:
-            return Known(f"{module}.{name}")
+            return KnownName(f"{module}.{name}")
     return None
 
 
@@ -382,7 +383,7 @@ def received(texts: tuple[Text, ...]) -> None:
             _DEFINITIONS[_key(code)] = found, text, file
 
 
-def _sent(source: Source) -> Text:
+def _sent(source: FunctionSource) -> Text:
     node = source.definition
     lines = "\n".join(source.text.split("\n")[_first_line(node) - 1 : node.end_lineno])
     return Text(source.function.__code__, source.file, f"{lines}\n")

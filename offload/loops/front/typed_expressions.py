@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from offload.errors import LoopError
-    from offload.loops.tree.ir import ArrayType, Expression, Place, Type
+    from offload.loops.tree.ir import Expression, LoopArrayType, SourceLine, Type
     from offload.loops.tree.promotion import Number
 
 _MOST_BITS: Final = 1_023
@@ -92,7 +92,7 @@ class Expressions:
     ----------
     scalars : mapping of str to Type
         What is known so far; asking for another raises `UnknownTypeError`.
-    arrays : mapping of str to ArrayType
+    arrays : mapping of str to LoopArrayType
         Local arrays included.
     shapes : mapping of str to tuple of int
         Of local arrays.
@@ -101,7 +101,7 @@ class Expressions:
     def __init__(
         self,
         scalars: Mapping[str, Type],
-        arrays: Mapping[str, ArrayType],
+        arrays: Mapping[str, LoopArrayType],
         shapes: Mapping[str, tuple[int, ...]],
     ) -> None:
         self.scalars = scalars
@@ -146,7 +146,7 @@ class Expressions:
                 # NumPy's types refuse a constant that they cannot hold.
                 operand = convert(self.typed(node.operand), node.to, exact=not node.to.is_weak)
                 return operand if operand.type == node.to else replace(operand, type=node.to)
-            case ir.Call():
+            case ir.FunctionCall():
                 return self._call(node)
             case _:
                 raise AssertionError(node)
@@ -162,7 +162,7 @@ class Expressions:
         """Return a number as int64: a bound or an index."""
         return _as_integer(self.typed(node), f"{what} {text_of(node)}", text_of(node))
 
-    def indices(self, array: str, indices: tuple[Expression, ...], place: Place) -> tuple[Expression, ...]:
+    def indices(self, array: str, indices: tuple[Expression, ...], place: SourceLine) -> tuple[Expression, ...]:
         """Return the indices of an access, one for every dimension."""
         ndim = self._array(array, place).ndim
         if len(indices) != ndim:
@@ -182,7 +182,7 @@ class Expressions:
             index = _below_half(index)
         return _as_integer(index, f"the index of {array}, {text_of(node)},", text_of(node))
 
-    def _array(self, name: str, place: Place) -> ArrayType:
+    def _array(self, name: str, place: SourceLine) -> LoopArrayType:
         if name not in self.arrays:
             raise refusal(place, "argument", f"{name} is used as an array, and the argument is none; pass an array")
         return self.arrays[name]
@@ -218,7 +218,7 @@ class Expressions:
                     return ir.Constant(place=node.place, type=WEAK_INT, value=1)
                 return reduce(lambda a, b: _weak_product(node.place, a, b), extents)
 
-    def _extent(self, array: str, dimension: int, place: Place) -> Expression:
+    def _extent(self, array: str, dimension: int, place: SourceLine) -> Expression:
         if array in self._shapes:
             return ir.Constant(place=place, type=WEAK_INT, value=self._shapes[array][dimension])
         return ir.Extent(place=place, type=WEAK_INT, array=array, dimension=dimension)
@@ -275,7 +275,7 @@ class Expressions:
 
     # -- functions ---------------------------------------------------------------------------------------
 
-    def _call(self, node: ir.Call) -> Expression:
+    def _call(self, node: ir.FunctionCall) -> Expression:
         arguments = tuple(self.typed(argument) for argument in node.arguments)
         module, _, name = node.function.rpartition(".")
         if module == "math":
@@ -288,7 +288,7 @@ class Expressions:
 def _below_half(index: Expression) -> Expression:
     """Return an index of uint64 as one that int64 holds: what is beyond is out of range, and must not become -1."""
     greatest = ir.Constant(place=index.place, type=index.type, value=(1 << 63) - 1)
-    return ir.Call(place=index.place, type=index.type, function="min", arguments=(index, greatest))
+    return ir.FunctionCall(place=index.place, type=index.type, function="min", arguments=(index, greatest))
 
 
 def _as_integer(value: Expression, what: str, text: str) -> Expression:
@@ -306,7 +306,7 @@ def _weak_type(value: Number) -> Type:
     return WEAK_BOOL if isinstance(value, bool) else WEAK_INT if isinstance(value, int) else WEAK_FLOAT
 
 
-def _weak_product(place: Place, a: Expression, b: Expression) -> Expression:
+def _weak_product(place: SourceLine, a: Expression, b: Expression) -> Expression:
     return ir.Binary(place=place, type=WEAK_INT, operator="*", left=a, right=b)
 
 
@@ -358,12 +358,14 @@ def _compared(side: Expression, to: Type) -> Expression:
     return convert(side, to)
 
 
-def _applied(node: ir.Call, arguments: tuple[Expression, ...], held: Type, result: Type | None = None) -> Expression:
+def _applied(
+    node: ir.FunctionCall, arguments: tuple[Expression, ...], held: Type, result: Type | None = None
+) -> Expression:
     converted = tuple(convert(argument, held, exact=True) for argument in arguments)
     return replace(node, arguments=converted, type=result or held)
 
 
-def _math_call(node: ir.Call, name: str, arguments: tuple[Expression, ...]) -> Expression:
+def _math_call(node: ir.FunctionCall, name: str, arguments: tuple[Expression, ...]) -> Expression:
     if name in _PREDICATES:
         return _applied(node, arguments, WEAK_FLOAT, WEAK_BOOL)
     if name in _WHOLE:
@@ -373,7 +375,7 @@ def _math_call(node: ir.Call, name: str, arguments: tuple[Expression, ...]) -> E
     return _applied(node, arguments, WEAK_FLOAT)
 
 
-def _numpy_call(node: ir.Call, name: str, arguments: tuple[Expression, ...]) -> Expression:
+def _numpy_call(node: ir.FunctionCall, name: str, arguments: tuple[Expression, ...]) -> Expression:
     types = tuple(type_of(argument) for argument in arguments)
     if name in _PREDICATES:
         own = types[0] if is_float(types[0].dtype) else WEAK_FLOAT
@@ -395,7 +397,7 @@ def _numpy_call(node: ir.Call, name: str, arguments: tuple[Expression, ...]) -> 
     return _applied(node, arguments, held)
 
 
-def _python_call(node: ir.Call, arguments: tuple[Expression, ...]) -> Expression:
+def _python_call(node: ir.FunctionCall, arguments: tuple[Expression, ...]) -> Expression:
     types = tuple(type_of(argument) for argument in arguments)
     if node.function == "abs":
         if types[0] == BOOL:
@@ -411,7 +413,7 @@ def _python_call(node: ir.Call, arguments: tuple[Expression, ...]) -> Expression
     return _applied(node, arguments, common)
 
 
-def _least_by_value(node: ir.Call, arguments: tuple[Expression, ...], common: Type) -> Expression:
+def _least_by_value(node: ir.FunctionCall, arguments: tuple[Expression, ...], common: Type) -> Expression:
     """Return min or max of integers of two types: compared by value, then converted."""
     first, second = arguments
     condition = ir.Compare(

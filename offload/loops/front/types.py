@@ -37,16 +37,16 @@ from offload.loops.tree.text import text_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from offload.loops.tree.ir import ArrayType, LoopFunction, Nest, Statement, Type, Typed
+    from offload.loops.tree.ir import LoopArrayType, Nest, ParsedFunction, Statement, Type, Typed
     from offload.loops.tree.nodes import Node
 
 
-def infer(function: LoopFunction, scalars: Mapping[str, Type], arrays: Mapping[str, ArrayType]) -> Typed:
+def infer(function: ParsedFunction, scalars: Mapping[str, Type], arrays: Mapping[str, LoopArrayType]) -> Typed:
     """Return the function with types.
 
     Parameters
     ----------
-    function : LoopFunction
+    function : ParsedFunction
         As `parse` made it.
     scalars, arrays : mappings
         Of the arguments, by parameter.
@@ -58,7 +58,7 @@ def infer(function: LoopFunction, scalars: Mapping[str, Type], arrays: Mapping[s
         ``argument`` (an array where a number is used, or the reverse).
     """
     local = _locals_of(function)
-    held = {**arrays, **{name: ir.ArrayType(node.dtype, len(node.shape)) for name, node in local.items()}}
+    held = {**arrays, **{name: ir.LoopArrayType(node.dtype, len(node.shape)) for name, node in local.items()}}
     shapes = {name: node.shape for name, node in local.items()}
     for name in function.arrays:
         if name not in held:
@@ -75,9 +75,9 @@ def infer(function: LoopFunction, scalars: Mapping[str, Type], arrays: Mapping[s
 
 
 def _fixpoint(
-    function: LoopFunction,
+    function: ParsedFunction,
     arguments: Mapping[str, Type],
-    arrays: Mapping[str, ArrayType],
+    arrays: Mapping[str, LoopArrayType],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Type]:
     fixed = _fixed(function)
@@ -110,7 +110,7 @@ def _fixpoint(
         rounds += 1
 
 
-def _givers(function: LoopFunction) -> Iterator[tuple[str, Node | None]]:
+def _givers(function: ParsedFunction) -> Iterator[tuple[str, Node | None]]:
     """Yield what gives a scalar its type: a statement, or None for the variable of a loop."""
     for part in function.parts:
         if isinstance(part, ir.Nest):
@@ -159,12 +159,12 @@ def _reduced_type(expressions: Expressions, node: ir.Reduce) -> Type:
     return binary_type("-" if node.is_taken_away else node.operator, item, value) or promote(item, value)
 
 
-def _nodes(function: LoopFunction) -> Iterator[Node]:
+def _nodes(function: ParsedFunction) -> Iterator[Node]:
     for part in function.parts:
         yield from walk(*(part.body if isinstance(part, ir.Nest) else (part,)))
 
 
-def _fixed(function: LoopFunction) -> dict[str, Type]:
+def _fixed(function: ParsedFunction) -> dict[str, Type]:
     """Return the types that annotations give."""
     fixed: dict[str, Type] = {}
     for node in _nodes(function):
@@ -179,7 +179,7 @@ def _fixed(function: LoopFunction) -> dict[str, Type]:
     return fixed
 
 
-def _locals_of(function: LoopFunction) -> dict[str, ir.Local]:
+def _locals_of(function: ParsedFunction) -> dict[str, ir.Local]:
     found: dict[str, ir.Local] = {}
     for node in _nodes(function):
         if isinstance(node, ir.Local):
@@ -326,7 +326,7 @@ class _Statements:
 # -- notes -----------------------------------------------------------------------------------------------
 
 
-def _notes(function: LoopFunction, scalars: Mapping[str, Type]) -> Iterator[str]:
+def _notes(function: ParsedFunction, scalars: Mapping[str, Type]) -> Iterator[str]:
     """Yield a line for each scalar that sums in fewer than 8 bytes."""
     noted: set[str] = set()
     for node in _nodes(function):

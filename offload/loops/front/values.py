@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from offload.loops.front.frames import Absent, Frame, LocalArray, Parameter, Scalar, Value
-from offload.loops.front.source import Frozen, Known, Plain, Unfit, attribute
+from offload.loops.front.frames import Absent, LocalArray, Parameter, PassedConstant, Scalar
+from offload.loops.front.source import Frozen, KnownName, Plain, Unfit, attribute
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import changes_elements
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.errors import LoopError
+    from offload.loops.front.frames import Frame
     from offload.loops.front.source import Meaning
 
 OPERATORS: Final[dict[type[ast.operator], ir.Operator]] = {
@@ -63,405 +64,399 @@ _REFUSED: Final[dict[type[ast.expr], tuple[str, str]]] = {
 _ASKED: Final = {"shape", "size", "ndim"}
 
 
-class Values(Frame):
-    """A function's expressions."""
+def expression(frame: Frame, node: ast.expr) -> ir.Expression:
+    """Lower an expression, other than a call."""
+    match node:
+        case ast.Constant():
+            return _constant(frame, node)
+        case ast.Name():
+            return _name(frame, node)
+        case ast.Attribute():
+            return _attribute(frame, node)
+        case ast.Subscript():
+            return _subscript(frame, node)
+        case ast.UnaryOp():
+            return _unary(frame, node)
+        case ast.BinOp():
+            return _binary(frame, node)
+        case ast.Compare():
+            return _compare(frame, node)
+        case ast.BoolOp():
+            return _logical(frame, node)
+        case ast.IfExp():
+            return _conditional(frame, node)
+        case _:
+            raise frame.refusal(
+                node, *_REFUSED.get(type(node), ("types", "this is no number; pass numbers as arguments"))
+            )
 
-    def value(self, node: ast.expr) -> ir.Expression:
-        if (decided := self.decided(node)) is not None:
-            return ir.Constant(place=self.place(node), value=decided)
-        with self.nested(node):
-            return self.bounded(self._value(node))
 
-    def _value(self, node: ast.expr) -> ir.Expression:
-        match node:
-            case ast.Constant():
-                return self._constant(node)
-            case ast.Name():
-                return self._name(node)
-            case ast.Attribute():
-                return self._attribute(node)
-            case ast.Subscript():
-                return self._subscript(node)
-            case ast.UnaryOp():
-                return self._unary(node)
-            case ast.BinOp():
-                return self._binary(node)
-            case ast.Compare():
-                return self._compare(node)
-            case ast.BoolOp():
-                return self._logical(node)
-            case ast.IfExp():
-                return self._conditional(node)
-            case ast.Call():
-                return self.call(node)
-            case _:
-                raise self.refusal(
-                    node, *_REFUSED.get(type(node), ("types", "this is no number; pass numbers as arguments"))
+def operator_of(frame: Frame, node: ast.AST, operator: ast.operator) -> ir.Operator:
+    """Return the IR's operator."""
+    if type(operator) not in OPERATORS:
+        raise frame.refusal(node, "operator", "`@` is of matrices; write the loops of the product")
+    return OPERATORS[type(operator)]
+
+
+# -- what is known while the text is read
+
+
+def meaning_in(frame: Frame, node: ast.expr) -> Meaning | None:
+    """Return what a name from outside, or one of a module, stands for."""
+    match node:
+        case ast.Name(id=name) if not frame.is_local(name):
+            return frame.source.meaning(name)
+        case ast.Attribute(value=module, attr=name):
+            known = meaning_in(frame, module)
+            return attribute(known, name) if isinstance(known, KnownName) else None
+        case _:
+            return None
+
+
+def constant_integer(frame: Frame, node: ast.expr) -> int | None:
+    """Return the value of an integer that is known while the text is read; None for any other expression."""
+    with frame.block() as before:
+        value = _folded(frame.value(node))
+    return None if before or isinstance(value, bool) else value
+
+
+# -- names, elements, shapes
+
+
+def _constant(frame: Frame, node: ast.Constant) -> ir.Expression:
+    match node.value:
+        case bool() | int() | float():
+            return ir.Constant(place=frame.place(node), value=node.value)
+        case None:
+            raise frame.refusal(node, "operator", "None is no number; a default is asked for by `is None`")
+        case value:
+            raise frame.refusal(
+                node, "types", f"{type(value).__name__} has no place in a loop; use bools, ints and floats"
+            )
+
+
+def constant_of(frame: Frame, node: ast.AST, scalar: Frozen) -> ir.Constant:
+    """Return the constant for a scalar from outside."""
+    strong = None if scalar.dtype is None else ir.Type(scalar.dtype)
+    return ir.Constant(place=frame.place(node), value=scalar.value, type=strong)
+
+
+def _name(frame: Frame, node: ast.Name) -> ir.Expression:
+    if not frame.is_local(node.id):
+        return _outside(frame, node)
+    binding = frame.variable(node.id)
+    match binding:
+        case Scalar(name) | Parameter(name):
+            if name in frame.lowering.items:
+                raise item_refusal(frame, node, name)
+            if isinstance(binding, Parameter):
+                frame.use_as_number(binding, node)
+            return ir.Name(place=frame.place(node), name=name)
+        case PassedConstant(constant):
+            return constant
+        case LocalArray():
+            raise frame.refusal(node, "index", f"{node.id} is an array; give one index for every dimension")
+        case Absent():
+            raise frame.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
+
+
+def item_refusal(frame: Frame, node: ast.AST, name: str) -> LoopError:
+    """Return the error for a reduction's item that is used otherwise than in an update."""
+    word = frame.lowering.items[name].operator
+    return frame.refusal(
+        node,
+        "reduction",
+        f"{name} is in reduction={{{word!r}: [{name!r}]}}, and while the loop runs it is used in updates by"
+        f" {word!r} alone; use it after the loop, or another variable here",
+    )
+
+
+def _outside(frame: Frame, node: ast.expr) -> ir.Expression:
+    text = ast.unparse(node)
+    match meaning_in(frame, node):
+        case Frozen() as scalar:
+            return constant_of(frame, node, scalar)
+        case Unfit() as unfit:
+            raise _outside_refusal(frame, node, text, unfit)
+        case KnownName() | Plain():
+            raise frame.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
+        case None:
+            owner = _owner(node)
+            if owner is not node and isinstance(found := meaning_in(frame, owner), Unfit):
+                held = f"{text} belongs to {ast.unparse(owner)}, which is {found.what} and comes from outside"
+                raise frame.refusal(node, "name", f"{held} of the function; pass {text} itself as an argument")
+            _check_attribute(frame, node)
+            if isinstance(owner, ast.Subscript):
+                raise frame.refusal(
+                    node,
+                    "index",
+                    f"{text} is an attribute of an element, which loops do not have; pass the array of these values"
+                    " as an argument, the field of a record array for example",
                 )
+            undefined = [name for name in frame.source.free if frame.source.meaning(name) is None]
+            names = undefined if text in undefined else [text]
+            which, them = ("is", "it") if len(names) < 2 else ("are", "them")
+            raise frame.refusal(
+                node,
+                "name",
+                f"{listed(names)} {which} not defined; define {them} before the function that uses {them}",
+            )
 
-    def call(self, node: ast.Call) -> ir.Expression:
-        """Lower a call that has one value."""
-        raise NotImplementedError
 
-    def operator(self, node: ast.AST, operator: ast.operator) -> ir.Operator:
-        """Return the IR's operator."""
-        if type(operator) not in OPERATORS:
-            raise self.refusal(node, "operator", "`@` is of matrices; write the loops of the product")
-        return OPERATORS[type(operator)]
+def _outside_refusal(frame: Frame, node: ast.expr, text: str, found: Unfit) -> LoopError:
+    """Return the error for what is passed as an argument; it names all of the function that are of its type."""
+    names = [name for name in frame.source.free if frame.source.meaning(name) == found]
+    are, come, them = ("is", "comes", "it as an argument")
+    if text in names and len(names) > 1:
+        text, are, come, them = listed(names), "are", "come", "them as arguments"
+    what = f"{text} {are} {found.what} and {come} from outside of the function; pass {them}"
+    return frame.refusal(node, "name", what)
 
-    # -- what is known while the text is read
 
-    def meaning(self, node: ast.expr) -> Meaning | None:
-        """Return what a name from outside, or one of a module, stands for."""
-        match node:
-            case ast.Name(id=name) if not self.is_local(name):
-                return self.source.meaning(name)
-            case ast.Attribute(value=module, attr=name):
-                known = self.meaning(module)
-                return attribute(known, name) if isinstance(known, Known) else None
-            case _:
-                return None
-
-    def decided(self, node: ast.expr) -> bool | None:
-        """Return what ``is None``, and what ``not``, ``and``, ``or`` make of it, says; None if there is none."""
-        match node:
-            case ast.Compare(
-                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as word], comparators=[ast.Constant(value=None)]
-            ) if self.is_local(name):
-                return isinstance(self.names.get(name), Absent) is isinstance(word, ast.Is)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                decided = self.decided(operand)
-                return None if decided is None else not decided
-            case ast.BoolOp(op=word, values=values):
-                decisive = isinstance(word, ast.Or)
-                parts = [self.decided(value) for value in values]
-                if decisive in parts:
-                    return decisive
-                return None if None in parts else not decisive
-            case _:
-                return None
-
-    def integer(self, node: ast.expr) -> int | None:
-        """Return the value of an integer that is known while the text is read; None for any other expression."""
-        with self.block() as before:
-            value = _folded(self.value(node))
-        return None if before or isinstance(value, bool) else value
-
-    # -- names, elements, shapes
-
-    def _constant(self, node: ast.Constant) -> ir.Expression:
-        match node.value:
-            case bool() | int() | float():
-                return ir.Constant(place=self.place(node), value=node.value)
-            case None:
-                raise self.refusal(node, "operator", "None is no number; a default is asked for by `is None`")
-            case value:
-                raise self.refusal(
-                    node, "types", f"{type(value).__name__} has no place in a loop; use bools, ints and floats"
-                )
-
-    def frozen(self, node: ast.AST, scalar: Frozen) -> ir.Constant:
-        """Return the constant for a scalar from outside."""
-        strong = None if scalar.dtype is None else ir.Type(scalar.dtype)
-        return ir.Constant(place=self.place(node), value=scalar.value, type=strong)
-
-    def _name(self, node: ast.Name) -> ir.Expression:
-        if not self.is_local(node.id):
-            return self._outside(node)
-        binding = self.variable(node.id)
-        match binding:
-            case Scalar(name) | Parameter(name):
-                if name in self.work.items:
-                    raise self.item_refusal(node, name)
-                if isinstance(binding, Parameter):
-                    self.use_as_number(binding, node)
-                return ir.Name(place=self.place(node), name=name)
-            case Value(constant):
-                return constant
-            case LocalArray():
-                raise self.refusal(node, "index", f"{node.id} is an array; give one index for every dimension")
-            case Absent():
-                raise self.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
-
-    def item_refusal(self, node: ast.AST, name: str) -> LoopError:
-        """Return the error for a reduction's item that is used otherwise than in an update."""
-        word = self.work.items[name].operator
-        return self.refusal(
+def _check_attribute(frame: Frame, node: ast.expr) -> None:
+    """Refuse an attribute of an argument: `node` is that, or what is asked of it, as in ``A.indptr.size``."""
+    owner, held = _owner(node), node
+    if not (isinstance(owner, ast.Name) and isinstance(frame.names.get(owner.id), Parameter)):
+        return
+    if isinstance(held, ast.Attribute) and held.attr in _ASKED and isinstance(held.value, ast.Attribute):
+        held = held.value
+    if isinstance(held, ast.Attribute):
+        text = ast.unparse(held)
+        raise frame.refusal(
             node,
-            "reduction",
-            f"{name} is in reduction={{{word!r}: [{name!r}]}}, and while the loop runs it is used in updates by"
-            f" {word!r} alone; use it after the loop, or another variable here",
+            "index",
+            f"{text} is an attribute of the argument {owner.id}, and no array of the loop: of an argument there are"
+            f" elements, .shape[k], .size, .ndim and len; pass {text} as an argument of its own",
         )
 
-    def _outside(self, node: ast.expr) -> ir.Expression:
-        text = ast.unparse(node)
-        match self.meaning(node):
-            case Frozen() as scalar:
-                return self.frozen(node, scalar)
+
+def array_named(frame: Frame, node: ast.expr) -> Parameter | LocalArray:
+    """Return the array that a name stands for."""
+    if not isinstance(node, ast.Name):
+        _check_attribute(frame, node)
+        raise frame.refusal(node, "index", "this is no array; index a parameter, or an array that the iteration makes")
+    if not frame.is_local(node.id):
+        match meaning_in(frame, node):
             case Unfit() as unfit:
-                raise self._outside_refusal(node, text, unfit)
-            case Known() | Plain():
-                raise self.refusal(node, "name", f"{text} is no number; call it, or pass a number as an argument")
-            case None:
-                owner = _owner(node)
-                if owner is not node and isinstance(found := self.meaning(owner), Unfit):
-                    held = f"{text} belongs to {ast.unparse(owner)}, which is {found.what} and comes from outside"
-                    raise self.refusal(node, "name", f"{held} of the function; pass {text} itself as an argument")
-                self._check_attribute(node)
-                if isinstance(owner, ast.Subscript):
-                    raise self.refusal(
-                        node,
-                        "index",
-                        f"{text} is an attribute of an element, which loops do not have; pass the array of these values"
-                        " as an argument, the field of a record array for example",
-                    )
-                undefined = [name for name in self.source.free if self.source.meaning(name) is None]
-                names = undefined if text in undefined else [text]
-                which, them = ("is", "it") if len(names) < 2 else ("are", "them")
-                raise self.refusal(
-                    node,
-                    "name",
-                    f"{listed(names)} {which} not defined; define {them} before the function that uses {them}",
-                )
-
-    def _outside_refusal(self, node: ast.expr, text: str, found: Unfit) -> LoopError:
-        """Return the error for what is passed as an argument; it names all of the function that are of its type."""
-        names = [name for name in self.source.free if self.source.meaning(name) == found]
-        are, come, them = ("is", "comes", "it as an argument")
-        if text in names and len(names) > 1:
-            text, are, come, them = listed(names), "are", "come", "them as arguments"
-        what = f"{text} {are} {found.what} and {come} from outside of the function; pass {them}"
-        return self.refusal(node, "name", what)
-
-    def _check_attribute(self, node: ast.expr) -> None:
-        """Refuse an attribute of an argument: `node` is that, or what is asked of it, as in ``A.indptr.size``."""
-        owner, held = _owner(node), node
-        if not (isinstance(owner, ast.Name) and isinstance(self.names.get(owner.id), Parameter)):
-            return
-        if isinstance(held, ast.Attribute) and held.attr in _ASKED and isinstance(held.value, ast.Attribute):
-            held = held.value
-        if isinstance(held, ast.Attribute):
-            text = ast.unparse(held)
-            raise self.refusal(
-                node,
-                "index",
-                f"{text} is an attribute of the argument {owner.id}, and no array of the loop: of an argument there are"
-                f" elements, .shape[k], .size, .ndim and len; pass {text} as an argument of its own",
-            )
-
-    def array(self, node: ast.expr) -> Parameter | LocalArray:
-        """Return the array that a name stands for."""
-        if not isinstance(node, ast.Name):
-            self._check_attribute(node)
-            raise self.refusal(
-                node, "index", "this is no array; index a parameter, or an array that the iteration makes"
-            )
-        if not self.is_local(node.id):
-            match self.meaning(node):
-                case Unfit() as unfit:
-                    raise self._outside_refusal(node, node.id, unfit)
-                case _:
-                    raise self.refusal(node, "name", f"{node.id} is no array; pass one as an argument")
-        match self.variable(node.id):
-            case Parameter() as parameter:
-                self.use_as_array(parameter, node)
-                return parameter
-            case LocalArray() as local:
-                return local
-            case Absent():
-                raise self.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
-            case Scalar() | Value():
-                raise self.refusal(node, "index", f"{node.id} is a number, and has no elements; index an array")
-
-    def _attribute(self, node: ast.Attribute) -> ir.Expression:
-        base = node.value
-        if not (isinstance(base, ast.Name) and self.is_local(base.id)):
-            return self._outside(node)
-        array = self.array(base)
-        place = self.place(node)
-        match node.attr, array:
-            case "size", Parameter(name):
-                return ir.Size(place=place, array=name)
-            case "ndim", Parameter(name):
-                return ir.Rank(place=place, array=name)
-            case "size", LocalArray(shape=shape):
-                size = 1
-                for extent in shape:
-                    size *= extent
-                return ir.Constant(place=place, value=size)
-            case "ndim", LocalArray(shape=shape):
-                return ir.Constant(place=place, value=len(shape))
+                raise _outside_refusal(frame, node, node.id, unfit)
             case _:
-                self._check_attribute(node)
-                raise self.refusal(
-                    node, "index", f"of arrays there are elements, .shape[k], .size, .ndim and len, no .{node.attr}"
+                raise frame.refusal(node, "name", f"{node.id} is no array; pass one as an argument")
+    match frame.variable(node.id):
+        case Parameter() as parameter:
+            frame.use_as_array(parameter, node)
+            return parameter
+        case LocalArray() as local:
+            return local
+        case Absent():
+            raise frame.refusal(node, "argument", f"{node.id} is None at this call; ask `{node.id} is None` before")
+        case Scalar() | PassedConstant():
+            raise frame.refusal(node, "index", f"{node.id} is a number, and has no elements; index an array")
+
+
+def _attribute(frame: Frame, node: ast.Attribute) -> ir.Expression:
+    base = node.value
+    if not (isinstance(base, ast.Name) and frame.is_local(base.id)):
+        return _outside(frame, node)
+    array = array_named(frame, base)
+    place = frame.place(node)
+    match node.attr, array:
+        case "size", Parameter(name):
+            return ir.Size(place=place, array=name)
+        case "ndim", Parameter(name):
+            return ir.Rank(place=place, array=name)
+        case "size", LocalArray(shape=shape):
+            size = 1
+            for extent in shape:
+                size *= extent
+            return ir.Constant(place=place, value=size)
+        case "ndim", LocalArray(shape=shape):
+            return ir.Constant(place=place, value=len(shape))
+        case _:
+            _check_attribute(frame, node)
+            raise frame.refusal(
+                node, "index", f"of arrays there are elements, .shape[k], .size, .ndim and len, no .{node.attr}"
+            )
+
+
+def extent_of(frame: Frame, node: ast.expr, array: ast.expr, dimension: int) -> ir.Expression:
+    """Return ``array.shape[dimension]``."""
+    match array_named(frame, array):
+        case Parameter(name):
+            return ir.Extent(place=frame.place(node), array=name, dimension=dimension)
+        case LocalArray(shape=shape):
+            if not -len(shape) <= dimension < len(shape):
+                raise frame.refusal(node, "index", f"the array has {len(shape)} dimensions; ask for one of them")
+            return ir.Constant(place=frame.place(node), value=shape[dimension])
+
+
+def _subscript(frame: Frame, node: ast.Subscript) -> ir.Expression:
+    if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        dimension = constant_integer(frame, node.slice)
+        if dimension is None:
+            raise frame.refusal(node, "index", "the dimension of a shape is an integer constant, as in a.shape[0]")
+        return extent_of(frame, node, node.value.value, dimension)
+    array, indices = element_of(frame, node)
+    check_plain_use(frame, node, array)
+    return ir.Load(place=frame.place(node), array=array.name, indices=indices, at=frame.lowering.at())
+
+
+def element_of(frame: Frame, node: ast.Subscript) -> tuple[Parameter | LocalArray, tuple[ir.Expression, ...]]:
+    """Return the array and the indices of an element, ``a[i, j]`` or ``a[i][j]``."""
+    parts: list[ast.expr] = []
+    base: ast.expr = node
+    while isinstance(base, ast.Subscript):
+        parts = [*index_nodes(base.slice), *parts]
+        base = base.value
+    array = array_named(frame, base)
+    return array, indices_of(frame, node, array, parts)
+
+
+def indices_of(
+    frame: Frame, node: ast.AST, array: Parameter | LocalArray, parts: list[ast.expr]
+) -> tuple[ir.Expression, ...]:
+    """Lower the indices of an element."""
+    for part in parts:
+        match part:
+            case ast.Slice():
+                raise frame.refusal(node, "index", "a slice; write the loop over it")
+            case ast.Constant(value=value) if value is None or value is ... or isinstance(value, (bool, str)):
+                raise frame.refusal(node, "index", "an index is an integer; write the loop over the rest")
+            case ast.List() | ast.Tuple() | ast.Compare() | ast.Starred():
+                raise frame.refusal(
+                    node, "index", "an index is one integer, no mask or list; write the loop over the rest"
                 )
-
-    def extent(self, node: ast.expr, array: ast.expr, dimension: int) -> ir.Expression:
-        """Return ``array.shape[dimension]``."""
-        match self.array(array):
-            case Parameter(name):
-                return ir.Extent(place=self.place(node), array=name, dimension=dimension)
-            case LocalArray(shape=shape):
-                if not -len(shape) <= dimension < len(shape):
-                    raise self.refusal(node, "index", f"the array has {len(shape)} dimensions; ask for one of them")
-                return ir.Constant(place=self.place(node), value=shape[dimension])
-
-    def _subscript(self, node: ast.Subscript) -> ir.Expression:
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-            dimension = self.integer(node.slice)
-            if dimension is None:
-                raise self.refusal(node, "index", "the dimension of a shape is an integer constant, as in a.shape[0]")
-            return self.extent(node, node.value.value, dimension)
-        array, indices = self.element(node)
-        self.check_plain(node, array)
-        return ir.Load(place=self.place(node), array=array.name, indices=indices, at=self.work.at())
-
-    def element(self, node: ast.Subscript) -> tuple[Parameter | LocalArray, tuple[ir.Expression, ...]]:
-        """Return the array and the indices of an element, ``a[i, j]`` or ``a[i][j]``."""
-        parts: list[ast.expr] = []
-        base: ast.expr = node
-        while isinstance(base, ast.Subscript):
-            parts = [*index_nodes(base.slice), *parts]
-            base = base.value
-        array = self.array(base)
-        return array, self.indices(node, array, parts)
-
-    def indices(self, node: ast.AST, array: Parameter | LocalArray, parts: list[ast.expr]) -> tuple[ir.Expression, ...]:
-        """Lower the indices of an element."""
-        for part in parts:
-            match part:
-                case ast.Slice():
-                    raise self.refusal(node, "index", "a slice; write the loop over it")
-                case ast.Constant(value=value) if value is None or value is ... or isinstance(value, (bool, str)):
-                    raise self.refusal(node, "index", "an index is an integer; write the loop over the rest")
-                case ast.List() | ast.Tuple() | ast.Compare() | ast.Starred():
-                    raise self.refusal(
-                        node, "index", "an index is one integer, no mask or list; write the loop over the rest"
-                    )
-                case _:
-                    pass
-        if isinstance(array, LocalArray) and len(parts) != len(array.shape):
-            raise self.refusal(
-                node,
-                "index",
-                f"{len(parts)} indices for {len(array.shape)} dimensions; write the loop over the rest",
-            )
-        return tuple(self.in_order(parts))
-
-    def check_plain(self, node: ast.AST, array: Parameter | LocalArray) -> None:
-        """Refuse an element of an array that only updates may use."""
-        if array.name in self.work.items:
-            word = self.work.items[array.name].operator
-            raise self.refusal(
-                node,
-                "reduction",
-                f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which takes an array of one element"
-                f" only, and the loop may use it in updates by {word!r} alone; use atomic=[{array.name!r}] for an array"
-                " of several elements, or another array here",
-            )
-        if array.name in self.work.atomics:
-            raise self.refusal(
-                node,
-                "atomic",
-                f"{array.name} is in atomic=, and the loop uses its elements in updates alone, {array.name}[…] op= v by"
-                " + - * & | ^ and min and max; use another array for anything else, or omp.atomic and no clause",
-            )
-
-    # -- operators
-
-    def _unary(self, node: ast.UnaryOp) -> ir.Expression:
-        operand = self.value(node.operand)
-        match node.op, operand:
-            case ast.USub(), ir.Constant(value=value, type=None) if not isinstance(value, bool):
-                return ir.Constant(place=self.place(node), value=-value)
-            case ast.USub(), _:
-                return ir.Unary(place=self.place(node), operator="-", operand=operand)
-            case ast.UAdd(), _:
-                return ir.Unary(place=self.place(node), operator="+", operand=operand)
-            case ast.Invert(), _:
-                return ir.Unary(place=self.place(node), operator="~", operand=operand)
             case _:
-                return ir.Unary(place=self.place(node), operator="not", operand=operand)
+                pass
+    if isinstance(array, LocalArray) and len(parts) != len(array.shape):
+        raise frame.refusal(
+            node,
+            "index",
+            f"{len(parts)} indices for {len(array.shape)} dimensions; write the loop over the rest",
+        )
+    return tuple(frame.in_order(parts))
 
-    def _binary(self, node: ast.BinOp) -> ir.Expression:
-        """Lower operators from the left: sums may have more terms than Python may call functions in functions."""
-        operations = [node]
-        while isinstance(operations[-1].left, ast.BinOp):
-            operations.append(operations[-1].left)
-        value = self.value(operations[-1].left)
-        for one in reversed(operations):
-            with self.block() as before:
-                right = self.value(one.right)
-            if changes_elements(before):
-                value = self.kept(value)
-            self.out += before
-            operator = self.operator(one, one.op)
-            value = self.bounded(ir.Binary(place=self.place(one), operator=operator, left=value, right=right))
-        return value
 
-    def _compare(self, node: ast.Compare) -> ir.Expression:
-        for word in node.ops:
-            if type(word) not in _RELATIONS:
-                raise self.refusal(
-                    node, "operator", "`is` asks whether a default is None, and `in` nothing; compare by =="
-                )
-        return self._chained(self.value(node.left), node.ops, node.comparators)
+def check_plain_use(frame: Frame, node: ast.AST, array: Parameter | LocalArray) -> None:
+    """Refuse an element of an array that only updates may use."""
+    if array.name in frame.lowering.items:
+        word = frame.lowering.items[array.name].operator
+        raise frame.refusal(
+            node,
+            "reduction",
+            f"{array.name} is in reduction={{{word!r}: [{array.name!r}]}}, which takes an array of one element"
+            f" only, and the loop may use it in updates by {word!r} alone; use atomic=[{array.name!r}] for an array"
+            " of several elements, or another array here",
+        )
+    if array.name in frame.lowering.atomics:
+        raise frame.refusal(
+            node,
+            "atomic",
+            f"{array.name} is in atomic=, and the loop uses its elements in updates alone, {array.name}[…] op= v by"
+            " + - * & | ^ and min and max; use another array for anything else, or omp.atomic and no clause",
+        )
 
-    def _chained(self, left: ir.Expression, words: Sequence[ast.cmpop], nodes: Sequence[ast.expr]) -> ir.Expression:
-        """Return ``left < a <= b``: what follows a comparison is carried out where that holds."""
-        with self.block() as before:
-            right = self.value(nodes[0])
+
+# -- operators
+
+
+def _unary(frame: Frame, node: ast.UnaryOp) -> ir.Expression:
+    operand = frame.value(node.operand)
+    match node.op, operand:
+        case ast.USub(), ir.Constant(value=value, type=None) if not isinstance(value, bool):
+            return ir.Constant(place=frame.place(node), value=-value)
+        case ast.USub(), _:
+            return ir.Unary(place=frame.place(node), operator="-", operand=operand)
+        case ast.UAdd(), _:
+            return ir.Unary(place=frame.place(node), operator="+", operand=operand)
+        case ast.Invert(), _:
+            return ir.Unary(place=frame.place(node), operator="~", operand=operand)
+        case _:
+            return ir.Unary(place=frame.place(node), operator="not", operand=operand)
+
+
+def _binary(frame: Frame, node: ast.BinOp) -> ir.Expression:
+    """Lower operators from the left: sums may have more terms than Python may call functions in functions."""
+    operations = [node]
+    while isinstance(operations[-1].left, ast.BinOp):
+        operations.append(operations[-1].left)
+    value = frame.value(operations[-1].left)
+    for one in reversed(operations):
+        with frame.block() as before:
+            right = frame.value(one.right)
         if changes_elements(before):
-            left = self.kept(left)
-        self.out += before
-        place = self.place(nodes[0])
-        first = ir.Compare(place=place, operator=_RELATIONS[type(words[0])], left=left, right=right)
-        if len(nodes) == 1:
-            return first
-        with self.block() as before, self.nested(nodes[0]):
-            others = self._chained(right, words[1:], nodes[1:])
-        return self._joined("and", first, before, others)
+            value = frame.kept(value)
+        frame.out += before
+        operator = operator_of(frame, one, one.op)
+        value = frame.bounded(ir.Binary(place=frame.place(one), operator=operator, left=value, right=right))
+    return value
 
-    def _logical(self, node: ast.BoolOp) -> ir.Expression:
-        undecided = [part for part in node.values if self.decided(part) is None]
-        value = self.value(undecided[0])
-        for part in undecided[1:]:
-            with self.block() as before:
-                right = self.value(part)
-            value = self.bounded(self._joined("or" if isinstance(node.op, ast.Or) else "and", value, before, right))
-        return value
 
-    def _joined(
-        self, word: str, left: ir.Expression, before: list[ir.Statement], right: ir.Expression
-    ) -> ir.Expression:
-        """Return ``left and right`` or ``left or right``, where `before` is carried out if the right side decides."""
-        if not before:
-            operator = cast("Literal['and', 'or']", word)
-            return ir.Logical(place=left.place, operator=operator, left=left, right=right)
-        both = self.named(left, "both")
-        decides = both if word == "and" else ir.Unary(place=left.place, operator="not", operand=both)
-        before.append(ir.Assign(place=right.place, name=both.name, value=right))
-        self.out.append(ir.If(place=left.place, condition=decides, then=tuple(before)))
-        return both
+def _compare(frame: Frame, node: ast.Compare) -> ir.Expression:
+    for word in node.ops:
+        if type(word) not in _RELATIONS:
+            raise frame.refusal(
+                node, "operator", "`is` asks whether a default is None, and `in` nothing; compare by =="
+            )
+    return _chained(frame, frame.value(node.left), node.ops, node.comparators)
 
-    def _conditional(self, node: ast.IfExp) -> ir.Expression:
-        decided = self.decided(node.test)
-        if decided is not None:
-            return self.value(node.body if decided else node.orelse)
-        condition = self.value(node.test)
-        with self.block() as before:
-            then = self.value(node.body)
-        with self.block() as before_other:
-            otherwise = self.value(node.orelse)
-        place = self.place(node)
-        if not before and not before_other:
-            return ir.Select(place=place, condition=condition, then=then, otherwise=otherwise)
-        chosen = self.work.fresh("chosen")
-        before.append(ir.Assign(place=then.place, name=chosen, value=then))
-        before_other.append(ir.Assign(place=otherwise.place, name=chosen, value=otherwise))
-        self.out.append(ir.If(place=place, condition=condition, then=tuple(before), otherwise=tuple(before_other)))
-        return ir.Name(place=place, name=chosen)
+
+def _chained(frame: Frame, left: ir.Expression, words: Sequence[ast.cmpop], nodes: Sequence[ast.expr]) -> ir.Expression:
+    """Return ``left < a <= b``: what follows a comparison is carried out where that holds."""
+    with frame.block() as before:
+        right = frame.value(nodes[0])
+    if changes_elements(before):
+        left = frame.kept(left)
+    frame.out += before
+    place = frame.place(nodes[0])
+    first = ir.Compare(place=place, operator=_RELATIONS[type(words[0])], left=left, right=right)
+    if len(nodes) == 1:
+        return first
+    with frame.block() as before, frame.nested(nodes[0]):
+        others = _chained(frame, right, words[1:], nodes[1:])
+    return _joined(frame, "and", first, before, others)
+
+
+def _logical(frame: Frame, node: ast.BoolOp) -> ir.Expression:
+    undecided = [part for part in node.values if frame.decided(part) is None]
+    value = frame.value(undecided[0])
+    for part in undecided[1:]:
+        with frame.block() as before:
+            right = frame.value(part)
+        value = frame.bounded(_joined(frame, "or" if isinstance(node.op, ast.Or) else "and", value, before, right))
+    return value
+
+
+def _joined(
+    frame: Frame, word: str, left: ir.Expression, before: list[ir.Statement], right: ir.Expression
+) -> ir.Expression:
+    """Return ``left and right`` or ``left or right``, where `before` is carried out if the right side decides."""
+    if not before:
+        operator = cast("Literal['and', 'or']", word)
+        return ir.Logical(place=left.place, operator=operator, left=left, right=right)
+    both = frame.named(left, "both")
+    decides = both if word == "and" else ir.Unary(place=left.place, operator="not", operand=both)
+    before.append(ir.Assign(place=right.place, name=both.name, value=right))
+    frame.out.append(ir.If(place=left.place, condition=decides, then=tuple(before)))
+    return both
+
+
+def _conditional(frame: Frame, node: ast.IfExp) -> ir.Expression:
+    decided = frame.decided(node.test)
+    if decided is not None:
+        return frame.value(node.body if decided else node.orelse)
+    condition = frame.value(node.test)
+    with frame.block() as before:
+        then = frame.value(node.body)
+    with frame.block() as before_other:
+        otherwise = frame.value(node.orelse)
+    place = frame.place(node)
+    if not before and not before_other:
+        return ir.Select(place=place, condition=condition, then=then, otherwise=otherwise)
+    chosen = frame.lowering.fresh("chosen")
+    before.append(ir.Assign(place=then.place, name=chosen, value=then))
+    before_other.append(ir.Assign(place=otherwise.place, name=chosen, value=otherwise))
+    frame.out.append(ir.If(place=place, condition=condition, then=tuple(before), otherwise=tuple(before_other)))
+    return ir.Name(place=place, name=chosen)
 
 
 def listed(names: Sequence[str]) -> str:

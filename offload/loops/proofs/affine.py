@@ -46,7 +46,7 @@ LIMITS: Final[dict[Dtype, Interval]] = {dtype: limits(dtype) for dtype in get_ar
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class AffineForm:
     """``constant + sum(coefficient * atom)``; terms by the number of the atom, no coefficient is 0."""
 
     constant: int = 0
@@ -56,35 +56,37 @@ class Form:
     def is_constant(self) -> bool:
         return not self.terms
 
-    def __add__(self, other: Form | int) -> Form:
+    def __add__(self, other: AffineForm | int) -> AffineForm:
         if isinstance(other, int):
-            return Form(self.constant + other, self.terms)
+            return AffineForm(self.constant + other, self.terms)
         if not other.terms:
-            return Form(self.constant + other.constant, self.terms)
+            return AffineForm(self.constant + other.constant, self.terms)
         merged = dict(self.terms)
         for atom, coefficient in other.terms:
             merged[atom] = merged.get(atom, 0) + coefficient
         terms = tuple(sorted((atom, coefficient) for atom, coefficient in merged.items() if coefficient))
-        return Form(self.constant + other.constant, terms)
+        return AffineForm(self.constant + other.constant, terms)
 
-    def __mul__(self, factor: int) -> Form:
+    def __mul__(self, factor: int) -> AffineForm:
         if not factor:
-            return Form()
-        return Form(self.constant * factor, tuple((atom, coefficient * factor) for atom, coefficient in self.terms))
+            return AffineForm()
+        return AffineForm(
+            self.constant * factor, tuple((atom, coefficient * factor) for atom, coefficient in self.terms)
+        )
 
-    def __neg__(self) -> Form:
+    def __neg__(self) -> AffineForm:
         return self * -1
 
-    def __sub__(self, other: Form | int) -> Form:
+    def __sub__(self, other: AffineForm | int) -> AffineForm:
         return self + -other
 
     def coefficient(self, atom: int) -> int:
         return dict(self.terms).get(atom, 0)
 
-    def part(self, atoms: Iterable[int]) -> Form:
+    def part(self, atoms: Iterable[int]) -> AffineForm:
         """Return the terms of these atoms alone, without the constant."""
         wanted = frozenset(atoms)
-        return Form(0, tuple(term for term in self.terms if term[0] in wanted))
+        return AffineForm(0, tuple(term for term in self.terms if term[0] in wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Atom:
         Bounds over the nest; of a trip 0 and the last one that any iteration can have.
     step : int
         Of a loop, without its sign; 0 for a value.
-    room : Form, optional
+    room : AffineForm, optional
         Of a loop whose number of trips varies: ``step * trip <= room``.
     loops : frozenset of int
         The atoms of the loops in whose trips it can change.
@@ -111,7 +113,7 @@ class Atom:
     low: int
     high: int
     step: int = 0
-    room: Form | None = None
+    room: AffineForm | None = None
     loops: frozenset[int] = frozenset()
     loads: frozenset[int] = frozenset()
     is_pure: bool = True
@@ -133,12 +135,12 @@ class Space:
     atoms: list[Atom] = field(default_factory=list)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
 
-    def trip(self, room: Form, step: int) -> Form | None:
+    def trip(self, room: AffineForm, step: int) -> AffineForm | None:
         """Return a new loop's trip number, or None if the loop has no trip in any iteration.
 
         Parameters
         ----------
-        room : Form
+        room : AffineForm
             ``stop - start - 1``, or ``start - stop - 1`` if the loop counts down.
         step : int
             Without its sign.
@@ -158,11 +160,11 @@ class Space:
                 self.is_pure(room),
             )
         )
-        return Form(0, ((number, 1),))
+        return AffineForm(0, ((number, 1),))
 
     def value(
-        self, key: Hashable, interval: Interval, parts: Iterable[Form] = (), loads: frozenset[int] = frozenset()
-    ) -> Form:
+        self, key: Hashable, interval: Interval, parts: Iterable[AffineForm] = (), loads: frozenset[int] = frozenset()
+    ) -> AffineForm:
         """Return the atom of what is not affine: the one of this key, or a new one.
 
         Parameters
@@ -171,7 +173,7 @@ class Space:
             Its structure: the operation and its operands' forms.
         interval : tuple of int
             Bounds that hold wherever it is evaluated.
-        parts : iterable of Form
+        parts : iterable of AffineForm
             What it is computed from.
         loads : frozenset of int
             The load that it is, by `at`.
@@ -183,43 +185,43 @@ class Space:
             loads = loads.union(*map(self.loads, parts))
             number = self._add(Atom(*interval, 0, None, loops, loads, all(map(self.is_pure, parts))))
             self._numbers[key] = number
-        return Form(0, ((number, 1),))
+        return AffineForm(0, ((number, 1),))
 
-    def unknown(self, interval: Interval, loops: frozenset[int]) -> Form:
+    def unknown(self, interval: Interval, loops: frozenset[int]) -> AffineForm:
         """Return a new atom of which nothing is known but bounds and the loops in whose trips it can change."""
-        return Form(0, ((self._add(Atom(*interval, 0, None, loops, is_pure=False)), 1),))
+        return AffineForm(0, ((self._add(Atom(*interval, 0, None, loops, is_pure=False)), 1),))
 
-    def extremes(self, form: Form, narrowed: Mapping[int, Interval] = NOTHING) -> Interval:
+    def extremes(self, form: AffineForm, narrowed: Mapping[int, Interval] = NOTHING) -> Interval:
         """Return bounds of a form over the nest, or over the part of it where trips of axes are `narrowed`."""
         return -self._greatest(-form, narrowed), self._greatest(form, narrowed)
 
-    def is_attained(self, form: Form) -> bool:
+    def is_attained(self, form: AffineForm) -> bool:
         """Whether each of the extremes is a value of the form, if no loop whose trips are in it is ever empty."""
         atoms = [self.atoms[number] for number, _ in form.terms]
         return all(
             atom.is_trip and (atom.room is None or (atom.step == 1 and self.is_attained(atom.room))) for atom in atoms
         )
 
-    def loops(self, form: Form) -> frozenset[int]:
+    def loops(self, form: AffineForm) -> frozenset[int]:
         """Return the atoms of the loops in whose trips it can change."""
         return frozenset[int]().union(*(self.atoms[number].loops for number, _ in form.terms))
 
-    def loads(self, form: Form) -> frozenset[int]:
+    def loads(self, form: AffineForm) -> frozenset[int]:
         """Return the loads, by `at`, that it is made of."""
         return frozenset[int]().union(*(self.atoms[number].loads for number, _ in form.terms))
 
-    def is_pure(self, form: Form) -> bool:
+    def is_pure(self, form: AffineForm) -> bool:
         return all(self.atoms[number].is_pure for number, _ in form.terms)
 
     def _add(self, atom: Atom) -> int:
         self.atoms.append(atom)
         return len(self.atoms) - 1
 
-    def _greatest(self, form: Form, narrowed: Mapping[int, Interval]) -> int:
+    def _greatest(self, form: AffineForm, narrowed: Mapping[int, Interval]) -> int:
         while form.terms:
             number, coefficient = form.terms[-1]
             atom = self.atoms[number]
-            form = Form(form.constant, form.terms[:-1])
+            form = AffineForm(form.constant, form.terms[:-1])
             low, high = narrowed.get(number, (atom.low, atom.high))
             if coefficient < 0:
                 form += coefficient * low

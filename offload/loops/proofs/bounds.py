@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.loops.proofs.affine import Interval
-    from offload.loops.proofs.integers import Value
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.tree import ir
 
 Category: TypeAlias = Literal["launch", "range", "kernel"]
@@ -57,7 +57,7 @@ class Bounds:
     loads: frozenset[int] = frozenset()
 
 
-def bounds(accesses: Accesses) -> dict[int, Bounds]:
+def bounds(accesses: NestAccesses) -> dict[int, Bounds]:
     """Return the bounds of each access, by `at`; an access that is never carried out has none.
 
     One that stands in several places has the bounds that hold in all of them.
@@ -70,7 +70,7 @@ def bounds(accesses: Accesses) -> dict[int, Bounds]:
     return found
 
 
-def wanted(accesses: Accesses, found: Mapping[int, Bounds]) -> frozenset[int]:
+def wanted(accesses: NestAccesses, found: Mapping[int, Bounds]) -> frozenset[int]:
     """Return the loads, by `at`, whose least and greatest element would say more about accesses that are checked.
 
     The loads' own places are known: inside the intervals of their bounds, wrapped where their mode says so.
@@ -81,7 +81,7 @@ def wanted(accesses: Accesses, found: Mapping[int, Bounds]) -> frozenset[int]:
     return frozenset(load for load in loads if found[load].mode != "check")
 
 
-def _bounds(accesses: Accesses, access: Access) -> Bounds:
+def _bounds(accesses: NestAccesses, access: ElementAccess) -> Bounds:
     space = accesses.space
     extents = accesses.extents[access.array]
     intervals: list[Interval | None] = []
@@ -100,7 +100,7 @@ def _bounds(accesses: Accesses, access: Access) -> Bounds:
     return Bounds(tuple(intervals), _MODES[mode], _CATEGORIES[category], outside, loads)
 
 
-def _mode(index: Value, extent: int) -> int:
+def _mode(index: IntegerValue, extent: int) -> int:
     """Return the place in `_MODES`."""
     if index.high >= extent or index.low < -extent:
         return 2

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
 
 
-def is_overwritten(accesses: Accesses, array: str) -> bool:
+def is_overwritten(accesses: NestAccesses, array: str) -> bool:
     """Return whether the nest writes every element of an array, and reads none but what the iteration has written.
 
     What is read counts by its storage, under any name; of what the iteration has written only the same element, at the
@@ -27,7 +27,7 @@ def is_overwritten(accesses: Accesses, array: str) -> bool:
     view = views[array]
     if any(view.may_share(views[item.name]) for item in accesses.nest.reductions if item.name in views):
         return False
-    stored: list[Access] = []
+    stored: list[ElementAccess] = []
     for access in accesses.listed:
         if access.array in accesses.own or not view.may_share(views[access.array]):
             continue
@@ -38,14 +38,14 @@ def is_overwritten(accesses: Accesses, array: str) -> bool:
     return 0 in view.extents or any(_covers(accesses, store) for store in stored)
 
 
-def is_fed_by(read: Access, store: Access) -> bool:
+def is_fed_by(read: ElementAccess, store: ElementAccess) -> bool:
     """Return whether a read, later in the text, has what a certain store has written in the same trips."""
     forms = [tuple(index.form for index in access.indices) for access in (read, store)]
     n_common = len(store.loops)
     return read.array == store.array and forms[0] == forms[1] and read.loops[:n_common] == store.loops
 
 
-def _covers(accesses: Accesses, store: Access) -> bool:
+def _covers(accesses: NestAccesses, store: ElementAccess) -> bool:
     variables: set[int] = set()
     for index, extent in zip(store.indices, accesses.extents[store.array], strict=True):
         terms = index.form.terms

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A write to an array has a `Term`: its element, in the dimension by which the array is split. A device carries the write
-out if it owns the element, and that is the case if the term holds there. What feeds a write is needed wherever the
-write is; so each point's *demand* is the set of terms of which one has to hold, its own and those of the points that it
-feeds. It is found by repetition, and grows only. `None` stands for every device, and absorbs all else.
+A write to an array has a `DemandTerm`: its element, in the dimension by which the array is split. A device carries the
+write out if it owns the element, and that is the case if the term holds there. Statements that feed a write are needed
+wherever the write is; so each point's *demand* is the set of terms of which one has to hold, its own and those of the
+points that it feeds. It is found by repetition, and grows only. `None` stands for every device, and absorbs all else.
 
 A term is tested where the point stands that it has come to. So it gets there only if its index can be had there
 (`slices`), in the same trip of each loop in which it varies; else every device needs that point, or, if the array is
@@ -27,23 +27,23 @@ from offload.loops.tree.nodes import can_divide_by_zero, walk
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from offload.loops.proofs.affine import Form
-    from offload.loops.proofs.feeding import Feeding, Point
-    from offload.loops.proofs.integers import Value
-    from offload.loops.proofs.reach import Access, Accesses
-    from offload.loops.proofs.storages import Storage
+    from offload.loops.proofs.affine import AffineForm
+    from offload.loops.proofs.feeding import Feeding, FlowPoint
+    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
+    from offload.loops.proofs.storages import LoopStorage
     from offload.loops.tree.slices import Slice
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class DemandTerm:
     """The element that a write updates is a device's own.
 
     Attributes
     ----------
     storage : str
         "" for a block of iterations.
-    index : Form
+    index : AffineForm
         In the dimension by which the storage is split, counted from its first element.
     shifts : tuple of int
         What may be added to the index.
@@ -51,7 +51,7 @@ class Term:
         The write, where it can be tested at that write alone; else -1.
     array, dimension
         The view through which the first such write goes, and the dimension.
-    value : Value
+    value : IntegerValue
         The index, as it stands in the text.
     text : Expression
         The index in the text.
@@ -62,12 +62,12 @@ class Term:
     """
 
     storage: str
-    index: Form
+    index: AffineForm
     shifts: tuple[int, ...]
     at: int
     array: str = field(compare=False)
     dimension: int = field(compare=False)
-    value: Value = field(compare=False)
+    value: IntegerValue = field(compare=False)
     text: ir.Expression = field(compare=False)
     slice: Slice | None = field(compare=False)
     is_aligned: bool = field(compare=False)
@@ -81,20 +81,20 @@ class Term:
         return not self.storage
 
 
-Demand: TypeAlias = "frozenset[Term] | None"
+Demand: TypeAlias = "frozenset[DemandTerm] | None"
 """The terms of which one has to hold; None: needed on every device."""
 
 
 def own_term(
-    accesses: Accesses,
-    storages: Mapping[str, Storage],
+    accesses: NestAccesses,
+    storages: Mapping[str, LoopStorage],
     feeding: Feeding,
-    access: Access,
+    access: ElementAccess,
     node: ir.Store | ir.Atomic,
     dimension: int,
     *,
     is_aligned: bool,
-) -> Term:
+) -> DemandTerm:
     """Return the term of a write, of a storage that is divided in this dimension."""
     element = element_of(accesses, storages, access)
     value, shifts = element.dimensions[dimension]
@@ -104,20 +104,20 @@ def own_term(
     index, shifts = number_of(value, shifts)
     at = -1 if slice_ is not None else access.at
     text = node.indices[dimension]
-    return Term(element.storage, index, shifts, at, access.array, dimension, value, text, slice_, is_aligned)
+    return DemandTerm(element.storage, index, shifts, at, access.array, dimension, value, text, slice_, is_aligned)
 
 
 def demands(
-    feeding: Feeding, own: Mapping[int, Term | None], block: Term, checked: Collection[int]
+    feeding: Feeding, own: Mapping[int, DemandTerm | None], block: DemandTerm, checked: Collection[int]
 ) -> dict[int, Demand]:
     """Return the demand of each point that gives a value or writes, by its number.
 
     Parameters
     ----------
     feeding : Feeding
-    own : mapping of int to Term or None
+    own : mapping of int to DemandTerm or None
         Of points that write, by number: their term; None of an array that every device computes.
-    block : Term
+    block : DemandTerm
         Of blocks of iterations.
     checked : collection of int
         The loads, by `at`, that may leave their array.
@@ -136,7 +136,7 @@ def demands(
     return found
 
 
-def _close(feeding: Feeding, found: dict[int, Demand], block: Term) -> None:
+def _close(feeding: Feeding, found: dict[int, Demand], block: DemandTerm) -> None:
     """Carry demands backwards until nothing changes."""
     sources = defaultdict(list)
     for edge in feeding.edges:
@@ -152,7 +152,7 @@ def _close(feeding: Feeding, found: dict[int, Demand], block: Term) -> None:
                 waiting.append(edge.source)
 
 
-def _there(demand: Demand, crossed: frozenset[int], loops: tuple[int, ...], block: Term) -> Demand:
+def _there(demand: Demand, crossed: frozenset[int], loops: tuple[int, ...], block: DemandTerm) -> Demand:
     """Return a demand as it is at a point in these loops, from where a value comes through the trips of others."""
     if demand is None:
         return None
@@ -176,7 +176,7 @@ def _union(one: Demand, other: Demand) -> Demand:
     return None if one is None or other is None else one | other
 
 
-def _can_fail(point: Point, checked: Collection[int]) -> bool:
+def _can_fail(point: FlowPoint, checked: Collection[int]) -> bool:
     return any(
         can_divide_by_zero(node) or (isinstance(node, ir.Load) and node.at in checked)
         for node in walk(*_values(point.statement))

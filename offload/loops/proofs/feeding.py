@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from offload.loops.proofs.meetings import Meeting
-    from offload.loops.proofs.reach import Access, Accesses
-    from offload.loops.proofs.storages import Storage
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
+    from offload.loops.proofs.storages import LoopStorage
 
 EVERYWHERE: Final = -1
 """Who needs what control and addresses follow from: every device."""
@@ -44,7 +44,7 @@ ROUNDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Point:
+class FlowPoint:
     """A statement at its place.
 
     Attributes
@@ -53,18 +53,18 @@ class Point:
         In the order of the text.
     loops : tuple of int
         The loops around it, by their numbers, outermost first.
-    body, otherwise : tuple of Point
+    body, otherwise : tuple of FlowPoint
         What it encloses.
     """
 
     number: int
     statement: ir.Statement
     loops: tuple[int, ...]
-    body: tuple[Point, ...] = ()
-    otherwise: tuple[Point, ...] = ()
+    body: tuple[FlowPoint, ...] = ()
+    otherwise: tuple[FlowPoint, ...] = ()
 
 
-class Edge(NamedTuple):
+class FlowEdge(NamedTuple):
     """A value of the point `source` is needed by the point `user`, or `EVERYWHERE`, or by a `BLOCK`.
 
     `crossed` has the loops through whose trips it has passed on its way.
@@ -81,41 +81,43 @@ class Feeding:
 
     Attributes
     ----------
-    points : tuple of Point
+    points : tuple of FlowPoint
         All of them, by number.
-    edges : frozenset of Edge
+    edges : frozenset of FlowEdge
     slices : mapping of int to tuple of Slice or None
         Of each store and atomic update, by `at`, how its indices can be had at the head of the iteration or a loop.
     users : mapping of int to set of int
         The points that need what a load reads, by `at`.
     """
 
-    points: tuple[Point, ...]
-    edges: frozenset[Edge]
+    points: tuple[FlowPoint, ...]
+    edges: frozenset[FlowEdge]
     slices: Mapping[int, tuple[Slice | None, ...]]
     users: Mapping[int, set[int]]
 
 
-def points_of(statements: tuple[ir.Statement, ...]) -> tuple[Point, ...]:
+def points_of(statements: tuple[ir.Statement, ...]) -> tuple[FlowPoint, ...]:
     """Return the points of an iteration's outermost statements."""
     count = iter(range(1 << 60))
 
-    def made(statement: ir.Statement, loops: tuple[int, ...]) -> Point:
+    def made(statement: ir.Statement, loops: tuple[int, ...]) -> FlowPoint:
         number = next(count)
         match statement:
             case ir.For() | ir.While():
                 inside = (*loops, number)
-                return Point(number, statement, loops, tuple([made(one, inside) for one in statement.body]))
+                return FlowPoint(number, statement, loops, tuple([made(one, inside) for one in statement.body]))
             case ir.If():
                 body = tuple([made(one, loops) for one in statement.then])
-                return Point(number, statement, loops, body, tuple([made(one, loops) for one in statement.otherwise]))
+                return FlowPoint(
+                    number, statement, loops, body, tuple([made(one, loops) for one in statement.otherwise])
+                )
             case _:
-                return Point(number, statement, loops)
+                return FlowPoint(number, statement, loops)
 
     return tuple([made(statement, ()) for statement in statements])
 
 
-def all_points(points: tuple[Point, ...]) -> Iterator[Point]:
+def all_points(points: tuple[FlowPoint, ...]) -> Iterator[FlowPoint]:
     """Yield points and all that they enclose, in the order of their numbers."""
     for point in points:
         yield point
@@ -123,19 +125,19 @@ def all_points(points: tuple[Point, ...]) -> Iterator[Point]:
         yield from all_points(point.otherwise)
 
 
-def feeding(points: tuple[Point, ...], accesses: Accesses, storages: Mapping[str, Storage]) -> Feeding:
+def feeding(points: tuple[FlowPoint, ...], accesses: NestAccesses, storages: Mapping[str, LoopStorage]) -> Feeding:
     """Return what feeds what.
 
     Parameters
     ----------
-    points : tuple of Point
+    points : tuple of FlowPoint
         Of the nest's body, whose every access has an `at` of its own.
-    accesses : Accesses
+    accesses : NestAccesses
         Of that nest.
-    storages : mapping of str to Storage
+    storages : mapping of str to LoopStorage
         What each array is a part of.
     """
-    going = _Walk(accesses, storages, tuple(all_points(points)))
+    going = _FlowWalk(accesses, storages, tuple(all_points(points)))
     state = going.block(points, _State({}, {}, ()))
     nest = accesses.nest
     ends = [one for one in (state, *going.ends) if one is not None]
@@ -144,18 +146,18 @@ def feeding(points: tuple[Point, ...], accesses: Accesses, storages: Mapping[str
             going.scalar(name, BLOCK, end)
         for visible in end.written:
             if nest.privates.get(visible.array) == "lastprivate":
-                going.edges.add(Edge(visible.number, BLOCK, visible.crossed))
+                going.edges.add(FlowEdge(visible.number, BLOCK, visible.crossed))
     return Feeding(going.points, frozenset(going.edges), going.slices, going.users)
 
 
 # -- the walk --------------------------------------------------------------------------------------------
 
 
-class _Source(NamedTuple):
+class _FlowSource(NamedTuple):
     number: int
     crossed: frozenset[int] = frozenset()
 
-    def crossing(self, loop: int) -> _Source:
+    def crossing(self, loop: int) -> _FlowSource:
         return self._replace(crossed=self.crossed | {loop})
 
 
@@ -172,28 +174,28 @@ class _Visible(NamedTuple):
         return self._replace(crossed=self.crossed | {loop}, is_certain=False)
 
 
-SourceType = TypeVar("SourceType", _Source, _Visible)
+SourceType = TypeVar("SourceType", _FlowSource, _Visible)
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     """What holds on a path; `written` in the order of execution."""
 
-    scalars: Mapping[str, frozenset[_Source]]
+    scalars: Mapping[str, frozenset[_FlowSource]]
     slices: Mapping[str, Slice]
     written: tuple[_Visible, ...]
 
 
 @dataclass(slots=True)
-class _Walk:
-    accesses: Accesses
-    storages: Mapping[str, Storage]
-    points: tuple[Point, ...]
-    edges: set[Edge] = field(default_factory=set)
+class _FlowWalk:
+    accesses: NestAccesses
+    storages: Mapping[str, LoopStorage]
+    points: tuple[FlowPoint, ...]
+    edges: set[FlowEdge] = field(default_factory=set)
     slices: dict[int, tuple[Slice | None, ...]] = field(default_factory=dict)
     users: dict[int, set[int]] = field(default_factory=dict)
     ends: list[_State] = field(default_factory=list)
-    listed: dict[int, Access] = field(init=False)
+    listed: dict[int, ElementAccess] = field(init=False)
     assigned: frozenset[str] = field(init=False)
     _leaving: list[tuple[list[_State], list[_State]]] = field(default_factory=list)
 
@@ -203,14 +205,14 @@ class _Walk:
         variables = {node.variable for node in walk(*body) if isinstance(node, ir.For)}
         self.assigned = frozenset(names_assigned(*body) | variables)
 
-    def block(self, points: tuple[Point, ...], state: _State | None) -> _State | None:
+    def block(self, points: tuple[FlowPoint, ...], state: _State | None) -> _State | None:
         for point in points:
             if state is None:
                 break
             state = self.statement(point, state)
         return state
 
-    def statement(self, point: Point, state: _State) -> _State | None:
+    def statement(self, point: FlowPoint, state: _State) -> _State | None:
         number, node = point.number, point.statement
         match node:
             case ir.Assign():
@@ -256,9 +258,9 @@ class _Walk:
         slices = {one: known for one, known in state.slices.items() if one != name}
         if slice_ is not None:
             slices[name] = slice_
-        return replace(state, scalars={**state.scalars, name: frozenset({_Source(number)})}, slices=slices)
+        return replace(state, scalars={**state.scalars, name: frozenset({_FlowSource(number)})}, slices=slices)
 
-    def write(self, point: Point, node: ir.Store | ir.Atomic, state: _State) -> _State:
+    def write(self, point: FlowPoint, node: ir.Store | ir.Atomic, state: _State) -> _State:
         for index in node.indices:
             self.read(index, EVERYWHERE, state)
         self.slices[node.at] = tuple([self.slice(index, state) for index in node.indices])
@@ -266,7 +268,7 @@ class _Walk:
             return state
         return replace(state, written=(*state.written, _Visible(point.number, node.array, node.at)))
 
-    def loop(self, point: Point, node: ir.For | ir.While, state: _State) -> _State | None:
+    def loop(self, point: FlowPoint, node: ir.For | ir.While, state: _State) -> _State | None:
         if isinstance(node, ir.For):
             for bound in (node.start, node.stop, node.step):
                 self.read(bound, EVERYWHERE, state)
@@ -325,7 +327,7 @@ class _Walk:
 
     def scalar(self, name: str, user: int, state: _State) -> None:
         for source in state.scalars.get(name, ()):
-            self.edges.add(Edge(source.number, user, source.crossed))
+            self.edges.add(FlowEdge(source.number, user, source.crossed))
 
     def slice(self, expression: ir.Expression, state: _State) -> Slice | None:
         kept = self.accesses.written | self.accesses.own
@@ -340,11 +342,11 @@ class _Walk:
             meeting = self.meeting(access, visible)
             if meeting == "never":
                 continue
-            self.edges.add(Edge(visible.number, user, visible.crossed))
+            self.edges.add(FlowEdge(visible.number, user, visible.crossed))
             if meeting == "same" and visible.is_certain and not visible.crossed:
                 return
 
-    def meeting(self, load: Access, visible: _Visible) -> Meeting:
+    def meeting(self, load: ElementAccess, visible: _Visible) -> Meeting:
         """Return whether a load sees the element of a write."""
         if visible.at is None:
             return "same" if load.array == visible.array else "never"
@@ -352,7 +354,7 @@ class _Walk:
         passed = self.passed(load, write, visible)
         return meeting(self.accesses, self.storages, load, write, passed)
 
-    def passed(self, load: Access, write: Access, visible: _Visible) -> Passed | None:
+    def passed(self, load: ElementAccess, write: ElementAccess, visible: _Visible) -> Passed | None:
         """Return the trips that were crossed, None where none was."""
         if not visible.crossed:
             return None

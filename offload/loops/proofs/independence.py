@@ -29,15 +29,15 @@ from itertools import product
 from math import gcd
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from offload.loops.proofs.affine import Form, Interval
+from offload.loops.proofs.affine import AffineForm, Interval
 from offload.loops.proofs.equations import Equation, Inner, is_solved, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from offload.loops.proofs.integers import Value
+    from offload.loops.proofs.integers import IntegerValue
     from offload.loops.proofs.numbers import View
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
 
 DependenceKind: TypeAlias = Literal["flow", "anti", "output"]
 
@@ -52,22 +52,22 @@ _MOST_PIECES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Dependence:
+class LoopDependence:
     """A dependence between iterations that certainly exists.
 
     Attributes
     ----------
     kind : str
         ``"flow"``: a write, then a read; ``"anti"``: a read, then a write; ``"output"``: two writes.
-    source, sink : Access
+    source, sink : ElementAccess
         In the iteration that comes first in order, and in the later one.
     distance : tuple of int
         From the first to the later one, in trips of each axis.
     """
 
     kind: DependenceKind
-    source: Access
-    sink: Access
+    source: ElementAccess
+    sink: ElementAccess
     distance: tuple[int, ...]
 
 
@@ -79,7 +79,7 @@ class Verdict:
     ----------
     verdict : str
         ``"parallel"``: independent; ``"sequential"``: a dependence is proved; ``"unknown"``.
-    dependences : tuple of Dependence
+    dependences : tuple of LoopDependence
         Those that are proved, flow first.
     unknown : tuple of int
         The accesses, by `at`, of pairs of which nothing is known: those that need logs.
@@ -88,12 +88,12 @@ class Verdict:
     """
 
     verdict: Literal["parallel", "sequential", "unknown"]
-    dependences: tuple[Dependence, ...] = ()
+    dependences: tuple[LoopDependence, ...] = ()
     unknown: tuple[int, ...] = ()
     n_left: int = 0
 
 
-def independence(accesses: Accesses) -> Verdict:
+def independence(accesses: NestAccesses) -> Verdict:
     """Return whether the iterations of a nest are independent at a launch."""
     views = accesses.launch.views
     listed = [access for access in accesses.listed if access.array not in accesses.own]
@@ -101,7 +101,7 @@ def independence(accesses: Accesses) -> Verdict:
     numbers: dict[Hashable, int] = {}
     alike = [numbers.setdefault((a.array, a.kind, a.indices, a.loops, a.is_certain), len(numbers)) for a in listed]
     is_unknown: dict[tuple[int, int], bool] = {}
-    proved: list[Dependence] = []
+    proved: list[LoopDependence] = []
     unknown: set[int] = set()
     n_compared = n_left = 0
     arrays = {access.array for access in listed}
@@ -118,7 +118,7 @@ def independence(accesses: Accesses) -> Verdict:
             if pair not in is_unknown:
                 n_compared += len(pieces[n]) * len(pieces[m])
                 answers = list(_answers(accesses, pieces[n], pieces[m]))
-                dependences = [answer for answer in answers if isinstance(answer, Dependence)]
+                dependences = [answer for answer in answers if isinstance(answer, LoopDependence)]
                 if dependences:  # each is named
                     proved += dependences
                     continue
@@ -131,7 +131,7 @@ def independence(accesses: Accesses) -> Verdict:
     return Verdict("sequential" if proved else verdict, tuple(proved), tuple(sorted(unknown)), n_left)
 
 
-def may_meet(accesses: Accesses, one: Access, other: Access) -> bool:
+def may_meet(accesses: NestAccesses, one: ElementAccess, other: ElementAccess) -> bool:
     """Tell whether two iterations may touch the same element by two accesses, or nothing is known of that."""
     pieces, others = (tuple(_pieces(accesses, access)) for access in (one, other))
     return any(answer != "never" for answer in _answers(accesses, pieces, others))
@@ -141,13 +141,13 @@ def may_meet(accesses: Accesses, one: Access, other: Access) -> bool:
 class _Piece:
     """An access, in trips of the axes where it is known which of its indices are negative; others are None."""
 
-    access: Access
-    elements: tuple[Form | None, ...]
+    access: ElementAccess
+    elements: tuple[AffineForm | None, ...]
     trips: tuple[Interval, ...]
     is_certain: bool
 
 
-def _pieces(accesses: Accesses, access: Access) -> Iterator[_Piece]:
+def _pieces(accesses: NestAccesses, access: ElementAccess) -> Iterator[_Piece]:
     extents = accesses.extents[access.array]
     box = tuple((0, axis.trips - 1) for axis in accesses.launch.axes)
     signs: list[tuple[bool | None, ...]] = []
@@ -179,12 +179,12 @@ def _pieces(accesses: Accesses, access: Access) -> Iterator[_Piece]:
             yield _Piece(access, elements, tuple(trips), is_certain)
 
 
-def _signs(index: Value) -> tuple[bool, ...]:
+def _signs(index: IntegerValue) -> tuple[bool, ...]:
     """Return whether an index is negative; both where it can be either."""
     return (False,) * (index.high >= 0) + (True,) * (index.low < 0)
 
 
-def _where(form: Form, *, is_negative: bool) -> Interval:
+def _where(form: AffineForm, *, is_negative: bool) -> Interval:
     """Return the trips in which ``constant + coefficient * trip`` is negative, or is not."""
     ((_, coefficient),) = form.terms
     if coefficient > 0:
@@ -199,8 +199,8 @@ def _meet(one: Interval, other: Interval) -> Interval:
 
 
 def _answers(
-    accesses: Accesses, pieces: tuple[_Piece, ...], others: tuple[_Piece, ...]
-) -> Iterator[Dependence | Literal["never"] | None]:
+    accesses: NestAccesses, pieces: tuple[_Piece, ...], others: tuple[_Piece, ...]
+) -> Iterator[LoopDependence | Literal["never"] | None]:
     """Iterate over how the pieces of two accesses meet, as far as more can be learnt."""
     for first, second in product(pieces, others):
         yield (answer := _meeting(accesses, first, second))
@@ -208,7 +208,7 @@ def _answers(
             return
 
 
-def _meeting(accesses: Accesses, first: _Piece, second: _Piece) -> Dependence | Literal["never"] | None:
+def _meeting(accesses: NestAccesses, first: _Piece, second: _Piece) -> LoopDependence | Literal["never"] | None:
     """Return how two pieces meet in different iterations; None if it is unknown whether they do."""
     equations = list(_equations(accesses, first, second))
     known = [equation for equation in equations if equation is not None]
@@ -224,7 +224,7 @@ def _meeting(accesses: Accesses, first: _Piece, second: _Piece) -> Dependence | 
     return _dependence(first.access, second.access, distances)
 
 
-def _dependence(first: Access, second: Access, distances: list[Interval]) -> Dependence:
+def _dependence(first: ElementAccess, second: ElementAccess, distances: list[Interval]) -> LoopDependence:
     chosen = [min(max(low, 0), high) for low, high in distances]
     if not any(chosen):  # free: the second, later in the text, in the iteration before
         axis = max(axis for axis, (low, high) in enumerate(distances) if low < high)
@@ -234,14 +234,14 @@ def _dependence(first: Access, second: Access, distances: list[Interval]) -> Dep
     else:
         source, sink, distance = second, first, tuple(-trips for trips in chosen)
     if source.kind == "load":
-        return Dependence("anti", source, sink, distance)
-    return Dependence("flow" if sink.kind == "load" else "output", source, sink, distance)
+        return LoopDependence("anti", source, sink, distance)
+    return LoopDependence("flow" if sink.kind == "load" else "output", source, sink, distance)
 
 
 # -- equations of a pair ---------------------------------------------------------------------------------
 
 
-def _equations(accesses: Accesses, first: _Piece, second: _Piece) -> Iterator[Equation | None]:
+def _equations(accesses: NestAccesses, first: _Piece, second: _Piece) -> Iterator[Equation | None]:
     """Iterate over what has to hold where two pieces touch the same byte; None for what cannot be said in trips."""
     views = accesses.launch.views
     one, other = views[first.access.array], views[second.access.array]
@@ -275,9 +275,9 @@ def is_injective(view: View) -> bool:
     return True
 
 
-def _offset(view: View, piece: _Piece) -> Form | None:
+def _offset(view: View, piece: _Piece) -> AffineForm | None:
     """Return the address of an element; None where it is unknown."""
-    address = Form(view.address)
+    address = AffineForm(view.address)
     for stride, element, index in zip(view.strides, piece.elements, piece.access.indices, strict=True):
         if element is None or not index.is_exact:
             return None
@@ -285,7 +285,9 @@ def _offset(view: View, piece: _Piece) -> Form | None:
     return address
 
 
-def _equation(accesses: Accesses, one: tuple[_Piece, Form], other: tuple[_Piece, Form], slack: Interval) -> Equation:
+def _equation(
+    accesses: NestAccesses, one: tuple[_Piece, AffineForm], other: tuple[_Piece, AffineForm], slack: Interval
+) -> Equation:
     space, axes = accesses.space, range(len(accesses.launch.axes))
     (first, mine), (second, others) = one, other
     fixed = {atom for atom, _ in (*mine.terms, *others.terms) if space.atoms[atom].is_fixed}
@@ -297,7 +299,7 @@ def _equation(accesses: Accesses, one: tuple[_Piece, Form], other: tuple[_Piece,
     rest = [form - form.part(axis for axis in axes if distances[axis]) for form in (mine, others)]
     of_first, of_second = dict(enumerate(first.trips)), dict(enumerate(second.trips))
 
-    def extremes(form: Form, minus: Form) -> Interval:
+    def extremes(form: AffineForm, minus: AffineForm) -> Interval:
         parts = space.extremes(form, of_first), space.extremes(-minus, of_second), space.extremes(common)
         return sum(low for low, _ in parts), sum(high for _, high in parts)
 
@@ -313,7 +315,9 @@ def _equation(accesses: Accesses, one: tuple[_Piece, Form], other: tuple[_Piece,
     )
 
 
-def _inner(accesses: Accesses, one: Form, other: Form) -> tuple[tuple[Inner, ...], tuple[Inner, ...]] | None:
+def _inner(
+    accesses: NestAccesses, one: AffineForm, other: AffineForm
+) -> tuple[tuple[Inner, ...], tuple[Inner, ...]] | None:
     """Return the terms of two sides if they are at most one each, of an inner loop whose trips are one number."""
     sides = []
     n_axes = len(accesses.launch.axes)

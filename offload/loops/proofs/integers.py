@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-A `Value` is a form with an interval. `settle` makes one of the form that Python's integers would give: is every value
-of it one that the type holds, the machine's result is the form. If not, it may have wrapped: of 64 bits the form is
+An `IntegerValue` is a form with an interval. `settle` makes one of the form that Python's integers would give: if the
+type holds every value of it, the machine's result is the form. If not, it may have wrapped: of 64 bits the form is
 right modulo 2**64, and is kept with the type's interval; of fewer bits the result is an atom of its own. A number that
-is known wraps at once. Operations
-that are not linear are atoms too, numbered by operation, type and operands, unless intervals decide them: ``i % n``
-with ``0 <= i < n`` is ``i``, ``min(i, n)`` with ``i <= n`` is ``i``, ``2*i // 2`` is ``i``.
+is known wraps at once. Operations that are not linear are atoms too, numbered by operation, type and operands, unless
+intervals decide them: ``i % n`` with ``0 <= i < n`` is ``i``, ``min(i, n)`` with ``i <= n`` is ``i``, ``2*i // 2`` is
+``i``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offload.loops.proofs.affine import LIMITS, Form, Interval, Space
+from offload.loops.proofs.affine import LIMITS, AffineForm, Interval, Space
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class IntegerValue:
     """What an expression has as its value.
 
     Attributes
     ----------
-    form : Form
+    form : AffineForm
         Equal to the value, or equal modulo 2**64 where not `is_exact`.
     low, high : int
         The least and greatest it can be.
     """
 
-    form: Form
+    form: AffineForm
     low: int
     high: int
     is_exact: bool = True
@@ -51,37 +51,39 @@ def limits_of(dtype: Dtype) -> Interval:
 
 
 @dataclass(slots=True)
-class Values:
+class IntegerValues:
     """Operations on values of one nest."""
 
     space: Space
 
-    def settle(self, form: Form, dtype: Dtype) -> Value:
+    def settle(self, form: AffineForm, dtype: Dtype) -> IntegerValue:
         """Return the value that the type makes of what Python's integers would be."""
         low, high = limits_of(dtype)
         if form.is_constant:  # wrapped here: squared again and again it would have no end
-            form = Form((form.constant - low) % (high - low + 1) + low)
+            form = AffineForm((form.constant - low) % (high - low + 1) + low)
         least, greatest = self.space.extremes(form)
         if low <= least and greatest <= high:
-            return Value(form, least, greatest)
+            return IntegerValue(form, least, greatest)
         if dtype.endswith("64"):
-            return Value(form, low, high, is_exact=False)
+            return IntegerValue(form, low, high, is_exact=False)
         return self.opaque(("wrapped", form), dtype, (form,))
 
-    def opaque(self, key: Hashable, dtype: Dtype, parts: tuple[Form, ...], interval: Interval | None = None) -> Value:
+    def opaque(
+        self, key: Hashable, dtype: Dtype, parts: tuple[AffineForm, ...], interval: Interval | None = None
+    ) -> IntegerValue:
         """Return the atom of an operation that is not affine; bounds that its type does not hold are dropped."""
         low, high = limits_of(dtype)
         if interval is not None and low <= interval[0] and interval[1] <= high:
             low, high = interval
-        return Value(self.space.value((dtype, key), (low, high), parts), low, high)
+        return IntegerValue(self.space.value((dtype, key), (low, high), parts), low, high)
 
-    def exact(self, value: Value) -> Form:
+    def exact(self, value: IntegerValue) -> AffineForm:
         """Return a form that is equal to the value: its own, or an atom for it."""
         if value.is_exact:
             return value.form
         return self.space.value(("exact", value.form, value.interval), value.interval, (value.form,))
 
-    def convert(self, value: Value, to: Dtype, origin: Dtype) -> Value:
+    def convert(self, value: IntegerValue, to: Dtype, origin: Dtype) -> IntegerValue:
         """Return ``to(value)``."""
         if to == origin:
             return value
@@ -89,7 +91,7 @@ class Values:
             return self.settle(value.form, to)
         return self.opaque(("convert", origin, value.form), to, (value.form,))
 
-    def binary(self, operator: Operator, left: Value, right: Value, dtype: Dtype) -> Value:
+    def binary(self, operator: Operator, left: IntegerValue, right: IntegerValue, dtype: Dtype) -> IntegerValue:
         """Return ``left operator right`` in a type."""
         if dtype in LIMITS and dtype != "bool":
             match operator:
@@ -102,19 +104,21 @@ class Values:
                 case "//" | "%" if right.low == right.high != 0:
                     return self._divided(operator, left, right.low, dtype)
                 case "<<" if 0 <= right.low == right.high < 63:
-                    return self._times(left, Value(Form(1 << right.low), 1 << right.low, 1 << right.low), dtype)
+                    return self._times(
+                        left, IntegerValue(AffineForm(1 << right.low), 1 << right.low, 1 << right.low), dtype
+                    )
                 case ">>" if 0 <= right.low == right.high < 63:
                     return self._divided("//", left, 1 << right.low, dtype)
                 case "&" if right.low >= 0 or left.low >= 0:
                     highs = [value.high for value in (left, right) if value.low >= 0]
                     return self._structural(operator, left, right, dtype, (0, min(highs)))
                 case "**" if left.low == left.high and 0 <= right.low == right.high <= 64:
-                    return self.settle(Form(left.low**right.low), dtype)
+                    return self.settle(AffineForm(left.low**right.low), dtype)
                 case _:
                     pass
         return self._structural(operator, left, right, dtype, None)
 
-    def choose(self, function: str, left: Value, right: Value, dtype: Dtype) -> Value:
+    def choose(self, function: str, left: IntegerValue, right: IntegerValue, dtype: Dtype) -> IntegerValue:
         """Return ``min`` or ``max`` of two integers."""
         smaller = function == "min"
         if left.high <= right.low:
@@ -125,7 +129,7 @@ class Values:
         interval = of_two(left.low, right.low), of_two(left.high, right.high)
         return self.opaque((function, left.form, right.form), dtype, (left.form, right.form), interval)
 
-    def absolute(self, value: Value, dtype: Dtype) -> Value:
+    def absolute(self, value: IntegerValue, dtype: Dtype) -> IntegerValue:
         """Return ``abs`` of an integer."""
         if value.low >= 0:
             return value
@@ -133,7 +137,7 @@ class Values:
             return self.settle(-value.form, dtype)
         return self.opaque(("abs", value.form), dtype, (value.form,), (0, max(-value.low, value.high)))
 
-    def _times(self, left: Value, right: Value, dtype: Dtype) -> Value:
+    def _times(self, left: IntegerValue, right: IntegerValue, dtype: Dtype) -> IntegerValue:
         if right.form.is_constant:
             return self.settle(left.form * right.form.constant, dtype)
         if left.form.is_constant:
@@ -141,22 +145,22 @@ class Values:
         corners = [first * second for first in left.interval for second in right.interval]
         return self._structural("*", left, right, dtype, (min(corners), max(corners)))
 
-    def _divided(self, operator: Operator, left: Value, divisor: int, dtype: Dtype) -> Value:
+    def _divided(self, operator: Operator, left: IntegerValue, divisor: int, dtype: Dtype) -> IntegerValue:
         form = self.exact(left)
         ends = sorted((left.low // divisor, left.high // divisor))
         if ends[0] == ends[1]:  # one quotient for all
-            return self.settle(Form(ends[0]) if operator == "//" else form - ends[0] * divisor, dtype)
+            return self.settle(AffineForm(ends[0]) if operator == "//" else form - ends[0] * divisor, dtype)
         multiples = all(coefficient % divisor == 0 for _, coefficient in form.terms)
         if multiples and operator == "%":
-            return self.settle(Form(form.constant % divisor), dtype)
+            return self.settle(AffineForm(form.constant % divisor), dtype)
         if multiples:
             terms = tuple((atom, coefficient // divisor) for atom, coefficient in form.terms)
-            return self.settle(Form(form.constant // divisor, terms), dtype)
+            return self.settle(AffineForm(form.constant // divisor, terms), dtype)
         remainders = (0, divisor - 1) if divisor > 0 else (divisor + 1, 0)
         interval = (ends[0], ends[1]) if operator == "//" else remainders
         return self.opaque((operator, form, divisor), dtype, (form,), interval)
 
     def _structural(
-        self, operator: Operator, left: Value, right: Value, dtype: Dtype, interval: Interval | None
-    ) -> Value:
+        self, operator: Operator, left: IntegerValue, right: IntegerValue, dtype: Dtype, interval: Interval | None
+    ) -> IntegerValue:
         return self.opaque((operator, left.form, right.form), dtype, (left.form, right.form), interval)

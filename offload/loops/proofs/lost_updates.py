@@ -35,10 +35,10 @@ from offload.loops.tree.text import text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from offload.loops.proofs.integers import Value
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
 
-    Element: TypeAlias = tuple[str, tuple[Value, ...]]
+    Element: TypeAlias = tuple[str, tuple[IntegerValue, ...]]
     """An array, by its first name, and the values of indices: one element in an iteration, if they are equal."""
 
 
@@ -54,14 +54,14 @@ class _Line(NamedTuple):
     stored: frozenset[int]
 
 
-class Update(NamedTuple):
+class LostUpdate(NamedTuple):
     """An update that may be lost, unless it has tables and the elements of each differ."""
 
     store: ir.Store
     tables: tuple[str, ...]
 
 
-def lost_updates(found: Accesses) -> tuple[Update, ...]:
+def lost_updates(found: NestAccesses) -> tuple[LostUpdate, ...]:
     """Return the updates that may be lost if iterations run at the same time, in the order of the text."""
     loaded = {_same_array(found, access.array) for access in found.listed if access.kind == "load"}
     repeated = {
@@ -81,13 +81,13 @@ def lost_updates(found: Accesses) -> tuple[Update, ...]:
         if isinstance(line.statement, ir.Store) and line.statement.at in repeated and updates.is_update(line)
     ]
     tables = _Tables(found)
-    return tuple([Update(store, tables.of(store)) for store in lost])
+    return tuple([LostUpdate(store, tables.of(store)) for store in lost])
 
 
 class _Tables:
     """Tells which stores of a nest are to elements that tables name."""
 
-    def __init__(self, found: Accesses) -> None:
+    def __init__(self, found: NestAccesses) -> None:
         self._found = found
         self._makers: dict[str, list[ir.Statement]] = {}
         self._stores: list[ir.Store] = []
@@ -99,7 +99,7 @@ class _Tables:
                     self._stores.append(node)
                 case _:
                     pass
-        self._accesses: dict[int, list[Access]] = {}
+        self._accesses: dict[int, list[ElementAccess]] = {}
         for access in found.listed:
             self._accesses.setdefault(access.at, []).append(access)
         self._written = {_same_array(found, access.array) for access in found.listed if access.kind != "load"}
@@ -117,7 +117,7 @@ class _Tables:
 
     def _of_array(self, array: str) -> tuple[str, ...]:
         found = self._found
-        elements: dict[tuple[Value, ...], tuple[Accesses, Access]] = {}
+        elements: dict[tuple[IntegerValue, ...], tuple[NestAccesses, ElementAccess]] = {}
         named: dict[int, str] | None = None
         for store in self._stores:
             if _same_array(found, store.array) != array or store.at not in self._accesses:  # it is never carried out
@@ -135,7 +135,7 @@ class _Tables:
             return ()
         return tuple(dict.fromkeys(named.values()))
 
-    def _read(self, store: ir.Store) -> dict[int, Access]:
+    def _read(self, store: ir.Store) -> dict[int, ElementAccess]:
         """Return the loads that the indices of a store are, by place, from tables that the nest does not write to."""
         read = {}
         for place, index in enumerate(map(self._assigned, store.indices)):
@@ -163,12 +163,14 @@ class _Tables:
                     return index
 
 
-def _by_place(found: Accesses, access: Access, tables: Mapping[int, Access]) -> tuple[Accesses, Access]:
+def _by_place(
+    found: NestAccesses, access: ElementAccess, tables: Mapping[int, ElementAccess]
+) -> tuple[NestAccesses, ElementAccess]:
     """Return an access to an array that has, in place of each index from a table, the indices of the table's element.
 
     Two iterations touch one element of it exactly where they touch one of the access, if the elements of tables differ.
     """
-    indices: list[Value] = []
+    indices: list[IntegerValue] = []
     extents: list[int] = []
     for place, (index, extent) in enumerate(zip(access.indices, found.extents[access.array], strict=True)):
         table = tables.get(place)
@@ -183,7 +185,7 @@ def _by_place(found: Accesses, access: Access, tables: Mapping[int, Access]) -> 
     )
 
 
-def _same_array(found: Accesses, array: str) -> str:
+def _same_array(found: NestAccesses, array: str) -> str:
     """Return the first name of an array that may have several."""
     views = found.launch.views
     return next((name for name, view in views.items() if view == views.get(array)), array)
@@ -192,7 +194,7 @@ def _same_array(found: Accesses, array: str) -> str:
 class _Updates:
     """Tells which stores of a nest are updates."""
 
-    def __init__(self, found: Accesses) -> None:
+    def __init__(self, found: NestAccesses) -> None:
         body = found.nest.body
         self.lines = list(_lines(body, _leaving(body), frozenset()))
         self._varying = names_assigned(*body) | {axis.variable for axis in found.nest.axes}

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offload.loops.proofs.affine import Form, Interval
-    from offload.loops.proofs.integers import Value
-    from offload.loops.proofs.reach import Access, Accesses
-    from offload.loops.proofs.storages import Storage
+    from offload.loops.proofs.affine import AffineForm, Interval
+    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
+    from offload.loops.proofs.storages import LoopStorage
 
 Meeting: TypeAlias = Literal["same", "maybe", "never"]
 
@@ -35,7 +35,11 @@ class Passed(NamedTuple):
 
 
 def meeting(
-    accesses: Accesses, storages: Mapping[str, Storage], load: Access, write: Access, passed: Passed | None
+    accesses: NestAccesses,
+    storages: Mapping[str, LoopStorage],
+    load: ElementAccess,
+    write: ElementAccess,
+    passed: Passed | None,
 ) -> Meeting:
     """Return whether a load touches the element of a write; `passed` is None where both are in the same trips."""
     one, other = (element_of(accesses, storages, access) for access in (load, write))
@@ -52,10 +56,10 @@ class Element(NamedTuple):
     """What an access touches: the storage, and of each dimension the index, with what may be added to it."""
 
     storage: str
-    dimensions: tuple[tuple[Value, tuple[int, ...]], ...]
+    dimensions: tuple[tuple[IntegerValue, tuple[int, ...]], ...]
 
 
-def element_of(accesses: Accesses, storages: Mapping[str, Storage], access: Access) -> Element:
+def element_of(accesses: NestAccesses, storages: Mapping[str, LoopStorage], access: ElementAccess) -> Element:
     """Return the element of an access: an index that may be negative or not has two numbers that may be added."""
     extents = accesses.extents[access.array]
     storage = storages.get(access.array)
@@ -67,15 +71,15 @@ def element_of(accesses: Accesses, storages: Mapping[str, Storage], access: Acce
     return Element(access.array if storage is None else storage.name, tuple(zip(access.indices, shifts, strict=True)))
 
 
-def number_of(index: Value, shifts: tuple[int, ...]) -> tuple[Form, tuple[int, ...]]:
+def number_of(index: IntegerValue, shifts: tuple[int, ...]) -> tuple[AffineForm, tuple[int, ...]]:
     """Return what is equal for equal indices: the value number."""
     return (index.form + shifts[0], (0,)) if len(shifts) == 1 else (index.form, shifts)
 
 
 def _differ(
-    accesses: Accesses,
-    one: tuple[Value, tuple[int, ...]],
-    other: tuple[Value, tuple[int, ...]],
+    accesses: NestAccesses,
+    one: tuple[IntegerValue, tuple[int, ...]],
+    other: tuple[IntegerValue, tuple[int, ...]],
     passed: Passed | None,
 ) -> bool:
     """Whether the indices of a load and of a write in one dimension are certainly not equal."""
@@ -97,7 +101,9 @@ def _differ(
     return True
 
 
-def _difference(accesses: Accesses, mine: Form, others: Form, passed: Passed | None) -> tuple[Interval, int, int]:
+def _difference(
+    accesses: NestAccesses, mine: AffineForm, others: AffineForm, passed: Passed | None
+) -> tuple[Interval, int, int]:
     """Return bounds of the difference of two forms, a number that divides it but for a rest, and that rest."""
     space = accesses.space
     n_axes = len(accesses.launch.axes)

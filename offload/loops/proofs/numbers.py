@@ -62,7 +62,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchNumbers:
     """The numbers of a launch.
 
     Attributes

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from offload.loops.proofs.affine import Interval
     from offload.loops.proofs.bounds import Bounds
-    from offload.loops.proofs.reach import Accesses
+    from offload.loops.proofs.reach import NestAccesses
 
 LEAST_SIZE: Final = 10_000
 """Iterations of a loop before which nothing is looked up: its checks take some 10 µs."""
@@ -37,7 +37,7 @@ ROUNDS: Final = 3
 """An index of an index takes two, one whose place comes from data a third."""
 
 
-class Part(NamedTuple):
+class ArrayPart(NamedTuple):
     """What a load reads: ``array[where]``, at most.
 
     Attributes
@@ -64,14 +64,14 @@ class Part(NamedTuple):
         return prod([max(end - first, 0) for first, end in self.ranges])
 
 
-def parts_wanted(accesses: Accesses, found: Mapping[int, Bounds]) -> tuple[Part, ...]:
+def parts_wanted(accesses: NestAccesses, found: Mapping[int, Bounds]) -> tuple[ArrayPart, ...]:
     """Return the parts of arrays whose least and greatest element would say more about accesses that are checked."""
     arrays = {access.at: access.array for access in accesses.listed}
     parts = []
     for at in sorted(wanted(accesses, found)):
         extents = accesses.extents[arrays[at]]
         intervals = zip(found[at].intervals, extents, strict=True)
-        parts.append(Part(at, arrays[at], tuple(_range(interval, extent) for interval, extent in intervals)))
+        parts.append(ArrayPart(at, arrays[at], tuple(_range(interval, extent) for interval, extent in intervals)))
     return tuple(parts)
 
 

@@ -21,26 +21,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from offload.loops.proofs.affine import LIMITS, Form, Space
-from offload.loops.proofs.integers import Value, Values, limits_of
+from offload.loops.proofs.affine import LIMITS, AffineForm, Space
+from offload.loops.proofs.integers import IntegerValue, IntegerValues, limits_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import constant_step, names_assigned, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offload.loops.proofs.numbers import Launch
+    from offload.loops.proofs.numbers import LaunchNumbers
 
 Kind: TypeAlias = Literal["load", "store", "atomic"]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ElementAccess:
     """One access, as often as its text is carried out; text that is evaluated in two places makes two, of one `at`.
 
     Attributes
     ----------
-    indices : tuple of Value
+    indices : tuple of IntegerValue
         As ``int64``, before negative ones are wrapped.
     loops : tuple of int
         The atoms of the inner loops around it whose trips are countable, outermost first.
@@ -52,19 +52,19 @@ class Access:
     array: str
     dtype: ir.Dtype
     kind: Kind
-    place: ir.Place
-    indices: tuple[Value, ...]
+    place: ir.SourceLine
+    indices: tuple[IntegerValue, ...]
     loops: tuple[int, ...]
     is_certain: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Accesses:
+class NestAccesses:
     """What a nest accesses at a launch; nothing if it has no iteration.
 
     Attributes
     ----------
-    listed : tuple of Access
+    listed : tuple of ElementAccess
         In the order of the text. What stands in a loop that never has a trip is not there.
     space : Space
         The atoms of their indices; those of the axes have the axes' numbers.
@@ -80,8 +80,8 @@ class Accesses:
     """
 
     nest: ir.Nest
-    launch: Launch
-    listed: tuple[Access, ...]
+    launch: LaunchNumbers
+    listed: tuple[ElementAccess, ...]
     space: Space
     extents: Mapping[str, tuple[int, ...]]
     own: frozenset[str]
@@ -89,7 +89,7 @@ class Accesses:
     narrow: frozenset[str]
 
 
-def accesses(typed: ir.Typed, nest: ir.Nest, launch: Launch) -> Accesses:
+def accesses(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers) -> NestAccesses:
     """Return the accesses of a nest at a launch.
 
     Parameters
@@ -98,7 +98,7 @@ def accesses(typed: ir.Typed, nest: ir.Nest, launch: Launch) -> Accesses:
         The function, with types.
     nest : Nest
         One of its nests.
-    launch : Launch
+    launch : LaunchNumbers
         The numbers of the launch.
     """
     nodes = list(walk(*nest.body))
@@ -112,38 +112,38 @@ def accesses(typed: ir.Typed, nest: ir.Nest, launch: Launch) -> Accesses:
         if array in stored or any(view.may_share(launch.views[other]) for other in stored)
     )
     extents = {array: view.extents for array, view in launch.views.items()} | locals_
-    going = _Walk(typed, launch, extents, own | written)
+    going = _AccessWalk(typed, launch, extents, own | written)
     if all(axis.trips > 0 for axis in launch.axes):
         going.iteration(nest)
     names = names_assigned(*nest.body)
     narrow = frozenset(name for name, fits in going.narrow.items() if fits and name not in names)
-    return Accesses(nest, launch, tuple(going.listed), going.space, extents, own, written, narrow)
+    return NestAccesses(nest, launch, tuple(going.listed), going.space, extents, own, written, narrow)
 
 
 @dataclass(slots=True)
-class _Walk:
+class _AccessWalk:
     """One pass through an iteration. `scalars` is None where no path arrives."""
 
     typed: ir.Typed
-    launch: Launch
+    launch: LaunchNumbers
     extents: Mapping[str, tuple[int, ...]]
     changing: frozenset[str]
     space: Space = field(default_factory=Space)
-    listed: list[Access] = field(default_factory=list)
-    scalars: dict[str, Value] | None = field(default_factory=dict)
+    listed: list[ElementAccess] = field(default_factory=list)
+    scalars: dict[str, IntegerValue] | None = field(default_factory=dict)
     loops: tuple[int, ...] = ()
     is_certain: bool = True
     narrow: dict[str, bool] = field(default_factory=dict)
-    values: Values = field(init=False)
+    values: IntegerValues = field(init=False)
 
     def __post_init__(self) -> None:
-        self.values = Values(self.space)
+        self.values = IntegerValues(self.space)
 
     # -- statements --------------------------------------------------------------------------------------
 
     def iteration(self, nest: ir.Nest) -> None:
         for axis, trips in zip(nest.axes, self.launch.axes, strict=True):
-            trip = self.space.trip(Form((trips.trips - 1) * abs(trips.step)), abs(trips.step))
+            trip = self.space.trip(AffineForm((trips.trips - 1) * abs(trips.step)), abs(trips.step))
             assert trip is not None  # the launch has iterations
             self.assign(axis.variable, self.values.settle(trip * trips.step + trips.start, "int64"))
         self.forget(nest.body)
@@ -205,7 +205,7 @@ class _Walk:
         self.is_certain = is_certain
         self.join(then)
 
-    def join(self, other: dict[str, Value] | None) -> None:
+    def join(self, other: dict[str, IntegerValue] | None) -> None:
         """Go on where two paths meet: the one gone last, and another."""
         if self.scalars is None or other is None:
             self.scalars = other if self.scalars is None else self.scalars
@@ -217,9 +217,9 @@ class _Walk:
             elif mine != others:
                 self.scalars[name] = self.joined(mine, others)
 
-    def joined(self, one: Value, other: Value) -> Value:
+    def joined(self, one: IntegerValue, other: IntegerValue) -> IntegerValue:
         low, high = min(one.low, other.low), max(one.high, other.high)
-        return Value(self.space.unknown((low, high), self.around()), low, high)
+        return IntegerValue(self.space.unknown((low, high), self.around()), low, high)
 
     def loop(self, statement: ir.For) -> None:
         start, stop, step = (self.value(bound) for bound in (statement.start, statement.stop, statement.step))
@@ -237,12 +237,12 @@ class _Walk:
         self.is_certain, self.loops, self.scalars = is_certain, loops, head
         self.forget(statement.body)
 
-    def variable(self, start: Value, stop: Value, step: Value) -> Value | None:
+    def variable(self, start: IntegerValue, stop: IntegerValue, step: IntegerValue) -> IntegerValue | None:
         """Enter a loop and return its variable, or None if it never has a trip."""
         if not step.form.is_constant or not step.form.constant:
             self.is_certain = False
             low, high = min(start.low, stop.low + 1), max(start.high, stop.high - 1)
-            return Value(self.space.unknown((low, high), self.around()), low, high)
+            return IntegerValue(self.space.unknown((low, high), self.around()), low, high)
         first, last, by = self.values.exact(start), self.values.exact(stop), step.form.constant
         room = (last - first if by > 0 else first - last) - 1
         trip = self.space.trip(room, abs(by))
@@ -261,7 +261,7 @@ class _Walk:
         self.is_certain, self.scalars = is_certain, head
         self.forget(statement.body)
 
-    def assign(self, name: str, value: Value) -> None:
+    def assign(self, name: str, value: IntegerValue) -> None:
         self.known()[name] = value
 
     def forget(self, statements: tuple[ir.Statement, ...]) -> None:
@@ -269,20 +269,20 @@ class _Walk:
         for name in sorted(names_assigned(*statements) & self.typed.scalars.keys()):
             self.assign(name, self.new(self.typed.scalars[name].dtype))
 
-    def known(self) -> dict[str, Value]:
+    def known(self) -> dict[str, IntegerValue]:
         assert self.scalars is not None  # a block ends where no path arrives
         return self.scalars
 
-    def new(self, dtype: ir.Dtype) -> Value:
+    def new(self, dtype: ir.Dtype) -> IntegerValue:
         low, high = limits_of(dtype)
-        return Value(self.space.unknown((low, high), self.around()), low, high)
+        return IntegerValue(self.space.unknown((low, high), self.around()), low, high)
 
     def around(self) -> frozenset[int]:
         return frozenset(range(len(self.launch.axes))).union(self.loops)
 
     # -- expressions -------------------------------------------------------------------------------------
 
-    def value(self, expression: ir.Expression) -> Value:
+    def value(self, expression: ir.Expression) -> IntegerValue:
         dtype = _dtype(expression)
         match expression:
             case ir.Constant():
@@ -290,7 +290,7 @@ class _Walk:
             case ir.Name():
                 return self.name(expression.name, dtype)
             case ir.Extent():
-                return self.values.settle(Form(self.extents[expression.array][expression.dimension]), dtype)
+                return self.values.settle(AffineForm(self.extents[expression.array][expression.dimension]), dtype)
             case ir.Load():
                 return self.load(expression, dtype)
             case ir.Unary():
@@ -308,17 +308,17 @@ class _Walk:
                 return self.select(expression, dtype)
             case ir.Convert():
                 return self.values.convert(self.value(expression.operand), dtype, _dtype(expression.operand))
-            case ir.Call():
+            case ir.FunctionCall():
                 return self.call(expression, dtype)
             case _:
                 raise AssertionError(expression)
 
-    def constant(self, value: bool | float, dtype: ir.Dtype) -> Value:
+    def constant(self, value: bool | float, dtype: ir.Dtype) -> IntegerValue:
         if dtype in LIMITS:
-            return self.values.settle(Form(int(value)), dtype)
+            return self.values.settle(AffineForm(int(value)), dtype)
         return self.values.opaque(("constant", repr(value)), dtype, ())
 
-    def name(self, name: str, dtype: ir.Dtype) -> Value:
+    def name(self, name: str, dtype: ir.Dtype) -> IntegerValue:
         known = self.known()
         if name not in known:
             scalar = self.launch.scalars.get(name)
@@ -328,7 +328,7 @@ class _Walk:
                 known[name] = self.constant(scalar, dtype)
         return known[name]
 
-    def load(self, load: ir.Load, dtype: ir.Dtype) -> Value:
+    def load(self, load: ir.Load, dtype: ir.Dtype) -> IntegerValue:
         indices = self.indices(load.indices)
         self.access("load", load, indices)
         if load.array in self.changing:
@@ -337,9 +337,9 @@ class _Walk:
         interval = self.launch.contents.get(load.at, limits_of(dtype))
         form = self.space.value(("load", load.array, forms), interval, forms, frozenset({load.at}))
         atom = self.space.atoms[form.terms[0][0]]
-        return Value(form, atom.low, atom.high)
+        return IntegerValue(form, atom.low, atom.high)
 
-    def unary(self, expression: ir.Unary, dtype: ir.Dtype) -> Value:
+    def unary(self, expression: ir.Unary, dtype: ir.Dtype) -> IntegerValue:
         operand = self.value(expression.operand)
         is_integer = dtype in LIMITS and dtype != "bool"
         match expression.operator:
@@ -352,7 +352,7 @@ class _Walk:
             case operator:
                 return self.values.opaque((operator, operand.form), dtype, (operand.form,))
 
-    def select(self, expression: ir.Select, dtype: ir.Dtype) -> Value:
+    def select(self, expression: ir.Select, dtype: ir.Dtype) -> IntegerValue:
         condition = self.value(expression.condition)
         then, otherwise = self.perhaps(expression.then), self.perhaps(expression.otherwise)
         if then == otherwise:
@@ -361,7 +361,7 @@ class _Walk:
         interval = min(then.low, otherwise.low), max(then.high, otherwise.high)
         return self.values.opaque(("select", *parts), dtype, parts, interval)
 
-    def call(self, expression: ir.Call, dtype: ir.Dtype) -> Value:
+    def call(self, expression: ir.FunctionCall, dtype: ir.Dtype) -> IntegerValue:
         function = expression.function.removeprefix("numpy.").removesuffix("imum")  # of integers they are one
         if dtype not in LIMITS or function not in {"abs", "min", "max"}:
             return self.structural(expression.function, expression.arguments, dtype)
@@ -370,23 +370,25 @@ class _Walk:
             return self.values.absolute(arguments[0], dtype)
         return self.values.choose(function, arguments[0], arguments[1], dtype)
 
-    def structural(self, operation: str, operands: tuple[ir.Expression, ...], dtype: ir.Dtype) -> Value:
+    def structural(self, operation: str, operands: tuple[ir.Expression, ...], dtype: ir.Dtype) -> IntegerValue:
         forms = tuple(self.value(operand).form for operand in operands)
         return self.values.opaque((operation, *map(_dtype, operands), forms), dtype, forms)
 
-    def perhaps(self, expression: ir.Expression) -> Value:
+    def perhaps(self, expression: ir.Expression) -> IntegerValue:
         """Return the value of an expression that is not always evaluated."""
         is_certain, self.is_certain = self.is_certain, False
         value = self.value(expression)
         self.is_certain = is_certain
         return value
 
-    def indices(self, indices: tuple[ir.Expression, ...]) -> tuple[Value, ...]:
+    def indices(self, indices: tuple[ir.Expression, ...]) -> tuple[IntegerValue, ...]:
         return tuple(self.values.convert(self.value(index), "int64", _dtype(index)) for index in indices)
 
-    def access(self, kind: Kind, node: ir.Load | ir.Store | ir.Atomic, indices: tuple[Value, ...]) -> None:
+    def access(self, kind: Kind, node: ir.Load | ir.Store | ir.Atomic, indices: tuple[IntegerValue, ...]) -> None:
         dtype = self.typed.arrays[node.array].dtype
-        self.listed.append(Access(node.at, node.array, dtype, kind, node.place, indices, self.loops, self.is_certain))
+        self.listed.append(
+            ElementAccess(node.at, node.array, dtype, kind, node.place, indices, self.loops, self.is_certain)
+        )
 
 
 def _dtype(expression: ir.Expression) -> ir.Dtype:
@@ -394,7 +396,7 @@ def _dtype(expression: ir.Expression) -> ir.Dtype:
     return expression.type.dtype
 
 
-def _fits_32(start: Value, stop: Value, step: int | None) -> bool:
+def _fits_32(start: IntegerValue, stop: IntegerValue, step: int | None) -> bool:
     """Whether 32 bits hold the bounds of a loop, its variable and the numbers of its trips."""
     low, high = LIMITS["int32"]
     if min(start.low, stop.low) < low or max(start.high, stop.high) > high:

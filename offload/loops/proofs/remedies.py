@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from offload.loops.proofs.findings import Findings, Observed
     from offload.loops.proofs.independence import DependenceKind, Verdict
-    from offload.loops.proofs.lost_updates import Update
+    from offload.loops.proofs.lost_updates import LostUpdate
     from offload.loops.proofs.numbers import Trips
 
 _ORDER: tuple[DependenceKind, ...] = "flow", "anti", "output"
@@ -43,7 +43,7 @@ def proved_error(name: str, nest: ir.Nest, verdict: Verdict) -> LoopError:
     return _error(name, sink.place, proved_text(verdict), f"use seq=True, or {remedy}")
 
 
-def lost_text(updates: Sequence[Update]) -> str:
+def lost_text(updates: Sequence[LostUpdate]) -> str:
     """Return what is wrong with updates that may be lost, and what to do."""
     lines: dict[str, int] = {}
     stores = [update.store for update in updates]
@@ -118,6 +118,6 @@ def _updated(store: ir.Store) -> int | None:
     return None
 
 
-def _error(name: str, place: ir.Place, text: str, remedy: str) -> LoopError:
+def _error(name: str, place: ir.SourceLine, text: str, remedy: str) -> LoopError:
     message = f"{place.file}:{place.line}, {name}: {text}; iterations may not run beside each other: {remedy}"
     return LoopError(message, place.file, place.line, "dependence")

@@ -11,10 +11,10 @@ from offload.loops.tree.nodes import walk
 from offload.loops.tree.promotion import nbytes_of
 
 if TYPE_CHECKING:
-    from offload.loops.proofs.numbers import Launch
+    from offload.loops.proofs.numbers import LaunchNumbers
 
 
-def require(function: str, nest: ir.Nest, launch: Launch) -> None:
+def require(function: str, nest: ir.Nest, launch: LaunchNumbers) -> None:
     """Refuse arrays that a nest of a function cannot have.
 
     Raises
@@ -29,7 +29,7 @@ def require(function: str, nest: ir.Nest, launch: Launch) -> None:
     _check_atomic(nest, launch)
 
 
-def _check_private(function: str, nest: ir.Nest, launch: Launch) -> None:
+def _check_private(function: str, nest: ir.Nest, launch: LaunchNumbers) -> None:
     """Raise `LoopError` where an iteration has more than fits."""
     nbytes = {
         node.name: math.prod(node.shape) * nbytes_of(node.dtype)
@@ -52,7 +52,7 @@ def _check_private(function: str, nest: ir.Nest, launch: Launch) -> None:
         )
 
 
-def _check_reduced(function: str, nest: ir.Nest, launch: Launch) -> None:
+def _check_reduced(function: str, nest: ir.Nest, launch: LaunchNumbers) -> None:
     """Raise `LoopError` where the array of a reduction has not one element."""
     for item in nest.reductions:
         view = launch.views.get(item.name)
@@ -68,7 +68,7 @@ def _check_reduced(function: str, nest: ir.Nest, launch: Launch) -> None:
             )
 
 
-def _check_atomic(nest: ir.Nest, launch: Launch) -> None:
+def _check_atomic(nest: ir.Nest, launch: LaunchNumbers) -> None:
     """Raise `ClauseError` where steps that are to be atomic are of elements that lie anywhere."""
     for node in walk(*nest.body):
         view = launch.views.get(node.array) if isinstance(node, ir.Atomic) else None

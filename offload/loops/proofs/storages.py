@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class LoopStorage:
     """What a view is a part of.
 
     Attributes
@@ -45,7 +45,7 @@ class Storage:
     offsets: tuple[int, ...]
 
 
-def storages(views: Mapping[str, View], written: Collection[str]) -> dict[str, Storage] | None:
+def storages(views: Mapping[str, View], written: Collection[str]) -> dict[str, LoopStorage] | None:
     """Return what each array is a part of; None if two overlap otherwise than by whole elements, and one is written.
 
     Parameters
@@ -54,11 +54,11 @@ def storages(views: Mapping[str, View], written: Collection[str]) -> dict[str, S
     written : collection of str
         The arrays that are stored to, by these names.
     """
-    found: dict[str, Storage] = {}
+    found: dict[str, LoopStorage] = {}
     for name, view in views.items():
         group = next((one for one in _groups(found) if _offsets(views[one], view) is not None), None)
         if group is None or not is_injective(view):
-            found[name] = Storage(name, view.extents, (0,) * len(view.extents))
+            found[name] = LoopStorage(name, view.extents, (0,) * len(view.extents))
         else:
             found = _joined(found, views, group, name)
     for one in written:
@@ -72,11 +72,13 @@ def storages(views: Mapping[str, View], written: Collection[str]) -> dict[str, S
     return found
 
 
-def _groups(found: Mapping[str, Storage]) -> list[str]:
+def _groups(found: Mapping[str, LoopStorage]) -> list[str]:
     return list(dict.fromkeys(storage.name for storage in found.values()))
 
 
-def _joined(found: Mapping[str, Storage], views: Mapping[str, View], group: str, name: str) -> dict[str, Storage]:
+def _joined(
+    found: Mapping[str, LoopStorage], views: Mapping[str, View], group: str, name: str
+) -> dict[str, LoopStorage]:
     """Return the storages with one more view in a group."""
     members = [one for one, storage in found.items() if storage.name == group] + [name]
     places = {one: _offsets(views[group], views[one]) or () for one in members}
@@ -87,9 +89,9 @@ def _joined(found: Mapping[str, Storage], views: Mapping[str, View], group: str,
     view = views[group]
     address = view.address + sum(low * stride for low, stride in zip(least, view.strides, strict=True))
     if not is_injective(View(extents, view.strides, view.itemsize, address)):
-        return {**found, name: Storage(name, views[name].extents, (0,) * len(extents))}
+        return {**found, name: LoopStorage(name, views[name].extents, (0,) * len(extents))}
     joined = {
-        one: Storage(group, extents, tuple(at - low for at, low in zip(places[one], least, strict=True)))
+        one: LoopStorage(group, extents, tuple(at - low for at, low in zip(places[one], least, strict=True)))
         for one in members
     }
     return {**found, **joined}

@@ -25,7 +25,7 @@ from offload.loops.tree.promotion import identity
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from offload.loops.emit.c_scope import Field
+    from offload.loops.emit.c_scope import ArgumentSlot
     from offload.loops.emit.emit_c import CKernel
     from offload.loops.proofs.numbers import Trips, View
     from offload.loops.tree import ir
@@ -121,7 +121,7 @@ class NestRun:
         dtype = self.form.typed.arrays[name].dtype
         return np.full((self.n_threads, *self.blank.shapes[name]), identity(operator, dtype), dtype)
 
-    def _slot(self, field: Field) -> int:
+    def _slot(self, field: ArgumentSlot) -> int:
         """Return the address of what is the run's own."""
         if field.kind == "report":
             return self.address + 8 * self.blank.n_fields
@@ -183,7 +183,7 @@ class NestRun:
         return failure_of(self.form.nest, memory[blank.n_fields :], blank.axes, blank.shapes)
 
 
-class Form(Program, Protocol):
+class CompiledForm(Program, Protocol):
     """A nest in the form that a launch has decided on."""
 
     nest: ir.Nest
@@ -193,7 +193,7 @@ class Form(Program, Protocol):
     def kernel(self) -> CKernel: ...
 
 
-class HostForm(Form, Protocol):
+class HostForm(CompiledForm, Protocol):
     """A nest as a function of this process; `offload.loops.running.runs.NestForm` says what is what."""
 
     is_compiled: bool
@@ -204,7 +204,7 @@ class HostForm(Form, Protocol):
     def run(self, grid: tuple[int, ...], run: NestRun) -> None: ...
 
 
-FormT_co = TypeVar("FormT_co", bound=Form, covariant=True)
+FormT_co = TypeVar("FormT_co", bound=CompiledForm, covariant=True)
 
 
 class Blank(Generic[FormT_co]):
@@ -212,8 +212,8 @@ class Blank(Generic[FormT_co]):
 
     Parameters
     ----------
-    form : Form
-    fields : sequence of Field
+    form : CompiledForm
+    fields : sequence of ArgumentSlot
         Of the structure of arguments.
     scalars : mapping
         By name, NumPy scalars of the types that the function has for them, as they are before the nest.
@@ -228,7 +228,7 @@ class Blank(Generic[FormT_co]):
         Slots of addresses, with the names of arrays.
     floats : list of (int, str, callable)
         Where scalars go that each run has for itself: the offset in bytes, the name, and what puts it there.
-    own : list of (int, Field)
+    own : list of (int, ArgumentSlot)
         Slots of the addresses of what the run makes for itself.
     n_fields, n_slots : int
         Words before the report; partial results of a chunk.
@@ -253,7 +253,7 @@ class Blank(Generic[FormT_co]):
     def __init__(
         self,
         form: FormT_co,
-        fields: Sequence[Field],
+        fields: Sequence[ArgumentSlot],
         scalars: Mapping[str, Any],
         free: Sequence[str],
         views: Mapping[str, View],
@@ -268,12 +268,12 @@ class Blank(Generic[FormT_co]):
         self.n_fields = len(fields)
         self.pointers: list[tuple[int, str]] = []
         self.floats: list[tuple[int, str, Callable[..., None]]] = []
-        self.own: list[tuple[int, Field]] = []
+        self.own: list[tuple[int, ArgumentSlot]] = []
         self._image = (ctypes.c_int64 * (self.n_fields + HEAD + len(axes)))()
         for slot, field in enumerate(fields):
             self._enter(slot, field, views)
 
-    def _enter(self, slot: int, field: Field, views: Mapping[str, View]) -> None:
+    def _enter(self, slot: int, field: ArgumentSlot, views: Mapping[str, View]) -> None:
         """Enter a field in the image, or where it is filled in."""
         name, number = field.name, field.number
         match field.kind:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from offload.loops.emit.emit_c import CKernel
     from offload.loops.running.compilers import Compiler
-    from offload.loops.tree.ir import Nest, Place
+    from offload.loops.tree.ir import Nest, SourceLine
 
 
 class Builder:
@@ -81,7 +81,7 @@ class Builder:
         """Why no compiler works, if that is not their fault."""
         return self._obstacle
 
-    def load(self, source: str, entry: str, place: Place | None = None, options: Sequence[str] = ()) -> int:
+    def load(self, source: str, entry: str, place: SourceLine | None = None, options: Sequence[str] = ()) -> int:
         """Return the address of a function of the source.
 
         Parameters
@@ -90,7 +90,7 @@ class Builder:
             C. Comments ``/* +3 */`` say of which line what follows is, counted from that of `place`.
         entry : str
             The function's name.
-        place : Place, optional
+        place : SourceLine, optional
             The nest, for messages.
         options : sequence of str, optional
             Of the compiler, behind those that it always has.
@@ -227,7 +227,7 @@ def _folder_of_compilers() -> str:
     return "nothing can be compiled"
 
 
-def user_line(source: str, message: str, place: Place) -> int:
+def user_line(source: str, message: str, place: SourceLine) -> int:
     """Return the user's line that a compiler's message is about: by the last mark before the line that it names."""
     named = re.search(r"loop\.cu?[:(](\d+)", message)
     text = "\n".join(source.splitlines()[: int(named[1])]) if named else ""

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.devices.base import Device, Kernel, Kernels
-    from offload.loops.emit.c_scope import Field
+    from offload.loops.emit.c_scope import ArgumentSlot
     from offload.loops.emit.emit_c import CKernel
-    from offload.loops.emit.grids import Copies, Grid
+    from offload.loops.emit.grids import BlockCopies, Grid
     from offload.loops.proofs.numbers import Trips, View
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
@@ -96,27 +96,19 @@ class CudaForm:
         return Loaded(by_name[LOOP], by_name.get(FINISH))
 
 
-_SHAPES: Final = 64
-"""Shapes of launches that a specialisation keeps: as many as plans, from which they follow."""
-
-
 class Shaped(NamedTuple):
     """A nest as CUDA, and the shape of its launch, which follow from a plan."""
 
-    plan: NestPlan
     form: CudaForm
     grid: Grid
-    copies: Copies
+    copies: BlockCopies
 
 
 def shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
     """Return a nest as CUDA, by its number in the function, for the numbers of a call."""
-    found: Shaped | None = spec.shapes.get(id(plan))
-    if found is None:
-        if len(spec.shapes) >= _SHAPES:
-            spec.shapes.clear()
-        found = spec.shapes[id(plan)] = _shaped(spec, number, plan, numbers)  # which keeps the plan, and so its id
-    return found
+    key = "shape", number, numbers.axes[number], plan.variant, plan.narrow, plan.text
+    found: Shaped | None = numbers.record.facts.get(key)
+    return found or numbers.record.facts.keep(key, _shaped(spec, number, plan, numbers))
 
 
 def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers) -> Shaped:
@@ -162,7 +154,7 @@ def _shaped(spec: Specialisation, number: int, plan: NestPlan, numbers: Numbers)
     form: CudaForm | None = spec.forms.get(key)
     if form is None:
         form = spec.forms.setdefault(key, CudaForm(plan.typed, plan.nest, variant, words.fastmath))
-    return Shaped(plan, form, grid, copies)
+    return Shaped(form, grid, copies)
 
 
 def _nothing() -> None:
@@ -222,7 +214,7 @@ class CudaBlank(Blank[CudaForm]):
         views: Mapping[str, View],
         axes: Sequence[Trips],
     ) -> None:
-        _, form, self.grid, self._copies = of
+        form, self.grid, self._copies = of
         self.shared_nbytes = self._copies.nbytes
         self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
         self.blocks: list[int] = []
@@ -234,7 +226,7 @@ class CudaBlank(Blank[CudaForm]):
         self.left = (*(item.name for item in nest.reductions if item.name not in views), *nest.last)
         self.has_own = bool(self.own or self.left)
 
-    def _enter(self, slot: int, field: Field, views: Mapping[str, View]) -> None:
+    def _enter(self, slot: int, field: ArgumentSlot, views: Mapping[str, View]) -> None:
         match field.kind:
             case "partials" | "report" | "result":
                 self.own.append((slot, field))
@@ -261,7 +253,7 @@ class CudaBlank(Blank[CudaForm]):
 
 
 class OnCuda:
-    """How nests are prepared for CUDA; see `offload.loops.running.prepared.Where`."""
+    """How nests are prepared for CUDA; see `offload.loops.running.preparation.Where`."""
 
     takes_unaligned = False
     is_in_order = False
@@ -407,7 +399,7 @@ class CudaRun:
         scalars = self.blank.scalars_of(self._values)
         return {name: scalars[name] for name in last if name in scalars}
 
-    def _slot(self, field: Field, device: Device) -> int:
+    def _slot(self, field: ArgumentSlot, device: Device) -> int:
         """Return the address of what is the run's own."""
         if field.kind == "partials":
             return device.address(self.partials)  # type: ignore[return-value]  # it is the device's

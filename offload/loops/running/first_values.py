@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offload.loops.running.looks import after
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

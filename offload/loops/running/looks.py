@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from offload.data.versions import Contents
     from offload.devices.base import Device
     from offload.loops.proofs.affine import Interval
-    from offload.loops.proofs.ranges import Part
+    from offload.loops.proofs.ranges import ArrayPart
     from offload.loops.running.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
 
@@ -64,14 +64,14 @@ class Looks:
         self._task = task
         self.versions: dict[str, int] | None = {}
 
-    def __call__(self, parts: Sequence[Part], most: int | None) -> dict[int, Interval]:
+    def __call__(self, parts: Sequence[ArrayPart], most: int | None) -> dict[int, Interval]:
         """Return the least and greatest element of parts of arrays, by the numbers of their loads.
 
         Parts without elements have none, and those of which nothing is known yet; nothing is looked at if that were
         more than ``most`` elements.
         """
         known: dict[int, Interval] = {}
-        unknown: list[tuple[Part, Contents | None, Any]] = []
+        unknown: list[tuple[ArrayPart, Contents | None, Any]] = []
         for part in parts:
             contents = None if self._task is None else contents_at(self._task, self._arrays[part.array])
             key = None if contents is None else self._key(part)
@@ -94,7 +94,7 @@ class Looks:
         if found is not None and (contents is None or found.setdefault(array, contents.version) != contents.version):
             self.versions = None  # it has changed in between
 
-    def _key(self, part: Part) -> Any:
+    def _key(self, part: ArrayPart) -> Any:
         """Return what names a part among the facts of its storage."""
         array: Any = self._arrays[part.array]
         address = self._task.place.device.address(array)  # type: ignore[union-attr]  # there are contents
@@ -104,7 +104,7 @@ class Looks:
         fact: Interval | None = contents.facts.get(key)
         return fact
 
-    def _look(self, part: Part, contents: Contents | None, key: Any, known: dict[int, Interval]) -> None:
+    def _look(self, part: ArrayPart, contents: Contents | None, key: Any, known: dict[int, Interval]) -> None:
         view = on_host(self._arrays[part.array])[part.where]
         known[part.at] = fact = extremes(view)
         if contents is not None:
@@ -142,7 +142,7 @@ class DeviceLooks(Looks):
             self._spec.n_looks = 0
         return fact
 
-    def _look(self, part: Part, contents: Contents | None, key: Any, known: dict[int, Interval]) -> None:
+    def _look(self, part: ArrayPart, contents: Contents | None, key: Any, known: dict[int, Interval]) -> None:
         if contents is None or self._spec.n_looks >= MOST_CONTENTS:
             return
         fact = contents.facts.get(key)
@@ -154,7 +154,7 @@ class DeviceLooks(Looks):
         with suppress(MemoryError):  # the loop can do without
             contents.note(key, self._enqueue(part))
 
-    def _enqueue(self, part: Part) -> _Due:
+    def _enqueue(self, part: ArrayPart) -> _Due:
         """Enqueue a look on the stream of the task; a body may have made another one the current one."""
         task: Any = self._task
         device, stream = task.place.device, task.lane.stream

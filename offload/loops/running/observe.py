@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from offload.loops.proofs.independence import DependenceKind
     from offload.loops.proofs.numbers import Trips
     from offload.loops.tree.ir import Mode, Nest, Typed
-    from offload.loops.watched.needed import Needed
+    from offload.loops.watched.needs import Needed
 
 _WORDS: Final = LoopWords()
 
@@ -54,7 +54,7 @@ _LEEWAY: Final = 2
 """How often the steps that are wanted a run may take until its loops end: what a slice is to take is only estimated."""
 
 
-class Observer:
+class NestObserver:
     """A nest that is observed, for the numbers of a call: made once, for as many runs as are wanted.
 
     Parameters
@@ -218,8 +218,8 @@ def observe(
     words: LoopWords = _WORDS,
     of: Needed | None = None,
 ) -> Findings:
-    """Run a nest in order once, and return what has been seen; see `Observer`."""
-    return Observer(typed, nest, modes, observed, views, axes, words, of).observe(scalars, arrays)
+    """Run a nest in order once, and return what has been seen; see `NestObserver`."""
+    return NestObserver(typed, nest, modes, observed, views, axes, words, of).observe(scalars, arrays)
 
 
 def advance(

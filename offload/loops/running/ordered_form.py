@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offload.arrays.items import address_of
-from offload.loops.emit.c_exact import emit_exact
+from offload.loops.emit.c_serial_nests import emit_exact
 from offload.loops.emit.python_form import bits, from_bits, python_form
 from offload.loops.proofs.reports import failure_of
 from offload.loops.running.arguments import Blank, arguments_of, on_host

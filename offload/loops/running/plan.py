@@ -23,12 +23,12 @@ from offload.interrupts.frames import warn
 from offload.loops.emit.c_statements import can_fail
 from offload.loops.emit.emit_c import CVariant, copied
 from offload.loops.emit.python_form import held
-from offload.loops.proofs.affine import Form
+from offload.loops.proofs.affine import AffineForm
 from offload.loops.proofs.bounds import bounds
 from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
-from offload.loops.proofs.lost_updates import Update, lost_updates
-from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.lost_updates import LostUpdate, lost_updates
+from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.proofs.ranges import MOST_CONTENTS, MOST_ELEMENTS, ROUNDS, is_worth_a_look, parts_wanted
 from offload.loops.proofs.reach import accesses
 from offload.loops.proofs.remedies import lost_text, proved_error, proved_text
@@ -47,12 +47,10 @@ if TYPE_CHECKING:
     from offload.loops.proofs.affine import Interval
     from offload.loops.proofs.bounds import Bounds
     from offload.loops.proofs.independence import Verdict
-    from offload.loops.proofs.ranges import Part
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.ranges import ArrayPart
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
+    from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation
-
-_PLANS: Final = 64
-"""Decisions that a specialisation keeps: more than a program has sizes that take turns."""
 
 _COPIES_NBYTES: Final = 64 << 20
 """What the workers' copies of an array of atomics may have."""
@@ -75,11 +73,17 @@ class Numbers(NamedTuple):
         Of each nest.
     views : dict of str to View
         Where arrays lie.
+    record : CallRecord
+        What is known of the calls with these layouts and scalars.
+    lies : hashable
+        What else decisions follow from, of arrays that share memory or are not aligned: how they lie to each other.
     """
 
     scalars: tuple[dict[str, Any], ...]
     axes: tuple[tuple[Trips, ...], ...]
     views: dict[str, View]
+    record: CallRecord
+    lies: Hashable = None
 
 
 class Outside(NamedTuple):
@@ -87,14 +91,14 @@ class Outside(NamedTuple):
 
     Attributes
     ----------
-    access : Access
+    access : ElementAccess
     extent, dimension, reached : int
         The array's extent in a dimension, and the index there.
     iteration : str
         ``"i=3, j=0"``.
     """
 
-    access: Access
+    access: ElementAccess
     extent: int
     dimension: int
     reached: int
@@ -117,7 +121,7 @@ class NestPlan(NamedTuple):
         Whether its iterations are independent.
     overwritten : frozenset of str
         Arrays of which it writes every element, and reads none.
-    wanted : tuple of Part
+    wanted : tuple of ArrayPart
         What would say more about accesses that are checked.
     outside : Outside or None
         An access that certainly leaves its array.
@@ -128,7 +132,7 @@ class NestPlan(NamedTuple):
         Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
     addressing : Addressing
         Of what it follows which elements iterations access; of calls that have to know that.
-    lost : tuple of Update
+    lost : tuple of LostUpdate
         Updates that may be lost, of a loop whose iterations nobody has said, proved or seen to be independent.
     is_sound : bool
         Whether `check` has nothing against it.
@@ -140,13 +144,13 @@ class NestPlan(NamedTuple):
     bounds: Mapping[int, Bounds]
     verdict: Verdict
     overwritten: frozenset[str]
-    wanted: tuple[Part, ...]
+    wanted: tuple[ArrayPart, ...]
     outside: Outside | None
     variant: CVariant
     narrow: tuple[str, ...]
     observed: frozenset[int]
     addressing: Addressing
-    lost: tuple[Update, ...]
+    lost: tuple[LostUpdate, ...]
     is_sound: bool
 
 
@@ -177,33 +181,28 @@ def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callabl
         if found is not None:
             before.append(scalars.copy())
             axes.append(tuple(Trips(*axis) for axis in found))
-    return Numbers(
-        tuple(before),
-        tuple(axes),
-        {name: view_of(array) for name, array in arrays.items()},
-    )
+    views = {name: view_of(array) for name, array in arrays.items()}
+    return Numbers(tuple(before), tuple(axes), views, spec.record(spec.key(values)), _lies(spec, views))
 
 
 def plans_of(spec: Specialisation, numbers: Numbers) -> tuple[NestPlan, ...]:
     """Return what is decided for these numbers; raise `LoopError` where too much is private."""
-    key = key_of(spec, numbers)
-    found: tuple[NestPlan, ...] | None = spec.plans.get(key)
+    key = "plans", numbers.lies
+    facts = numbers.record.facts
+    found: tuple[NestPlan, ...] | None = facts.get(key)
     if found is None:
-        found = tuple(
-            _plan(spec, nest, Launch(axes, plain(scalars), numbers.views))
+        made = tuple(
+            _plan(spec, nest, LaunchNumbers(axes, plain(scalars), numbers.views))
             for nest, axes, scalars in zip(spec.typed.function.nests, numbers.axes, numbers.scalars, strict=True)
         )
-        with spec.lock:
-            if len(spec.plans) >= _PLANS:
-                del spec.plans[next(iter(spec.plans))]
-            spec.plans[key] = found
+        found = facts.keep(key, made)
     return found
 
 
 def ranged(
     spec: Specialisation,
     numbers: Numbers,
-    look: Callable[[tuple[Part, ...], int | None], dict[int, Interval]],
+    look: Callable[[tuple[ArrayPart, ...], int | None], dict[int, Interval]],
     *,
     always: bool = False,
 ) -> tuple[NestPlan, ...]:
@@ -220,23 +219,24 @@ def ranged(
     if not is_looked_at(spec, numbers, plans, always=always):
         return plans
     known: dict[int, Interval] = {}
-    key = key_of(spec, numbers)
+    facts = numbers.record.facts
     for _ in range(ROUNDS):
         most = None if always else MOST_ELEMENTS * math.prod(axis.trips for axis in numbers.axes[0])
         seen = look(plans[0].wanted, most)
         if not seen:
             break
         known |= seen
-        looked = key, tuple(known.items())
-        found = spec.looked.get(looked)
+        key = "plans", numbers.lies, tuple(known.items())
+        found = facts.get(key)
         if found is None:
-            is_kept = len(spec.looked) < ROUNDS * MOST_CONTENTS
+            is_kept = spec.n_contents < ROUNDS * MOST_CONTENTS
             if not (is_kept or always):
                 break
-            launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
+            launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views, dict(known))
             found = (_plan(spec, spec.typed.function.nests[0], launch),)
             if is_kept:
-                spec.looked[looked] = found
+                spec.n_contents += 1
+                facts.keep(key, found)
         plans = found
     return plans
 
@@ -341,7 +341,7 @@ def _all_differ(program: LoopProgram, name: str, table: Any) -> bool:
     return differ
 
 
-def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
+def _plan(spec: Specialisation, nest: ir.Nest, launch: LaunchNumbers) -> NestPlan:
     """Decide about a nest."""
     require(spec.typed.function.name, nest, launch)
     words = spec.program.words
@@ -349,7 +349,7 @@ def _plan(spec: Specialisation, nest: ir.Nest, launch: Launch) -> NestPlan:
     limits = bounds(found)
     verdict = independence(found)
     order = nest.clauses.order
-    speculates = words.speculate is not None and order != "seq"
+    speculates = spec.program.is_speculative and order != "seq"
     is_asserted = not (order or speculates or words.checks)  # by the construct alone
     is_in_order = order == "seq" or (order == "auto" and verdict.verdict != "parallel" and not speculates)
     if order == "auto" and is_in_order:
@@ -404,7 +404,7 @@ def _refuse(spec: Specialisation, plan: NestPlan) -> None:
     raise proved_error(spec.program.name, plan.nest, plan.verdict)
 
 
-def _outside(found: Accesses, limits: Mapping[int, Bounds]) -> Outside | None:
+def _outside(found: NestAccesses, limits: Mapping[int, Bounds]) -> Outside | None:
     """Return the first access, in the order of the text, that certainly leaves its array."""
     for access in found.listed:
         outside = limits[access.at].outside
@@ -418,13 +418,13 @@ def _outside(found: Accesses, limits: Mapping[int, Bounds]) -> Outside | None:
     return None
 
 
-def _corner(found: Accesses, form: Form) -> list[int]:
+def _corner(found: NestAccesses, form: AffineForm) -> list[int]:
     """Return the trips of the axes at which a form has its greatest value."""
     trips = [0] * len(found.launch.axes)
     while form.terms:
         number, coefficient = form.terms[-1]
         atom = found.space.atoms[number]
-        form = Form(form.constant, form.terms[:-1])
+        form = AffineForm(form.constant, form.terms[:-1])
         if number < len(trips):
             trips[number] = atom.high if coefficient > 0 else atom.low
         elif coefficient > 0 and atom.room is not None:
@@ -432,7 +432,7 @@ def _corner(found: Accesses, form: Form) -> list[int]:
     return trips
 
 
-def _copied(nest: ir.Nest, launch: Launch) -> tuple[str, ...]:
+def _copied(nest: ir.Nest, launch: LaunchNumbers) -> tuple[str, ...]:
     """Return the arrays of atomics of which each worker is to have a copy: the loop is long enough to merge them."""
     size = math.prod(axis.trips for axis in launch.axes)
     sizes = {name: math.prod(view.extents) for name, view in launch.views.items()}
@@ -471,16 +471,13 @@ def shares(spec: Specialisation, views: Mapping[str, View]) -> bool:
     )
 
 
-def key_of(spec: Specialisation, numbers: Numbers) -> Any:
-    """Return what decisions follow from."""
-    views = numbers.views
-    base = min((view.address for view in views.values()), default=0) if shares(spec, views) else None
-    return (
-        numbers.axes,
-        tuple([scalars.get(name) for scalars in numbers.scalars for name in spec.deciding]),
-        tuple([(view.extents, view.strides, view.is_aligned) for view in views.values()]),
-        None if base is None else tuple([view.address - base for view in views.values()]),
-    )
+def _lies(spec: Specialisation, views: Mapping[str, View]) -> Hashable:
+    """Return what decisions follow from besides layouts and scalars; None if arrays are aligned and share nothing."""
+    is_shared, are_aligned = shares(spec, views), tuple([view.is_aligned for view in views.values()])
+    if not is_shared and all(are_aligned):
+        return None
+    base = min(view.address for view in views.values())
+    return are_aligned, tuple([view.address - base for view in views.values()]) if is_shared else None
 
 
 def plain(scalars: Mapping[str, Any]) -> dict[str, bool | int | float]:

@@ -21,10 +21,11 @@ from offload.arrays.items import SCALARS, array_section, is_device_array, is_for
 from offload.constructs.clauses.names import bound_by
 from offload.errors import LoopError
 from offload.loops.emit.python_form import host_parts
-from offload.loops.front.accesses import Access, accesses
+from offload.loops.front.accesses import ArrayUse, accesses
 from offload.loops.front.parse import NestClauses, parse
-from offload.loops.front.source import Source
+from offload.loops.front.source import FunctionSource
 from offload.loops.front.types import infer
+from offload.loops.running.memo import CallKey, CallRecord, Memo
 from offload.loops.tree import ir
 from offload.loops.tree.naming import FLOATS, LATEST, float_bits, name_of
 from offload.loops.tree.uses import deciding_names
@@ -32,14 +33,14 @@ from offload.loops.tree.uses import deciding_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from offload.loops.emit.python_form import Trips
+    from offload.loops.emit.python_form import AxisRange
     from offload.loops.front.source import Outlook
     from offload.loops.running.clauses import LoopWords
 
-Kind: TypeAlias = ir.Type | ir.ArrayType | None
+Kind: TypeAlias = ir.Type | ir.LoopArrayType | None
 """What of an argument is in the key: the type of a scalar or an array; None is None."""
 
-Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[Trips, ...] | None], ...]"
+Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]"
 
 _DTYPES: Final = frozenset(get_args(ir.Dtype))
 _WEAK: Final[Mapping[type, ir.Type]] = {
@@ -55,7 +56,7 @@ class Seen(NamedTuple):
     outlook: Outlook
     outside: tuple[object, ...]
     specialised: dict[Any, Specialisation]
-    ready: dict[Any, Any]
+    settled: Memo[Any, Any]  # a `SettledCall` by the name of a call, and the latest one
     mark: object
 
 
@@ -81,16 +82,17 @@ class LoopProgram:
         self.words = words
         self.directive = directive
         self.name: str = getattr(function, "__name__", type(function).__name__)
-        self.source = Source.of(function)
+        self.source = FunctionSource.of(function)
         self.warned: set[str] = set()  # what has been said once
         self.n_looked: dict[str, int] = {}  # elements of tables of indices that were seen to differ
+        self.is_speculative = words.speculate is not None
         self.has_stayed = False  # a call has run on the program's own arrays, and others may
         self._signature = inspect.signature(function)
         self.parameters = tuple(self._signature.parameters)
         by_name = inspect.Parameter.KEYWORD_ONLY
         self._n_positional = sum(one.kind is not by_name for one in self._signature.parameters.values())
         self._clauses = _nest_clauses(words)
-        self._parsed: dict[Any, ir.LoopFunction] = {}
+        self._parsed: dict[Any, ir.ParsedFunction] = {}
         self._specialised: dict[Any, dict[Any, Specialisation]] = {}
         self._lock = threading.Lock()
         self._tells_floats = False
@@ -120,13 +122,13 @@ class LoopProgram:
             seen = self._seen = self._look()
         return seen
 
-    def ready(self, args: tuple[Any, ...]) -> Any:
-        """Return the `Ready` of a call by position, which is to fill it in; None if more is left of it."""
-        known = self.seen().ready
+    def settled(self, args: tuple[Any, ...]) -> Any:
+        """Return the `SettledCall` of a call by position; None if more is left of it."""
+        known = self.seen().settled
         if not known:
             return None
         latest = known.get(LATEST)
-        if latest is not None and len(args) == len(self.parameters) and latest.matches(args):
+        if latest is not None and len(args) == len(self.parameters) and latest.pattern.fits(args):
             return latest
         found = known.get(name_of(args))
         if found is not None:
@@ -183,18 +185,18 @@ class LoopProgram:
             outlook = self.source.outlook()
             outside = self.source.key()
             if outlook.holds():  # else another thread has changed a name in between
-                return Seen(outlook, outside, self._specialised.setdefault(outside, {}), {}, object())
+                return Seen(outlook, outside, self._specialised.setdefault(outside, {}), Memo(), object())
 
     def _specialisation(self, outside: Any, values: Mapping[str, Any], kinds: tuple[Kind, ...]) -> Specialisation:
         named = dict(zip(values, kinds, strict=True))
         function = self._parse(outside, frozenset(name for name, kind in named.items() if kind is None))
         scalars = {name: kind for name, kind in named.items() if isinstance(kind, ir.Type)}
-        arrays = {name: kind for name, kind in named.items() if isinstance(kind, ir.ArrayType)}
+        arrays = {name: kind for name, kind in named.items() if isinstance(kind, ir.LoopArrayType)}
         made = Specialisation(self, infer(function, scalars, arrays))
         self._tells_floats = self._tells_floats or made.tells_floats
         return made
 
-    def _parse(self, outside: Any, absent: frozenset[str]) -> ir.LoopFunction:
+    def _parse(self, outside: Any, absent: frozenset[str]) -> ir.ParsedFunction:
         key = outside, absent
         if key not in self._parsed:
             self._parsed[key] = parse(self.source, self._clauses, absent)
@@ -217,7 +219,7 @@ class LoopProgram:
             dtype = value.dtype
             if dtype.name not in _DTYPES or not dtype.isnative:
                 raise self._refusal("types", name, f"of dtype {dtype}, which loops do not have; convert it first")
-            return ir.ArrayType(dtype.name, len(value.shape)) if is_array else ir.Type(dtype.name)
+            return ir.LoopArrayType(dtype.name, len(value.shape)) if is_array else ir.Type(dtype.name)
         for base, kind in _WEAK.items():  # an enum's member is a number
             if isinstance(value, base):
                 return kind
@@ -232,68 +234,28 @@ class LoopProgram:
         )
 
 
-MOST_LOGGED: Final = 64
-"""Loops with logs that a specialisation keeps, as many as plans."""
-
-
 class Specialisation:
     """A program with the types of arguments, and what has been made of it.
 
-    Attributes
+    Parameters
     ----------
     program : LoopProgram
     typed : Typed
-    uses : mapping of str to Access
-        What the nests do with each array.
-    deciding : tuple of str
-        The scalars that decisions about a nest may follow from.
-    forms : dict
-        The compiled nests, by nest and variant.
-    own : dict of str to str
-        Arrays of which each iteration has its own, by the clause that says so.
-    plans : dict
-        What has been decided for numbers of a call.
-    looked : dict
-        And for elements that indices are made of.
-    n_looks : int
-        Looks of devices at such elements since one has been of use.
-    logged : dict
-        The loop with logs, or observed, for numbers of a call.
-    speculation : Memory or None
-        What is remembered of speculative calls.
-    observed : dict
-        Calls whose iterations have been seen to be independent, the latest last.
-    prepared : dict
-        What calls lead to, by the numbers that it follows from.
-    given, changed : tuple of str
-        The parameters that are arrays, and those of them that the nests write to, copies left out.
-    told : tuple of (str, bool)
-        The parameters that decisions may follow from, and whether they are floats.
-    tells_floats : bool
-        Whether there are floats among them.
-    free : tuple of str
-        The other scalar parameters; floats.
-    shapes : dict
-        What follows from plans on CUDA.
+        The function with these types.
     """
 
     __slots__ = (
         "_parts",
+        "calls",
         "changed",
-        "deciding",
         "forms",
         "free",
         "given",
         "lock",
-        "logged",
-        "looked",
+        "n_contents",
         "n_looks",
-        "observed",
         "own",
-        "plans",
-        "prepared",
         "program",
-        "shapes",
         "speculation",
         "tells_floats",
         "told",
@@ -304,28 +266,48 @@ class Specialisation:
     def __init__(self, program: LoopProgram, typed: ir.Typed) -> None:
         self.program = program
         self.typed = typed
-        self.uses: Mapping[str, Access] = {**dict.fromkeys(typed.arrays, Access()), **accesses(typed.function)}
-        self.forms: dict[Any, Any] = {}
+        # what the nests do with each array
+        self.uses: Mapping[str, ArrayUse] = {**dict.fromkeys(typed.arrays, ArrayUse()), **accesses(typed.function)}
+        # arrays of which each iteration has its own, with the clause that says so
         self.own = {name: word for nest in typed.function.nests for name, word in nest.privates.items()}
-        self.plans: dict[Any, Any] = {}
-        self.looked: dict[Any, Any] = {}
-        self.n_looks = 0
-        self.logged: dict[Any, Any] = {}
-        self.speculation: Any = None
-        self.observed: dict[Any, None] = {}
-        self.shapes: dict[int, Any] = {}
+        self.forms: dict[Any, Any] = {}  # the compiled nests, by nest and variant
+        self.calls: Memo[CallKey, CallRecord] = Memo()
+        self.n_contents = 0  # contents of index arrays for which decisions have been made
+        self.n_looks = 0  # looks of devices at index arrays since one has been of use
+        self.speculation: Any = None  # a `Memory`: what is remembered of all speculative calls
         self._parts: Parts | None = None
-        self.deciding = deciding_names(typed)
-        self.prepared: dict[Any, Any] = {}
+        deciding = deciding_names(typed)
         parameters = program.parameters
         self.given = tuple(name for name in parameters if name in typed.arrays)
         copied = [name for name, word in self.own.items() if word != "lastprivate"]
+        # the arrays that the nests write to, without those of which only copies are written
         self.changed = tuple(name for name in self.given if self.uses[name].is_changed and name not in copied)
         scalars = {name: typed.scalars[name].dtype for name in parameters if name in typed.scalars}
-        self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in self.deciding)
+        # the scalars that decisions may follow from, and whether they are floats; the others, all floats, are free
+        self.told = tuple((name, scalars[name].startswith("float")) for name in scalars if name in deciding)
         self.tells_floats = any(is_float for _, is_float in self.told)
-        self.free = tuple(name for name in scalars if name not in self.deciding)
+        self.free = tuple(name for name in scalars if name not in deciding)
         self.lock = threading.Lock()
+
+    def key(self, values: Mapping[str, Any]) -> CallKey:
+        """Return what tells a call from those that lead to something else, wherever its arrays lie."""
+        layouts: list[Any] = []
+        for name in self.given:
+            array = values[name]
+            layouts += array.shape, array.strides
+        scalars = [
+            float_bits(values[name]) if is_float and not isinstance(values[name], int) else values[name]
+            for name, is_float in self.told
+        ]
+        return tuple(layouts), tuple(scalars)
+
+    def record(self, key: CallKey) -> CallRecord:
+        """Return what is known of the calls with a key."""
+        record = self.calls.get(key)
+        if record is None:
+            with self.lock:
+                record = self.calls.get(key) or self.calls.keep(key, CallRecord())
+        return record
 
     @property
     def parts(self) -> Parts:
@@ -347,7 +329,7 @@ def program_of(function: Callable[..., Any], words: LoopWords, directive: str, s
 def _nest_clauses(words: LoopWords) -> NestClauses:
     return NestClauses(
         collapse=words.collapse,
-        reductions=tuple(ir.Reduction(operator, name) for operator, name in words.reductions),
+        reductions=tuple(ir.LoopReduction(operator, name) for operator, name in words.reductions),
         private=words.private,
         firstprivate=words.firstprivate,
         lastprivate=words.lastprivate,

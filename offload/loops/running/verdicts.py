@@ -11,11 +11,11 @@ observed again. A nest that writes to such an array changes its version, by whic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from offload.loops.proofs.numbers import Launch
+from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.running.looks import contents_at
-from offload.loops.running.plan import key_of, plain
+from offload.loops.running.plan import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
-
-_MOST: Final = 64
-"""Verdicts that a specialisation keeps, those that were used last."""
 
 
 def observe_each(
@@ -59,21 +56,20 @@ def observe_each(
     last = max((number for number, plan in enumerate(plans) if plan.observed), default=-1)
     if last < 0:
         return
-    keys = [_key(spec, number, plan, numbers, arrays, task) for number, plan in enumerate(plans[: last + 1])]
-    if all(key in spec.observed for key, plan in zip(keys, plans, strict=False) if plan.observed):
-        for key in keys:
-            _keep(spec, key)
+    keys = [_key(number, plan, numbers, arrays, task) for number, plan in enumerate(plans[: last + 1])]
+    verdicts = numbers.record.verdicts
+    if all(verdicts.use(key) for key, plan in zip(keys, plans, strict=False) if plan.observed):
         return
     from offload.loops.proofs.remedies import seen_error
     from offload.loops.running.observe import advance, copies_of, observe  # few programs check
-    from offload.loops.watched.needed import needed
+    from offload.loops.watched.needs import needed
 
     fetched = fetch(arrays, task)
     for number, plan in enumerate(plans[: last + 1]):
         modes, scalars, axes = dict(plan.variant.modes), numbers.scalars[number], numbers.axes[number]
         copies = copies_of(plan.nest, fetched, numbers.views)
         if plan.observed:
-            of = needed(spec.typed, plan.nest, Launch(axes, plain(scalars), numbers.views), plan.observed)
+            of = needed(spec.typed, plan.nest, LaunchNumbers(axes, plain(scalars), numbers.views), plan.observed)
             given = numbers.views, axes
             found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given, of=of)
             if found.failure is not None:
@@ -82,14 +78,14 @@ def observe_each(
                 copies = copies_of(plan.nest, fetched, numbers.views)
                 found = observe(spec.typed, plan.nest, modes, plan.observed, scalars, copies, *given)
                 raise seen_error(spec.program.name, plan.nest, axes, found)
-            _keep(spec, keys[number])
+            if keys[number] is not None:
+                verdicts.keep(keys[number], value=True)
         elif number < last and all(axis.trips > 0 for axis in axes):
             advance(spec.typed, plan.nest, modes, scalars, copies, numbers.views, axes)
         fetched = copies
 
 
 def _key(
-    spec: Specialisation,
     number: int,
     plan: NestPlan,
     numbers: Numbers,
@@ -104,15 +100,4 @@ def _key(
             return None
         versions.append((contents.version, numbers.views[name].address))
     scalars = tuple([(name, value.tobytes()) for name, value in numbers.scalars[number].items()])
-    return number, key_of(spec, numbers), scalars, tuple(versions)
-
-
-def _keep(spec: Specialisation, key: Any) -> None:
-    """Remember a verdict as the one that was used last; None is none."""
-    if key is None:
-        return
-    with spec.lock:
-        spec.observed.pop(key, None)
-        if len(spec.observed) >= _MOST:
-            del spec.observed[next(iter(spec.observed))]
-        spec.observed[key] = None
+    return number, numbers.lies, scalars, tuple(versions)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OnHost:
-    """How nests are prepared for the processor of this process; see `offload.loops.running.prepared.Where`."""
+    """How nests are prepared for the processor of this process; see `offload.loops.running.preparation.Where`."""
 
     takes_unaligned = True
 

@@ -25,10 +25,10 @@ from offload.loops.proofs.meetings import element_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from offload.loops.proofs.demand import Demand, Term
-    from offload.loops.proofs.integers import Value
-    from offload.loops.proofs.reach import Access, Accesses
-    from offload.loops.proofs.storages import Storage
+    from offload.loops.proofs.demand import Demand, DemandTerm
+    from offload.loops.proofs.integers import IntegerValue
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
+    from offload.loops.proofs.storages import LoopStorage
 
 LEAST: Final = -(1 << 63)
 MOST: Final = (1 << 63) - 1
@@ -76,10 +76,10 @@ def blocks(count: int, weights: Sequence[int]) -> tuple[Span, ...]:
 
 
 def split_of(
-    accesses: Accesses,
-    storage: Storage,
-    writes: Sequence[Access],
-    storages: Mapping[str, Storage],
+    accesses: NestAccesses,
+    storage: LoopStorage,
+    writes: Sequence[ElementAccess],
+    storages: Mapping[str, LoopStorage],
     weights: Sequence[int],
 ) -> Split:
     """Return how a storage that has a dimension is divided, by the writes to it in the order of the text."""
@@ -98,7 +98,7 @@ def split_of(
     return single or Split(0, _open([begin for begin, _ in blocks(storage.extents[0], weights)][1:]))
 
 
-def image_of(accesses: Accesses, index: Value, shifts: tuple[int, ...]) -> Image | None:
+def image_of(accesses: NestAccesses, index: IntegerValue, shifts: tuple[int, ...]) -> Image | None:
     """Return the image of an index to which one number is added; None if it is not known."""
     if not index.is_exact or len(shifts) > 1:
         return None
@@ -163,13 +163,13 @@ class Cutter:
     ----------
     count : int
         Trips of the outermost iterator.
-    images : mapping of Term to Image or None
+    images : mapping of DemandTerm to Image or None
     ranges : mapping of str to tuple of (int, int)
         Of each storage, for each device; of blocks by "".
     """
 
     count: int
-    images: Mapping[Term, Image | None]
+    images: Mapping[DemandTerm, Image | None]
     ranges: Mapping[str, tuple[Span, ...]]
 
     def needed(self, demand: Demand, device: int) -> Span:

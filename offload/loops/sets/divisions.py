@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-As `offload.loops.running.prepared`, for several devices. A `Divided` belongs to a specialisation, the numbers of a call
-and the number of devices, and has for each nest the ways to carry it out (`offload.loops.sets.ways`), for each way what
-is filled in on each device, and who chooses among the ways. Where arrays share memory their distances are among these
-numbers.
+As `offload.loops.running.preparation`, for several devices. A `Divided` belongs to a specialisation, the numbers of a
+call and the number of devices. It has for each nest the ways to carry it out (`offload.loops.sets.ways`), for each way
+the values that are filled in on each device, and the chooser among the ways. Where arrays share memory their distances
+are among these numbers.
 
 What devices need and write is known in an argument's own indices. A call takes it to those of the replica sets in which
 its arguments lie: where that is follows from distances and strides, so that arrays which take turns find it made, and
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from offload.data.boxes import Needs, Writes, meet
 from offload.data.replicas import Spread
 from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged
-from offload.loops.running.prepared import Apart, keep, told
+from offload.loops.running.preparation import Apart
 from offload.loops.sets.footprints import within
 from offload.loops.sets.modes import Chooser, Cost, expected_s
 from offload.loops.sets.ways import ways_of
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from offload.loops.running.looks import Looks
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
-    from offload.loops.sets.divided import FilterMode
-    from offload.loops.sets.ways import Piece, Way, Ways
+    from offload.loops.sets.nest_division import FilterMode
+    from offload.loops.sets.ways import NestPiece, Way, Ways
 
 MODES: Final[tuple[FilterMode, ...]] = ("split", "duplicate", "single")
 """From the most divided on."""
@@ -102,7 +102,7 @@ class Taken(Generic[BlankT]):
 
     __slots__ = ("_asked", "_blanks", "_make", "way")
 
-    def __init__(self, way: Way, make: Callable[[Piece], BlankT]) -> None:
+    def __init__(self, way: Way, make: Callable[[NestPiece], BlankT]) -> None:
         self.way = way
         self._make = make
         self._blanks: tuple[BlankT, ...] = ()
@@ -181,7 +181,7 @@ def _are_apart(written: Sequence[Sequence[Box]]) -> bool:
     )
 
 
-class Nest(Generic[BlankT]):
+class DividedNest(Generic[BlankT]):
     """A nest on the devices of a set.
 
     Parameters
@@ -193,7 +193,7 @@ class Nest(Generic[BlankT]):
 
     __slots__ = ("_blanks", "_taken", "ways")
 
-    def __init__(self, ways: Ways, blanks: Callable[[Piece], BlankT]) -> None:
+    def __init__(self, ways: Ways, blanks: Callable[[NestPiece], BlankT]) -> None:
         self.ways = ways
         self._blanks = blanks
         self._taken: dict[FilterMode, Taken[BlankT]] = {}
@@ -247,13 +247,13 @@ class Divided(Generic[BlankT]):
         spec: Specialisation,
         numbers: Numbers,
         weights: Sequence[int],
-        blanks: Callable[[int, Piece, Numbers], BlankT],
+        blanks: Callable[[int, NestPiece, Numbers], BlankT],
     ) -> None:
         self.numbers = numbers
         self.apart = Apart(spec, numbers, is_any=True)
         self._spec, self._weights, self._blanks = spec, tuple(weights), blanks
         self._plans = plans_of(spec, numbers)
-        self._nests: dict[Any, tuple[Nest[BlankT], ...]] = {}
+        self._nests: dict[Any, tuple[DividedNest[BlankT], ...]] = {}
         self._choosers: dict[tuple[str, tuple[object, ...]], Chooser] = {}
 
     def plans(self, looks: Looks | None) -> tuple[NestPlan, ...]:
@@ -262,7 +262,7 @@ class Divided(Generic[BlankT]):
             return self._plans
         return ranged(self._spec, self.numbers, looks)
 
-    def nests(self, looks: Looks | None) -> tuple[Nest[BlankT], ...]:
+    def nests(self, looks: Looks | None) -> tuple[DividedNest[BlankT], ...]:
         """Return the nests. Raises as `offload.loops.running.plan.check`."""
         plans = self.plans(looks)
         key = tuple([(plan.variant, plan.narrow) for plan in plans])
@@ -276,9 +276,9 @@ class Divided(Generic[BlankT]):
             )
         return found
 
-    def _nest(self, number: int, plan: NestPlan, before: Ways | None) -> Nest[BlankT]:
+    def _nest(self, number: int, plan: NestPlan, before: Ways | None) -> DividedNest[BlankT]:
         ways = ways_of(plan, number, self.numbers, self._weights, before)
-        return Nest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
+        return DividedNest(ways, lambda piece: self._blanks(number, piece, of_piece(self.numbers, number, piece)))
 
     def chooser(self, words: str, spaces: tuple[object, ...]) -> Chooser:
         """Return who chooses among the ways, for all calls with arrays of such shapes.
@@ -301,23 +301,23 @@ class Divided(Generic[BlankT]):
             sizes: list[object] = [view.extents for view in self.numbers.views.values()]
             if not sizes:  # no array says how long it takes: powers of 2 of the trips do
                 sizes = [axis.trips.bit_length() for axes in self.numbers.axes for axis in axes]
-            key = (_CHOSEN, words, spaces, *modes, *sizes)
-            found = self._spec.prepared.get(key)
+            facts = self._spec.record((tuple(sizes), ())).facts  # of all calls with arrays of such shapes
+            key = "chooser", words, spaces, *modes
+            found = facts.get(key)
             if found is None:
-                found = Chooser({mode: _expected_s(nests, mode) for mode in modes})
-                keep(self._spec, key, found)
+                found = facts.keep(key, Chooser({mode: _expected_s(nests, mode) for mode in modes}))
             self._choosers[words, spaces] = found
         return found
 
 
-def of_piece(numbers: Numbers, number: int, piece: Piece) -> Numbers:
+def of_piece(numbers: Numbers, number: int, piece: NestPiece) -> Numbers:
     """Return the numbers of a call with those of a piece for one of its nests."""
     axes, scalars = list(numbers.axes), list(numbers.scalars)
     axes[number], scalars[number] = piece.axes, dict(piece.scalars)
     return numbers._replace(axes=tuple(axes), scalars=tuple(scalars))
 
 
-def _expected_s(nests: Sequence[Nest[Any]], mode: FilterMode) -> float:
+def _expected_s(nests: Sequence[DividedNest[Any]], mode: FilterMode) -> float:
     """Return what a way is expected to take, in seconds."""
     total = 0.0
     for nest in nests:
@@ -359,7 +359,7 @@ def divided_for(
     view_of: Callable[[Any], View],
     address_of: Callable[[Any], int],
     weights: tuple[int, ...],
-    blanks: Callable[[int, Piece, Numbers], BlankT],
+    blanks: Callable[[int, NestPiece, Numbers], BlankT],
     kind: str,
 ) -> Divided[BlankT]:
     """Return what a call leads to.
@@ -375,26 +375,16 @@ def divided_for(
     kind : str
         Of the devices.
     """
-    addresses: dict[str, int] = {}
-    layouts: list[Any] = [_ON_SETS, kind, weights]
-    for name in spec.given:
-        array = values[name]
-        addresses[name] = address_of(array)
-        layouts += array.shape, array.strides
-    layouts += told(spec, values)
-    key: Any = tuple(layouts)
-    found: Divided[BlankT] | None = spec.prepared.get(key)
+    addresses = {name: address_of(values[name]) for name in spec.given}
+    facts = spec.record(spec.key(values)).facts
+    key: tuple[Any, ...] = "divided", kind, weights
+    found: Divided[BlankT] | None = facts.get(key)
     if found is not None and found.apart.holds(addresses):
         return found
     base = min(addresses.values(), default=0)
-    near = (key, tuple([address - base for address in addresses.values()]))
-    found = spec.prepared.get(near)
+    near = *key, *[address - base for address in addresses.values()]
+    found = facts.get(near)
     if found is None:
-        found = Divided(spec, numbers_of(spec, values, view_of), weights, blanks)
-        keep(spec, key if found.apart.holds(addresses) else near, found)
+        made = Divided(spec, numbers_of(spec, values, view_of), weights, blanks)
+        found = facts.keep(key if made.apart.holds(addresses) else near, made)
     return found
-
-
-_ON_SETS: Final = "on sets"
-_CHOSEN: Final = "chosen"
-"""The first words of the keys under which they, and choosers, are kept."""

@@ -20,15 +20,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops.proofs.affine import Form
+from offload.loops.proofs.affine import AffineForm
 from offload.loops.proofs.bounds import bounds
-from offload.loops.proofs.demand import Term, demands, own_term
+from offload.loops.proofs.demand import DemandTerm, demands, own_term
 from offload.loops.proofs.feeding import feeding, points_of
-from offload.loops.proofs.integers import Value
+from offload.loops.proofs.integers import IntegerValue
 from offload.loops.proofs.reach import accesses
-from offload.loops.proofs.storages import Storage, storages
+from offload.loops.proofs.storages import LoopStorage, storages
 from offload.loops.sets.cutting import Cutter, Image, Split, blocks, hull, image_of, split_of
-from offload.loops.sets.divided import Filtering
+from offload.loops.sets.nest_division import Filtering
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import names_in, walk
 from offload.loops.tree.slices import INT, Slice
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from offload.loops.proofs.demand import Demand
-    from offload.loops.proofs.numbers import Launch
-    from offload.loops.proofs.reach import Accesses
-    from offload.loops.sets.divided import FilterMode
+    from offload.loops.proofs.numbers import LaunchNumbers
+    from offload.loops.proofs.reach import NestAccesses
+    from offload.loops.sets.nest_division import FilterMode
 
 MOST_REPEATED: Final = 1.5
 """How often the writes of an array may be carried out in all; beyond, to exchange nothing is cheaper."""
 
 
-def filtered(typed: ir.Typed, nest: ir.Nest, launch: Launch, weights: Sequence[int]) -> Filtering:
+def filtered(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers, weights: Sequence[int]) -> Filtering:
     """Return how a nest is divided.
 
     Parameters
@@ -55,7 +55,7 @@ def filtered(typed: ir.Typed, nest: ir.Nest, launch: Launch, weights: Sequence[i
     typed : Typed
     nest : Nest
         One of its nests, whose iterations are independent.
-    launch : Launch
+    launch : LaunchNumbers
         Its numbers.
     weights : sequence of int
         The devices' shares of the iterations, in proportion; some are not 0.
@@ -69,7 +69,7 @@ def filtered(typed: ir.Typed, nest: ir.Nest, launch: Launch, weights: Sequence[i
 class _Filter:
     """What is decided on the way."""
 
-    def __init__(self, found: Accesses, originals: Mapping[int, int], weights: tuple[int, ...]) -> None:
+    def __init__(self, found: NestAccesses, originals: Mapping[int, int], weights: tuple[int, ...]) -> None:
         self.accesses = found
         self.originals = originals
         self.weights = weights
@@ -134,7 +134,8 @@ class _Filter:
             why=why,
             accesses=self.accesses,
             feeding=self.feeding,
-            storages=self.storages or {n: Storage(n, v.extents, (0,) * len(v.extents)) for n, v in self.views.items()},
+            storages=self.storages
+            or {n: LoopStorage(n, v.extents, (0,) * len(v.extents)) for n, v in self.views.items()},
             blocks=self.blocks,
             points=self.points,
             originals=self.originals,
@@ -182,15 +183,15 @@ class _Filter:
             return "nothing is written"
         return None
 
-    def _block(self) -> Term:
+    def _block(self) -> DemandTerm:
         """Return the term of blocks of iterations: the outermost iterator's variable is in the device's block."""
         axis = self.accesses.nest.axes[0]
         variable = ir.Name(place=axis.place, name=axis.variable, type=INT)
-        value = Value(Form(), 0, 0)
+        value = IntegerValue(AffineForm(), 0, 0)
         slice_ = Slice(variable, frozenset())
-        return Term("", Form(0, ((0, 1),)), (0,), -1, "", -1, value, variable, slice_, is_aligned=True)
+        return DemandTerm("", AffineForm(0, ((0, 1),)), (0,), -1, "", -1, value, variable, slice_, is_aligned=True)
 
-    def _splits(self, known: Mapping[str, Storage]) -> dict[str, Split]:
+    def _splits(self, known: Mapping[str, LoopStorage]) -> dict[str, Split]:
         """Return how each storage is divided that is written, and has a dimension."""
         found = {}
         for name in dict.fromkeys(known[access.array].name for access in self.writes):
@@ -200,11 +201,11 @@ class _Filter:
                 found[name] = split_of(self.accesses, storage, writes, known, self.weights)
         return found
 
-    def _own(self, divided: Collection[str], splits: Mapping[str, Split]) -> dict[int, Term | None]:
+    def _own(self, divided: Collection[str], splits: Mapping[str, Split]) -> dict[int, DemandTerm | None]:
         """Return the terms of writes, by the numbers of points."""
         assert self.storages is not None
         listed = {access.at: access for access in self.writes}
-        found: dict[int, Term | None] = {}
+        found: dict[int, DemandTerm | None] = {}
         for point in self.feeding.points:
             node = point.statement
             if not isinstance(node, (ir.Store, ir.Atomic)) or node.at not in listed:
@@ -219,7 +220,7 @@ class _Filter:
                 )
         return found
 
-    def _images(self, demand: Mapping[int, Demand]) -> dict[Term, Image | None]:
+    def _images(self, demand: Mapping[int, Demand]) -> dict[DemandTerm, Image | None]:
         terms = {term for one in demand.values() for term in one or ()}
         return {
             term: Image(1, 0, 0, is_one=True)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from offload.data.boxes import Box
     from offload.data.parts import Layout
     from offload.loops.proofs.numbers import View
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.sets.cutting import Span
 
 
@@ -87,19 +87,19 @@ def owned_along(extents: tuple[int, ...], dimension: int, ranges: Iterable[Span]
     return tuple((*whole[:dimension], range_, *whole[dimension + 1 :]) for range_ in ranges)
 
 
-def single(accesses: Accesses, n_devices: int) -> Division:
+def single(accesses: NestAccesses, n_devices: int) -> Division:
     """Return the division that leaves a nest to the first device."""
     n_trips, others = accesses.launch.axes[0].trips, (None,) * (n_devices - 1)
     owned = {array: (whole_of(view.extents), *others) for array, view in accesses.launch.views.items()}
     return Division(((0, n_trips), *((0, 0),) * (n_devices - 1)), owned, is_guarded=False)
 
 
-def duplicate(accesses: Accesses, n_devices: int) -> Division:
+def duplicate(accesses: NestAccesses, n_devices: int) -> Division:
     """Return the division by which each device does all."""
     return Division(((0, accesses.launch.axes[0].trips),) * n_devices, {}, is_guarded=False)
 
 
-def footprints(accesses: Accesses, division: Division) -> dict[str, Footprint]:
+def footprints(accesses: NestAccesses, division: Division) -> dict[str, Footprint]:
     """Return the footprint of each array that devices need or write.
 
     Names of one view share what is theirs: it stands under the first. Views that overlap otherwise have footprints of
@@ -110,7 +110,7 @@ def footprints(accesses: Accesses, division: Division) -> dict[str, Footprint]:
     first: dict[View, str] = {}
     names = {array: first.setdefault(view, array) for array, view in accesses.launch.views.items()}
     found = {array: _Prints(accesses, division, array, names) for array in dict.fromkeys(names.values())}
-    stored: list[Access] = []
+    stored: list[ElementAccess] = []
     for access in accesses.listed:
         if access.array in accesses.own:
             continue
@@ -168,7 +168,7 @@ def within(prints: Footprint, part: Layout, whole: Layout) -> Footprint | None:
 class _Prints:
     """Collects the boxes of one array."""
 
-    def __init__(self, accesses: Accesses, division: Division, array: str, names: Mapping[str, str]) -> None:
+    def __init__(self, accesses: NestAccesses, division: Division, array: str, names: Mapping[str, str]) -> None:
         self.accesses, self.division = accesses, division
         self.extents = accesses.extents[array]
         self.owned = next((owned for name, owned in division.owned.items() if names[name] == array), None)
@@ -178,13 +178,13 @@ class _Prints:
         self.everywhere: list[Box] = []
         self.has_atomics = False
 
-    def read(self, access: Access) -> None:
+    def read(self, access: ElementAccess) -> None:
         is_own = self.owned is not None and access.at in self.division.own_loads
         for device, needs in enumerate(self.needs):
             hull = self._hull(access, device)
             needs.extend(self._inside(hull, device) if is_own else hull)
 
-    def write(self, access: Access) -> None:
+    def write(self, access: ElementAccess) -> None:
         is_guarded = self.owned is not None and self.division.is_guarded
         is_whole = access.kind == "store" and not is_guarded and _is_whole(self.accesses, access)
         self.has_atomics |= access.kind == "atomic"
@@ -222,7 +222,7 @@ class _Prints:
             return []
         return [part for box in boxes if (part := meet(box, owned)) is not None]
 
-    def _hull(self, access: Access, device: int) -> list[Box]:
+    def _hull(self, access: ElementAccess, device: int) -> list[Box]:
         """Return boxes that hold whatever an access touches in a device's trips."""
         first, end = self.division.trips[device]
         if first >= end:
@@ -262,7 +262,7 @@ def _wrapped(low: int, high: int, extent: int) -> list[Span]:
     return [place for place in places if place[0] < place[1]]
 
 
-def _is_whole(accesses: Accesses, store: Access) -> bool:
+def _is_whole(accesses: NestAccesses, store: ElementAccess) -> bool:
     """Return whether a store certainly writes each element of its hull, whatever the trips of the outermost axis."""
     variables: set[int] = set()
     for index in store.indices:

@@ -25,8 +25,8 @@ from offload.loops.tree.slices import INT, TRUTH, as_index, careful, guarded, jo
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from offload.loops.proofs.demand import Demand, Term
-    from offload.loops.proofs.feeding import Point
+    from offload.loops.proofs.demand import Demand, DemandTerm
+    from offload.loops.proofs.feeding import FlowPoint
 
 
 class Bound(NamedTuple):
@@ -55,7 +55,7 @@ class Guarded:
 
 
 def guarded_body(
-    points: tuple[Point, ...],
+    points: tuple[FlowPoint, ...],
     demand: Mapping[int, Demand],
     own: Collection[str],
     taken: Collection[str],
@@ -65,7 +65,7 @@ def guarded_body(
 
     Parameters
     ----------
-    points : tuple of Point
+    points : tuple of FlowPoint
         The outermost statements.
     demand : mapping of int to Demand
         By the numbers of points.
@@ -116,9 +116,9 @@ class _Guards:
     scalars: dict[str, ir.Type] = field(default_factory=dict)
     bounds: dict[tuple[str, bool], Bound] = field(default_factory=dict)
     heads: dict[int, list[ir.Statement]] = field(default_factory=lambda: defaultdict(list))
-    tests: dict[Term, ir.Name] = field(default_factory=dict)
+    tests: dict[DemandTerm, ir.Name] = field(default_factory=dict)
 
-    def block(self, points: tuple[Point, ...]) -> tuple[ir.Statement, ...]:
+    def block(self, points: tuple[FlowPoint, ...]) -> tuple[ir.Statement, ...]:
         """Return statements with their tests; neighbours with one demand have one."""
         found: list[tuple[Demand, ir.Statement]] = []
         for point in points:
@@ -135,7 +135,7 @@ class _Guards:
                 found.append((demand, branch))
         return tuple([statement for _, statement in found])
 
-    def plain(self, point: Point) -> ir.Statement:
+    def plain(self, point: FlowPoint) -> ir.Statement:
         """Return a statement without a test around it."""
         node = point.statement
         match node:
@@ -154,7 +154,7 @@ class _Guards:
         assert isinstance(node, (ir.Assign, ir.Store))
         return replace(node, value=kept)
 
-    def prepare(self, point: Point) -> None:
+    def prepare(self, point: FlowPoint) -> None:
         """Add the tests that a point needs to the heads of loops."""
         demand = self.demand[point.number]
         if demand is None or not (is_guarded(point.statement, self.own) or is_tested(point.statement)):
@@ -163,10 +163,10 @@ class _Guards:
             if term not in self.tests and term.at < 0:
                 self.heads[max(term.loops, default=_ITERATION)] += self.test(term)
 
-    def condition(self, demand: frozenset[Term]) -> ir.Expression:
+    def condition(self, demand: frozenset[DemandTerm]) -> ir.Expression:
         return joined("or", [self.tests[term] for term in sorted(demand, key=_order)])
 
-    def test(self, term: Term) -> list[ir.Statement]:
+    def test(self, term: DemandTerm) -> list[ir.Statement]:
         """Return the statements that test a term, and remember its name."""
         index = as_index(term.text if term.slice is None else careful(term.slice.expression, self.checked))
         found: list[ir.Statement] = []
@@ -192,7 +192,7 @@ class _Guards:
         found.append(ir.Assign(place=value.place, name=name, value=value))
         return ir.Name(place=value.place, name=name, type=of)
 
-    def bound(self, term: Term, place: ir.Place, *, is_upper: bool) -> ir.Name:
+    def bound(self, term: DemandTerm, place: ir.SourceLine, *, is_upper: bool) -> ir.Name:
         key = term.array, is_upper
         if key not in self.bounds:
             name = self.fresh("_".join(filter(None, ("upper" if is_upper else "lower", term.array))))
@@ -213,6 +213,6 @@ _ITERATION: Final = -1
 """Where what varies in no loop is tested."""
 
 
-def _order(term: Term) -> tuple[object, ...]:
+def _order(term: DemandTerm) -> tuple[object, ...]:
     """Return what puts terms into one order in every process."""
     return term.storage, term.index.constant, term.index.terms, term.shifts, term.at

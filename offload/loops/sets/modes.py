@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from offload.loops.sets.divided import FilterMode
+    from offload.loops.sets.nest_division import FilterMode
 
 MOST_TIMES: Final = 3.0
 """A way that the model expects to take so many times as long as the best is not tried."""

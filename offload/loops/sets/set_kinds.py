@@ -11,10 +11,10 @@ from offload.loops.running.arguments import Blank, on_host
 from offload.loops.running.cuda_runs import ON_CUDA, CudaBlank, shaped
 from offload.loops.running.looks import DeviceLooks, Looks
 from offload.loops.running.plan import form_of
-from offload.loops.running.prepared import described, located
+from offload.loops.running.preparation import described, located
 from offload.loops.running.where import kernels_of, n_threads_of
+from offload.loops.sets.device_runs import CudaJointRun, HostJointRun
 from offload.loops.sets.divisions import divided_for
-from offload.loops.sets.joint_runs import CudaJointRun, HostJointRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from offload.loops.running.clauses import SetWords
     from offload.loops.running.plan import Numbers
     from offload.loops.running.specialise import Specialisation
+    from offload.loops.sets.device_runs import JointRun
     from offload.loops.sets.divisions import Divided, Taken
-    from offload.loops.sets.joint_runs import JointRun
-    from offload.loops.sets.ways import Piece
+    from offload.loops.sets.ways import NestPiece
     from offload.runtime.launch import DeviceTask
     from offload.runtime.place import DevicePlace
 
@@ -41,7 +41,7 @@ weights_of = equal_weights
 """What a launch takes; tests put others in its place."""
 
 
-class Call(Protocol):
+class SetCall(Protocol):
     """A call on several devices.
 
     Attributes
@@ -71,7 +71,7 @@ class SetsOnHost:
     def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
         return {name: on_host(array) for name, array in arrays.items()}
 
-    def blank(self, spec: Specialisation, number: int, piece: Piece, numbers: Numbers) -> Blank[Any]:
+    def blank(self, spec: Specialisation, number: int, piece: NestPiece, numbers: Numbers) -> Blank[Any]:
         form = form_of(spec, number, piece.plan)
         fields = form.kernel.fields if form.is_compiled else ()
         return Blank(form, fields, piece.scalars, spec.free, numbers.views, piece.axes)
@@ -79,7 +79,7 @@ class SetsOnHost:
     def compile(self, blank: Blank[Any], device: Device) -> None:
         blank.form.compile()
 
-    def run(self, call: Call, taken: Taken[Any]) -> JointRun:
+    def run(self, call: SetCall, taken: Taken[Any]) -> JointRun:
         runtime: Any = call.task.construct.runtime
         n_threads = n_threads_of(call.spec.program)
         return HostJointRun(
@@ -96,18 +96,18 @@ class SetsOnCuda:
     def on_host(self, arrays: Mapping[str, Any], task: DeviceTask | None) -> Mapping[str, np.ndarray[Any, Any]]:
         return ON_CUDA.on_host(arrays, task)
 
-    def blank(self, spec: Specialisation, number: int, piece: Piece, numbers: Numbers) -> CudaBlank:
+    def blank(self, spec: Specialisation, number: int, piece: NestPiece, numbers: Numbers) -> CudaBlank:
         of = shaped(spec, number, piece.plan, numbers)
         return CudaBlank(of, piece.scalars, spec.free, numbers.views, piece.axes)
 
     def compile(self, blank: CudaBlank, device: Device) -> None:
         device.kernels.load(blank.form)  # type: ignore[union-attr]  # it has been asked
 
-    def run(self, call: Call, taken: Taken[Any]) -> JointRun:
+    def run(self, call: SetCall, taken: Taken[Any]) -> JointRun:
         return CudaJointRun(taken.way, taken.blanks, _addresses(call, taken), call.values)
 
 
-def _addresses(call: Call, taken: Taken[Any]) -> list[Mapping[str, int]]:
+def _addresses(call: SetCall, taken: Taken[Any]) -> list[Mapping[str, int]]:
     """Return where arrays lie on each device; nobody asks of devices without a part."""
     found: list[Mapping[str, int]] = []
     for number, place in enumerate(call.places):

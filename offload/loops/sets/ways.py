@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from offload.loops.proofs.numbers import Launch
+from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.sets.filter import filtered
 from offload.loops.sets.footprints import duplicate, footprints, single
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from offload.loops.proofs.numbers import Trips
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.sets.cutting import Span
-    from offload.loops.sets.divided import Filtering, FilterMode
     from offload.loops.sets.footprints import Division, Footprint
+    from offload.loops.sets.nest_division import Filtering, FilterMode
 
 _IN_ORDER: Final = "its iterations run in order"
 
 
-class Piece(NamedTuple):
+class NestPiece(NamedTuple):
     """What a device carries out of a nest.
 
     Attributes
@@ -57,7 +57,7 @@ class Way(NamedTuple):
     Attributes
     ----------
     mode : str
-    pieces : tuple of Piece
+    pieces : tuple of NestPiece
         One a device.
     prints : mapping of str to Footprint
         Of the arrays that devices need or write.
@@ -70,7 +70,7 @@ class Way(NamedTuple):
     """
 
     mode: FilterMode
-    pieces: tuple[Piece, ...]
+    pieces: tuple[NestPiece, ...]
     prints: Mapping[str, Footprint]
     last: int
     summed: int
@@ -119,11 +119,11 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
     ):
         found = before.filtering
     else:
-        launch = Launch(axes, {name: value.item() for name, value in scalars.items()}, numbers.views)
+        launch = LaunchNumbers(axes, {name: value.item() for name, value in scalars.items()}, numbers.views)
         found, before = filtered(plan.typed, plan.nest, launch, weights), None
     why = _IN_ORDER if plan.variant.is_ordered else found.why
     mode: FilterMode = "single" if plan.variant.is_ordered else found.mode
-    whole, n_devices = Piece(plan, scalars, axes), len(weights)
+    whole, n_devices = NestPiece(plan, scalars, axes), len(weights)
     everything = axes[0].trips
     by_mode: dict[FilterMode, Way] = {}
     if mode == "split":
@@ -139,7 +139,12 @@ def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int
 
 
 def _way(
-    mode: FilterMode, pieces: Sequence[Piece], found: Filtering, division: Division, summed: int, before: Ways | None
+    mode: FilterMode,
+    pieces: Sequence[NestPiece],
+    found: Filtering,
+    division: Division,
+    summed: int,
+    before: Ways | None,
 ) -> Way:
     devices = tuple(device for device, piece in enumerate(pieces) if all(axis.trips for axis in piece.axes))
     known = None if before is None else before.by_mode.get(mode)
@@ -147,7 +152,7 @@ def _way(
     return Way(mode, tuple(pieces), prints, division.last, summed, devices)
 
 
-def _split(found: Filtering, whole: Piece) -> list[Piece]:
+def _split(found: Filtering, whole: NestPiece) -> list[NestPiece]:
     """Return the pieces of a nest that is split."""
     if found.is_cut:
         return [_of_trips(whole, span) for span in found.trips]
@@ -157,11 +162,11 @@ def _split(found: Filtering, whole: Piece) -> list[Piece]:
     pieces = []
     for device, span in enumerate(found.trips):
         bounds = {name: np.int64(value) for name, value in found.fields(given, device).items()}
-        pieces.append(_of_trips(Piece(plan, {**whole.scalars, **bounds}, whole.axes), span))
+        pieces.append(_of_trips(NestPiece(plan, {**whole.scalars, **bounds}, whole.axes), span))
     return pieces
 
 
-def _of_trips(piece: Piece, span: Span) -> Piece:
+def _of_trips(piece: NestPiece, span: Span) -> NestPiece:
     """Return what there is of a piece in some trips of its outermost axis; its plan is its own, by its identity."""
     begin, end = span
     outer = piece.axes[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from offload.loops.speculative.contest import History
 
@@ -11,71 +11,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from offload.loops.proofs.dependences import DependenceProfile
+    from offload.loops.running.memo import CallRecord
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
-    from offload.loops.speculative.logged import LoggedLoop, Violation
+    from offload.loops.speculative.log_runs import LoggedLoop, Violation
     from offload.runtime.launch import DeviceTask
-
-_MOST: Final = 64
-"""Verdicts that are remembered, those that were used last."""
 
 Winner = Literal["device", "host"]
 
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered of the calls of a loop with arguments of certain types. Threads take the lock of the loop.
+    """What is remembered of all calls of a loop with arguments of certain types. Threads take the lock of the loop."""
 
-    Attributes
-    ----------
-    profile : DependenceProfile or None
-        What the program has given, or the first call has seen.
-    is_sequential : bool
-        A dependence was seen or met: from now on the loop runs in order.
-    verdicts : dict
-        What was found for certain contents and numbers: True where iterations are independent. The latest last.
-    last : str or None
-        Where the latest call has run.
-    races : dict
-        By the numbers of calls, what races took (`offload.loops.speculative.contest.History`).
-    seen : tuple of (int, int) or None
-        How many iterations the first call has profiled, and of how many.
-    stays : dict
-        Calls that have run on the program's own arrays: what tells them, and their numbers.
-    """
+    profile: DependenceProfile | None = None  # the program has given it, or the first call has seen it
+    is_sequential: bool = False  # a dependence was seen or met: from now on the loop runs in order
+    last: Winner | None = None  # where the latest call has run
+    seen: tuple[int, int] | None = None  # iterations that the first call has profiled, and all that it had
 
-    profile: DependenceProfile | None = None
-    is_sequential: bool = False
-    verdicts: dict[Any, bool] = field(default_factory=dict)
-    last: Winner | None = None
-    seen: tuple[int, int] | None = None
-    races: dict[Any, Any] = field(default_factory=dict)
-    stays: dict[Any, Any] = field(default_factory=dict)
-    calls: dict[Any, Any] = field(default_factory=dict)
 
-    def known(self, key: Any) -> bool | None:
-        """Return what was found by a key; None where nothing was, or the key is None."""
-        verdict = None if key is None else self.verdicts.pop(key, None)
-        if verdict is not None:
-            self.verdicts[key] = verdict
-        return verdict
+def history_of(record: CallRecord) -> History:
+    """Return what is known of the races of calls with the numbers of a record."""
+    found: History | None = record.history
+    return found or History()
 
-    def time(self, key: Any, known: Callable[[History], History]) -> History:
-        """Note what is known of such a call, given what was."""
-        history: History = self.races.pop(key, None) or History()
-        if len(self.races) >= _MOST:
-            del self.races[next(iter(self.races))]
-        self.races[key] = history = known(history)
-        return history
 
-    def keep(self, key: Any, *, verdict: bool) -> None:
-        """Remember what was found; in place of what was not used for longest, if there is much."""
-        if key is None:
-            return
-        self.verdicts.pop(key, None)
-        if len(self.verdicts) >= _MOST:
-            del self.verdicts[next(iter(self.verdicts))]
-        self.verdicts[key] = verdict
+def note_time(spec: Specialisation, record: CallRecord, known: Callable[[History], History]) -> History:
+    """Note what calls with the numbers of a record take, given what was known; return all that is known then."""
+    with spec.lock:
+        record.history = history = known(history_of(record))
+    return history
 
 
 class Attempt(NamedTuple):
@@ -92,7 +57,6 @@ class Attempt(NamedTuple):
         Of the arrays' elements ``[0, …, 0]`` on the device.
     task : DeviceTask
         The one that the call is made in. Its copies-in are on its lane.
-    memory : Memory
     """
 
     spec: Specialisation
@@ -102,7 +66,6 @@ class Attempt(NamedTuple):
     values: Mapping[str, Any]
     addresses: Mapping[str, int]
     task: DeviceTask
-    memory: Memory
 
 
 class Outcome(NamedTuple):

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from offload.errors import DeviceLostError
-from offload.loops.speculative.contest import Event
+from offload.loops.speculative.contest import RaceEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +32,8 @@ _FIRST: Final = 8
 _GROWTH: Final = 8
 
 
-class Logged(Protocol):
-    """One run of a loop on a device, with logs; `offload.loops.speculative.logged.LoggedRun` is one.
+class ChunkedRun(Protocol):
+    """One run of a loop on a device, with logs; `offload.loops.speculative.log_runs.LoggedRun` is one.
 
     Attributes
     ----------
@@ -66,12 +66,12 @@ class _Flying(NamedTuple):
     is_last: bool
 
 
-class Chunks:
+class DeviceChunks:
     """The device's side of a race.
 
     Parameters
     ----------
-    logged : Logged
+    logged : ChunkedRun
     device, stream
         Where it launches.
     expected_s : float or None
@@ -80,12 +80,12 @@ class Chunks:
     Attributes
     ----------
     violation : object
-        What was wrong, as `Logged.found` tells it, or an exception of a launch.
+        What was wrong, as `ChunkedRun.found` tells it, or an exception of a launch.
     taken_s : float or None
         From the first launch to the end, of a device that was clean.
     """
 
-    def __init__(self, logged: Logged, device: Device, stream: Any, expected_s: float | None = None) -> None:
+    def __init__(self, logged: ChunkedRun, device: Device, stream: Any, expected_s: float | None = None) -> None:
         self._logged, self._device, self._stream = logged, device, stream
         self._next = 0
         self._flying: deque[_Flying] = deque()
@@ -109,7 +109,7 @@ class Chunks:
         """Launch nothing more."""
         self._is_stopped = True
 
-    def poll(self) -> Event | None:
+    def poll(self) -> RaceEvent | None:
         """Look at the stream, and launch what comes next; return how the device has ended, if it has.
 
         Raises
@@ -126,12 +126,12 @@ class Chunks:
                 continue
             if chunk.is_last and self.violation is None:
                 self.taken_s = perf_counter() - self._begun_s
-                return Event.DEVICE_CLEAN if not self._is_stopped else Event.DEVICE_STOPPED
+                return RaceEvent.DEVICE_CLEAN if not self._is_stopped else RaceEvent.DEVICE_STOPPED
         if not self._is_stopped and self.violation is None:
             self._launch()
         if self._flying:
             return None
-        return Event.DEVICE_STOPPED if self._is_stopped else Event.DEVICE_WRONG
+        return RaceEvent.DEVICE_STOPPED if self._is_stopped else RaceEvent.DEVICE_WRONG
 
     def drain(self) -> None:
         """Wait until nothing of it is in flight, be the device lost."""

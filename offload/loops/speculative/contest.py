@@ -49,7 +49,7 @@ _DELAY: Final = 0.05
 """Of what the serial program is thought to take: no longer, so that a call takes 1.05 of that at most."""
 
 
-class Event(Enum):
+class RaceEvent(Enum):
     """What has happened."""
 
     DUE = auto()
@@ -78,7 +78,7 @@ class Instruction(Enum):
 Side = Literal["idle", "running", "stopping", "ended"]
 
 _NOTHING: Final[tuple[Instruction, ...]] = ()
-_OF_DEVICE: Final = {Event.DEVICE_CLEAN, Event.DEVICE_WRONG, Event.DEVICE_STOPPED}
+_OF_DEVICE: Final = {RaceEvent.DEVICE_CLEAN, RaceEvent.DEVICE_WRONG, RaceEvent.DEVICE_STOPPED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Contest:
         starts = ((Instruction.START_DEVICE,) if device else ()) + ((Instruction.START_HOST,) if host else ())
         return cls("running" if device else "idle", "running" if host else "idle"), starts
 
-    def after(self, event: Event) -> tuple[Contest, tuple[Instruction, ...]]:
+    def after(self, event: RaceEvent) -> tuple[Contest, tuple[Instruction, ...]]:
         """Return the state after an event, and what is to be done.
 
         Raises
@@ -117,12 +117,12 @@ class Contest:
         """
         if self.is_over:
             raise ValueError(f"{event.name}: the race is over")
-        if event is Event.DUE:
+        if event is RaceEvent.DUE:
             return self.with_host() if self.outcome is None and self.host == "idle" else (self, _NOTHING)
-        if event is Event.GIVE_UP:
+        if event is RaceEvent.GIVE_UP:
             return replace(self, outcome=Instruction.RESTORE).settled()
         state = self._ended(event)
-        if event is Event.DEVICE_WRONG and state.outcome is None:
+        if event is RaceEvent.DEVICE_WRONG and state.outcome is None:
             return state.with_host() if state.host == "idle" else (state, _NOTHING)
         if state.outcome is None:
             state = replace(state, outcome=_DECIDED.get(event))
@@ -130,7 +130,7 @@ class Contest:
                 raise ValueError(f"{event.name}: nobody has told that side to stop")
         return state.settled()
 
-    def _ended(self, event: Event) -> Contest:
+    def _ended(self, event: RaceEvent) -> Contest:
         """Return the state with the side of an event ended."""
         if event in _OF_DEVICE:
             if self.device not in ("running", "stopping"):
@@ -161,9 +161,9 @@ class Contest:
 
 
 _DECIDED: Final = {
-    Event.DEVICE_CLEAN: Instruction.COMMIT_DEVICE,
-    Event.HOST_DONE: Instruction.COMMIT_HOST,
-    Event.HOST_RAISED: Instruction.RAISE,
+    RaceEvent.DEVICE_CLEAN: Instruction.COMMIT_DEVICE,
+    RaceEvent.HOST_DONE: Instruction.COMMIT_HOST,
+    RaceEvent.HOST_RAISED: Instruction.RAISE,
 }
 """Which commit an event decides, where none was."""
 
@@ -171,7 +171,7 @@ _DECIDED: Final = {
 # -- who starts ------------------------------------------------------------------------------------------
 
 
-class Start(NamedTuple):
+class RaceStart(NamedTuple):
     """Which sides begin a race.
 
     Attributes
@@ -258,7 +258,7 @@ class History:
         return replace(made, winner=winner, n_races=max(made.n_races, _TOGETHER))
 
 
-def start_of(history: History, *, can_compete: bool = True, always: bool = False) -> Start:
+def start_of(history: History, *, can_compete: bool = True, always: bool = False) -> RaceStart:
     """Return who begins a race.
 
     Parameters
@@ -269,16 +269,16 @@ def start_of(history: History, *, can_compete: bool = True, always: bool = False
         Nothing is remembered: both sides start.
     """
     if not can_compete:
-        return Start(device=True, host_after_s=None)
+        return RaceStart(device=True, host_after_s=None)
     if always or history.n_races < _TOGETHER:
-        return Start(device=True, host_after_s=0.0)
+        return RaceStart(device=True, host_after_s=0.0)
     if history.winner == "host":
-        return Start(device=history.n_since + 1 >= _AGAIN * _costs(history), host_after_s=0.0)
+        return RaceStart(device=history.n_since + 1 >= _AGAIN * _costs(history), host_after_s=0.0)
     delays: Sequence[float] = [
         *([] if history.device_s is None else [_PATIENCE * history.device_s]),
         *([] if history.host_s is None else [_DELAY * history.host_s]),
     ]
-    return Start(device=True, host_after_s=min(delays, default=0.0))
+    return RaceStart(device=True, host_after_s=min(delays, default=0.0))
 
 
 def _costs(history: History) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.loops.proofs.numbers import Launch
+from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.running.plan import plain
 from offload.loops.speculative.attempts import Memory
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.inspecting import can_be_inspected
-from offload.loops.watched.needed import needed
+from offload.loops.watched.needs import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def speculation_of(
         is_known = memory.is_sequential and words.speculate != "always"
         if len(plans) == 1 and "sequential" not in verdicts and not is_known and not is_on_host:
             (plan,) = plans
-            launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+            launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
             of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
             is_inspected = words.speculate != "always" and can_be_inspected(plan.nest, of.written, launch.scalars)
             mode = "inspector" if is_inspected else "log"

@@ -26,7 +26,7 @@ import numpy as np
 
 from offload.loops.running import pool
 from offload.loops.running.looks import entry_at
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 from offload.loops.watched.cells import groups_of
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offload.loops.running.looks import entry_at
-from offload.loops.watched.speculate import MOST_IDS
+from offload.loops.watched.exchange_log import MOST_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.data.entries import Entry
-    from offload.loops.watched.speculate import Logged
+    from offload.loops.watched.exchange_log import Logged
     from offload.runtime.launch import DeviceTask
 
 _WORD: Final = np.dtype(np.uint32)
@@ -67,7 +67,7 @@ class Log:
     Attributes
     ----------
     base, many : int
-        As `offload.loops.watched.speculate` has them.
+        As `offload.loops.watched.exchange_log` has them.
 
     Raises
     ------

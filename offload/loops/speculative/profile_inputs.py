@@ -12,7 +12,7 @@ from offload.loops.running.clauses import LoopWords
 from offload.loops.running.looks import Looks
 from offload.loops.running.observe import copies_of
 from offload.loops.running.plan import numbers_of, plans_of, ranged
-from offload.loops.running.prepared import view_at
+from offload.loops.running.preparation import view_at
 from offload.loops.running.specialise import LoopProgram
 from offload.loops.speculative.profiles import has_slice, is_inside, joined, observed, profile_of
 

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.errors import ClauseError
 from offload.loops.proofs.dependences import DependenceExample, DependenceProfile, ProfiledDependence
-from offload.loops.proofs.numbers import Launch
+from offload.loops.proofs.numbers import LaunchNumbers
 from offload.loops.proofs.remedies import is_updated
-from offload.loops.running.observe import Observer
-from offload.loops.running.plan import key_of, plain
-from offload.loops.running.specialise import MOST_LOGGED
+from offload.loops.running.observe import NestObserver
+from offload.loops.running.plan import plain
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.cells import groups_of
 from offload.loops.watched.inspecting import can_be_inspected
-from offload.loops.watched.needed import needed
+from offload.loops.watched.needs import needed
 from offload.loops.watched.profiling import KINDS, NOTE
 
 if TYPE_CHECKING:
@@ -100,22 +99,19 @@ def _observer(
     is_quick: bool,
     most: int | None = None,
     is_slice: bool = False,
-) -> Observer:
+) -> NestObserver:
     """Return what observes a nest, as it is kept with what logs it."""
-    key = "profile", is_quick, most, is_slice, key_of(spec, numbers), plan.variant, watched
-    with spec.lock:
-        kept: Observer | None = spec.logged.get(key)
+    key = "observer", is_quick, most, is_slice, numbers.lies, plan.variant, watched
+    facts = numbers.record.facts
+    kept: NestObserver | None = facts.get(key)
     if kept is not None:
         return kept
     axes = numbers.axes[0]
-    launch = Launch(axes, plain(numbers.scalars[0]), numbers.views)
+    launch = LaunchNumbers(axes, plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, plan.nest, launch, watched) if is_quick else None
     modes, words = dict(plan.variant.modes), spec.program.words
-    made = Observer(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most, is_slice=is_slice)
-    with spec.lock:
-        if len(spec.logged) >= MOST_LOGGED:
-            del spec.logged[next(iter(spec.logged))]
-        spec.logged[key] = made
+    made = NestObserver(spec.typed, plan.nest, modes, watched, numbers.views, axes, words, of, most, is_slice=is_slice)
+    facts.keep(key, made)
     return made
 
 

@@ -27,14 +27,13 @@ from offload.errors import DeviceLostError, DeviceMemoryError
 from offload.interrupts.shields import Shield
 from offload.loops.running import pool
 from offload.loops.running.build import builder
-from offload.loops.running.ordered import ordered_runs
-from offload.loops.running.plan import key_of
-from offload.loops.speculative.attempts import Outcome
-from offload.loops.speculative.chunks import Chunks
+from offload.loops.running.ordered_runs import ordered_runs
+from offload.loops.speculative.attempts import Outcome, history_of
+from offload.loops.speculative.chunks import DeviceChunks
 from offload.loops.speculative.competitor import Competitor, running
-from offload.loops.speculative.contest import Contest, Event, History, Instruction, start_of
+from offload.loops.speculative.contest import Contest, Instruction, RaceEvent, start_of
 from offload.loops.speculative.hostside import HostSide, pause
-from offload.loops.speculative.logged import LoggedRun
+from offload.loops.speculative.log_runs import LoggedRun
 from offload.runtime.current import here
 from offload.tasks.task import LeaveRegion, discarded
 
@@ -42,10 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
     from offload.loops.running.ordered_form import OrderedRun
-    from offload.loops.running.plan import Numbers
-    from offload.loops.running.specialise import Specialisation
     from offload.loops.speculative.attempts import Attempt
-    from offload.loops.speculative.chunks import Logged
+    from offload.loops.speculative.chunks import ChunkedRun
 
 _MOST: Final = 64
 """Sizes of a loop of which races are remembered."""
@@ -86,16 +83,15 @@ class _Race:
         self._attempt, self._shield = attempt, shield
         self._task = attempt.task
         self._side = HostSide(attempt.task, attempt.spec, attempt.values)
-        self._logged: Logged | None = None
-        self._chunks: Chunks | None = None
-        self._host: _Host | None = None
+        self._logged: ChunkedRun | None = None
+        self._chunks: DeviceChunks | None = None
+        self._host: _HostRun | None = None
         self._contest = Contest()
         self._is_committed = False
         self._cancelled: Any = None
         self._interruption: BaseException | None = None
         self._always = attempt.spec.program.words.speculate == "always"
-        self._key = race_key(attempt.spec, attempt.numbers)
-        self._history = attempt.memory.races.get(self._key, History())
+        self._history = history_of(attempt.numbers.record)
 
     def run(self) -> Outcome:
         """Carry it out."""
@@ -117,7 +113,7 @@ class _Race:
                     n_looks += 1
                     continue
                 n_looks = 0
-                if event is Event.DUE:
+                if event is RaceEvent.DUE:
                     due_s = None
                 self._after(event)
             return self._outcome()
@@ -126,11 +122,11 @@ class _Race:
 
     # -- events ------------------------------------------------------------------------------------------
 
-    def _event(self, due_s: float | None) -> Event | None:
+    def _event(self, due_s: float | None) -> RaceEvent | None:
         """Return what has happened, the device's first."""
         contest = self._contest
         if contest.outcome is not Instruction.RESTORE and self._is_given_up():
-            return Event.GIVE_UP
+            return RaceEvent.GIVE_UP
         if self._chunks is not None and contest.device in ("running", "stopping"):
             event = self._chunks.poll()
             if event is not None:
@@ -140,7 +136,7 @@ class _Race:
             if event is not None:
                 return event
         if due_s is not None and contest.host == "idle" and contest.outcome is None and perf_counter() >= due_s:
-            return Event.DUE
+            return RaceEvent.DUE
         return None
 
     def _is_given_up(self) -> bool:
@@ -174,7 +170,7 @@ class _Race:
         self._contest, given = Contest.begun(device=device, host=host)
         self._carry_out(given)
 
-    def _after(self, event: Event) -> None:
+    def _after(self, event: RaceEvent) -> None:
         self._contest, given = self._contest.after(event)
         self._carry_out(given)
 
@@ -212,11 +208,11 @@ class _Race:
     def _start_device(self) -> None:
         assert self._logged is not None
         lane: Any = self._task.lane
-        self._chunks = Chunks(self._logged, self._task.place.device, lane.stream, self._history.device_s)
+        self._chunks = DeviceChunks(self._logged, self._task.place.device, lane.stream, self._history.device_s)
         self._chunks.start()
 
     def _start_host(self) -> None:
-        self._host = _Host(self._attempt, self._side, is_beside=self._chunks is not None)
+        self._host = _HostRun(self._attempt, self._side, is_beside=self._chunks is not None)
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -236,18 +232,14 @@ class _Race:
 
     def _remember(self, winner: Literal["device", "host"]) -> None:
         """Remember what it took; the sides that lost tell as far as they came."""
-        races, chunks, host = self._attempt.memory.races, self._chunks, self._host
+        chunks, host = self._chunks, self._host
         history = self._history.with_race(
             winner=winner,
             raced=chunks is not None,
             device_s=None if chunks is None else chunks.taken_s,
             host_s=None if host is None else host.whole_s,
         )
-        with self._attempt.spec.lock:
-            races.pop(self._key, None)
-            if len(races) >= _MOST:
-                del races[next(iter(races))]
-            races[self._key] = history
+        self._attempt.numbers.record.history = history
 
     def _clear(self) -> None:
         """Leave nothing behind, however it has ended."""
@@ -266,12 +258,7 @@ class _Race:
         self._side.close()
 
 
-def race_key(spec: Specialisation, numbers: Numbers) -> Any:
-    """Return by what races are remembered: the numbers of a call, wherever its arrays lie."""
-    return key_of(spec, numbers)[:3]
-
-
-class _Host:
+class _HostRun:
     """The host's side of a race: a run in order, on a thread of its own or, if there is none, on this one.
 
     First its arrays are filled, piece by piece, since the device may have won before that is done.
@@ -311,7 +298,7 @@ class _Host:
         self._run = run
         return run
 
-    def poll(self, is_given_up: Callable[[], bool]) -> Event | None:
+    def poll(self, is_given_up: Callable[[], bool]) -> RaceEvent | None:
         """Return how it has ended, if it has; without a thread, run it now."""
         if self._filling is not None:
             if self._is_wanted and next(self._filling, True) is None:
@@ -319,7 +306,7 @@ class _Host:
             self._filling.close()
             self._filling = None
             if not self._is_wanted:
-                return Event.HOST_STOPPED
+                return RaceEvent.HOST_STOPPED
         run = self._run or self._start()
         competitor = self._competitor
         if competitor is None:
@@ -335,9 +322,9 @@ class _Host:
             is_complete = competitor.is_complete
         self._has_ended = True
         if not is_complete:
-            return Event.HOST_STOPPED if not self._is_wanted else Event.GIVE_UP
+            return RaceEvent.HOST_STOPPED if not self._is_wanted else RaceEvent.GIVE_UP
         self.results = run.finish()
-        return Event.HOST_RAISED if run.has_failed else Event.HOST_DONE
+        return RaceEvent.HOST_RAISED if run.has_failed else RaceEvent.HOST_DONE
 
     def failure(self) -> Exception | None:
         """Return what the serial program raises."""

@@ -29,23 +29,22 @@ from offload.errors import DeviceMemoryError, SpeculationWarning
 from offload.interrupts.frames import warn
 from offload.loops.proofs.reports import iteration
 from offload.loops.running.cuda_runs import ON_CUDA
-from offload.loops.running.ordered import run_in_order
-from offload.loops.running.plan import check, key_of, numbers_of, ranged
-from offload.loops.running.prepared import Apart, view_at
+from offload.loops.running.ordered_runs import run_in_order
+from offload.loops.running.plan import check, numbers_of, ranged
+from offload.loops.running.preparation import apart_of, view_at
 from offload.loops.running.where import ON_HOST, kernels_of
-from offload.loops.speculative.attempts import Attempt, Memory
+from offload.loops.speculative.attempts import Attempt, note_time
 from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
 from offload.loops.speculative.hostside import HostSide
-from offload.loops.speculative.logged import LoggedRun, Violation, logged_loop
-from offload.loops.speculative.race import race, race_key
-from offload.loops.speculative.remembered import (
+from offload.loops.speculative.log_runs import LoggedRun, Violation, logged_loop
+from offload.loops.speculative.race import race
+from offload.loops.speculative.verdict_memory import (
     PROVED,
     REMEMBERED,
-    Known,
     Remembered,
+    VerdictBasis,
     contents_of,
     key_from,
-    numbers_in,
     remembered,
     tell,
 )
@@ -54,6 +53,7 @@ from offload.loops.watched.flagging import FUEL, OUTSIDE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from offload.loops.running.memo import CallRecord
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
@@ -69,9 +69,6 @@ _NO_MEMORY: Final = "there is no memory for its log"
 
 _FETCHED_NBYTES: Final = 1 << 20
 """Of arrays that the device has: more are not fetched for a profile; the inspector, or a race, says what it would."""
-
-_MOST_CALLS: Final = 64
-"""Numbers of calls for which decisions are kept."""
 
 
 def decided(
@@ -90,10 +87,10 @@ def decided(
     IndexError, ZeroDivisionError, AssertionError, ValueError
         As the serial program does; arrays hold what that has written.
     """
-    return remembered(spec, values, task) or _Call(spec, values, task, is_first=is_first).decided()
+    return remembered(spec, values, task) or _SpeculativeCall(spec, values, task, is_first=is_first).decided()
 
 
-class _Call:
+class _SpeculativeCall:
     """A call of a speculative loop in a device task."""
 
     def __init__(self, spec: Specialisation, values: Mapping[str, Any], task: DeviceTask, *, is_first: bool) -> None:
@@ -121,12 +118,9 @@ class _Call:
             return self._in_order("its iterations are proved to depend on each other")
         if mode == "always":
             return self._attempt()
-        with self.spec.lock:
-            known = self.memory.known(self.key)
-            is_sequential = self.memory.is_sequential
-        if known:
+        if self.numbers.record.verdicts.use(self.key):
             return self._plain(REMEMBERED)
-        if known is not None or is_sequential:
+        if self.memory.is_sequential:
             return self._in_order("its iterations were seen to depend on each other")
         if self.memory.profile is None:
             self.is_first = True
@@ -167,7 +161,7 @@ class _Call:
         side.commit(arrays)
         with spec.lock:
             if not memory.is_sequential:
-                memory.keep(self.key, verdict=True)
+                self._keep()
         return seen.results
 
     def _inspected(self) -> Results | Literal["plain"] | None:
@@ -192,12 +186,10 @@ class _Call:
         finally:
             run.close()
         if found is None:
-            with self.spec.lock:
-                self.memory.keep(self.key, verdict=True)
+            self._keep()
             plan, is_new, loop.is_new = self.task.plan, loop.is_new, False
             if plan is not None and plan.created and not (self.task.predecessors or is_new):
-                key = race_key(self.spec, self.numbers)
-                self.task.leave(partial(_timed, self.spec, self.memory, key, self.task.start_s))
+                self.task.leave(partial(_timed, self.spec, self.numbers.record, self.task.start_s))
             return self._plain("its iterations are independent, as its addresses say")
         results = self._in_order("its iterations depend on each other, or fail, as its addresses say")
         self._met(found)  # unless the serial program fails as well: that is no dependence
@@ -212,15 +204,14 @@ class _Call:
         loop = logged_loop(self.spec, self.numbers, self.plan)
         if loop is None:
             return self._in_order("it has too many iterations for a log")
-        attempt = Attempt(self.spec, self.numbers, self.plan, loop, self.values, self.addresses, self.task, self.memory)
+        attempt = Attempt(self.spec, self.numbers, self.plan, loop, self.values, self.addresses, self.task)
         outcome = race(attempt)
         raced = f"raced: the {outcome.winner} has won"
         self._note(outcome.winner, raced if outcome.raced else "in order: the device takes no part in a race now")
         if isinstance(outcome.violation, Violation) or (outcome.violation is not None and outcome.error is None):
             self._met(outcome.violation)
         elif outcome.winner == "device" and self.spec.program.words.speculate != "always":
-            with self.spec.lock:
-                self.memory.keep(self.key, verdict=True)
+            self._keep()
         if outcome.error is not None:
             raise outcome.error
         return dict(outcome.results)
@@ -232,19 +223,20 @@ class _Call:
         spec, (arrays, scalars) = self.spec, self.plan.addressing
         names = tuple(sorted(arrays & self.numbers.views.keys()))
         is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
-        known = Known(is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), Apart(spec, self.numbers))
+        known = VerdictBasis(
+            is_parallel, names, tuple(sorted(scalars.intersection(spec.free))), apart_of(spec, self.numbers)
+        )
         if any(spec.uses[name].is_changed for name in names) and not is_parallel:
             return None
-        numbers = numbers_in(spec, self.values)
         if known.apart.holds(self.addresses):
-            with spec.lock:
-                if len(self.memory.calls) >= _MOST_CALLS:
-                    del self.memory.calls[next(iter(self.memory.calls))]
-                self.memory.calls[numbers] = known
-        else:
-            numbers = key_of(spec, self.numbers)
+            self.numbers.record.known = known
         contents = contents_of(known, self.values, self.task)
-        return key_from(numbers, known, self.values, self.addresses, contents)
+        return key_from(self.numbers.lies, known, self.values, self.addresses, contents)
+
+    def _keep(self) -> None:
+        """Remember that iterations are independent, if it is known what that follows from."""
+        if self.key is not None:
+            self.numbers.record.verdicts.keep(self.key, value=True)
 
     def _met(self, found: Violation | Exception) -> None:
         """Take note that iterations depend on each other."""
@@ -306,11 +298,10 @@ class _Call:
         return found
 
 
-def _timed(spec: Specialisation, memory: Memory, key: Any, start_s: float, value: Any) -> Any:
+def _timed(spec: Specialisation, record: CallRecord, start_s: float, value: Any) -> Any:
     """Note what a call has taken on the device, with its copies, when all of it has passed; return the task's value."""
     device_s = perf_counter() - start_s
-    with spec.lock:
-        memory.time(key, lambda history: history.measured(device_s=device_s))
+    note_time(spec, record, lambda history: history.measured(device_s=device_s))
     return value
 
 
@@ -319,3 +310,4 @@ def forget(loop: Any) -> None:
     for spec in loop._program.specialisations():  # noqa: SLF001  # what a loop function is made of
         with spec.lock:
             spec.speculation = None
+            spec.calls.clear()

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-`parse` makes a `LoopFunction` of a function's text, once for each set of arguments that are None. Its expressions have
-no types yet. `types` gives them: it returns a `Typed` function whose every expression has one and in which every
+`parse` makes a `ParsedFunction` of a function's text, once for each set of arguments that are None. Its expressions
+have no types yet. `types` gives them: it returns a `Typed` function whose every expression has one and in which every
 conversion is a `Convert`, so that operands of `Binary`, `Compare` and `Select` have one type, what is assigned has the
 type of the variable and what is stored that of the array. Whatever comes after (`affine`, the emitters) reads typed
 functions only, and adds no rule of arithmetic of its own.
@@ -39,7 +39,7 @@ MOST_PRIVATE_NBYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """A line of the program's text."""
 
     file: str
@@ -62,7 +62,7 @@ class Type:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayType:
+class LoopArrayType:
     """The type of an array: that of its elements, and how many dimensions it has."""
 
     dtype: Dtype
@@ -79,7 +79,7 @@ class ArrayType:
 class Expression:
     """What has a value and no effect. `type` is None until `types` has been there."""
 
-    place: Place
+    place: SourceLine
     type: Type | None = None
 
 
@@ -195,7 +195,7 @@ class Convert(Expression):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Expression):
+class FunctionCall(Expression):
     """A function of numbers, by one name: ``"math.sin"``, ``"numpy.sin"``, or of Python ``"abs" "min" "max" "round"``.
 
     ``min`` and ``max`` have two arguments; ``round`` has one.
@@ -212,7 +212,7 @@ class Call(Expression):
 class Statement:
     """What is carried out."""
 
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,12 +282,12 @@ class LoopClauses:
     order: Literal["", "seq", "independent", "auto"] = ""
     collapse: int = 1
     tile: tuple[int, ...] = ()
-    reductions: tuple[Reduction, ...] = ()
+    reductions: tuple[LoopReduction, ...] = ()
     private: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class LoopReduction:
     """What a ``reduction`` clause says of one item."""
 
     operator: ReductionOperator
@@ -346,14 +346,14 @@ class Local(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class LoopAxis:
     """An associated loop: its bounds are of launch time."""
 
     variable: str
     start: Expression
     stop: Expression
     step: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,17 +368,17 @@ class Nest:
         Scalars of which the sequentially last iteration's value is returned.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
     body: tuple[Statement, ...]
     clauses: LoopClauses
-    place: Place
-    reductions: tuple[Reduction, ...] = ()
+    place: SourceLine
+    reductions: tuple[LoopReduction, ...] = ()
     privates: Mapping[str, str] = field(default_factory=dict)
     last: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopFunction:
+class ParsedFunction:
     """A loop function.
 
     Attributes
@@ -395,7 +395,7 @@ class LoopFunction:
     """
 
     name: str
-    place: Place
+    place: SourceLine
     parameters: tuple[str, ...]
     absent: frozenset[str]
     arrays: tuple[str, ...]
@@ -416,13 +416,13 @@ class Typed:
     ----------
     scalars : mapping of str to Type
         Of parameters, locals and loops' variables.
-    arrays : mapping of str to ArrayType
+    arrays : mapping of str to LoopArrayType
         Of parameters and local arrays.
     notes : tuple of str
         What the user may want to know: accumulators narrower than 8 bytes.
     """
 
-    function: LoopFunction
+    function: ParsedFunction
     scalars: Mapping[str, Type]
-    arrays: Mapping[str, ArrayType]
+    arrays: Mapping[str, LoopArrayType]
     notes: tuple[str, ...] = ()

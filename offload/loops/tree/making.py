@@ -8,7 +8,7 @@ from offload.loops.tree import ir
 from offload.loops.tree.slices import INT, TRUTH
 
 if TYPE_CHECKING:
-    from offload.loops.tree.ir import AtomicOperator, Expression, Operator, Place, Relation, Statement, Type
+    from offload.loops.tree.ir import AtomicOperator, Expression, Operator, Relation, SourceLine, Statement, Type
 
 
 class Maker:
@@ -16,10 +16,10 @@ class Maker:
 
     Parameters
     ----------
-    place : Place
+    place : SourceLine
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: SourceLine) -> None:
         self.place = place
 
     def number(self, value: int, of: Type = INT) -> ir.Constant:

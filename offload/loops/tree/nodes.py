@@ -91,7 +91,7 @@ def written_index(index: ir.Expression) -> ir.Expression:
                 is_integer(of)
             ):
                 index = operand
-            case ir.Call(function="min", arguments=(of, ir.Constant(value=value))) if value == (1 << 63) - 1:
+            case ir.FunctionCall(function="min", arguments=(of, ir.Constant(value=value))) if value == (1 << 63) - 1:
                 index = of
             case _:
                 return index

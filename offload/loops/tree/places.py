@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from offload.errors import LoopError
 
 if TYPE_CHECKING:
-    from offload.loops.tree.ir import Place
+    from offload.loops.tree.ir import SourceLine
 
 
-def refusal(place: Place, rule: str, what: str) -> LoopError:
+def refusal(place: SourceLine, rule: str, what: str) -> LoopError:
     """Return the error for a line that breaks a rule; `what` says why, and what to do."""
     line = linecache.getline(place.file, place.line)
     shown = f" `{line.strip()}`:" if line.strip() else ""  # a function may come from a process that has the file
@@ -21,7 +21,7 @@ def refusal(place: Place, rule: str, what: str) -> LoopError:
     return error
 
 
-def marked(place: Place, line: str, begin: int = 0, end: int | None = None) -> str:
+def marked(place: SourceLine, line: str, begin: int = 0, end: int | None = None) -> str:
     """Return a line of the program as Python shows that of a `SyntaxError`, with carets under characters of it."""
     text = line.strip()
     indent = len(line) - len(line.lstrip())

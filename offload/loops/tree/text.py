@@ -71,7 +71,7 @@ def _statement(node: ir.Statement) -> str:
             raise AssertionError(node)
 
 
-def range_text(loop: ir.For | ir.Axis) -> str:
+def range_text(loop: ir.For | ir.LoopAxis) -> str:
     """Return ``range(…)`` with the arguments that are needed."""
     start, stop, step = text_of(loop.start), text_of(loop.stop), text_of(loop.step)
     if step != "1":
@@ -124,7 +124,7 @@ def _expression(node: ir.Expression) -> tuple[str, int]:
         case ir.Convert():
             name = {"int64": "int", "float64": "float", "bool": "bool"}[node.to.dtype] if node.to.is_weak else node.to
             return f"{name}({text_of(node.operand)})", _ATOM
-        case ir.Call():
+        case ir.FunctionCall():
             return f"{node.function}({', '.join(map(text_of, node.arguments))})", _ATOM
         case _:
             return _operation(node)

@@ -35,7 +35,7 @@ _OPERATORS: Final[dict[type[ast.operator], ir.ReductionOperator]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class UpdateTerm:
     """What a variable is combined with."""
 
     node: ast.expr
@@ -43,35 +43,35 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class ItemUpdate:
     """An update; `is_in_place` is ``op=``, which changes an array where ``=`` gives a name a new value."""
 
     name: str
     operator: ir.ReductionOperator
-    terms: tuple[Term, ...]
+    terms: tuple[UpdateTerm, ...]
     is_in_place: bool = False
 
 
-def update_of(node: ast.stmt, item: Item, function: Function) -> Update | None:
+def update_of(node: ast.stmt, item: Item, function: Function) -> ItemUpdate | None:
     """Return the update that a statement is, None if it is none."""
     match node:
         case ast.AugAssign(target=target, op=word, value=value):
             name, operator = item(target), _OPERATORS.get(type(word))
             if name is None or operator is None:
                 return None
-            update = Update(name, operator, (Term(value, isinstance(word, ast.Sub)),), is_in_place=True)
+            update = ItemUpdate(name, operator, (UpdateTerm(value, isinstance(word, ast.Sub)),), is_in_place=True)
         case ast.Assign(targets=[target], value=value):
             name = item(target)
             found = None if name is None else _combined(value, name, item, function)
             if name is None or found is None:
                 return None
-            update = Update(name, *found)
+            update = ItemUpdate(name, *found)
         case ast.If(test=ast.Compare() as test, body=[ast.Assign(targets=[target], value=value)], orelse=[]):
             name = item(target)
             chosen = None if name is None else _chosen(test, value, name, item)
             if name is None or chosen is None:
                 return None
-            update = Update(name, chosen, (Term(value),))
+            update = ItemUpdate(name, chosen, (UpdateTerm(value),))
         case _:
             return None
     return None if any(_mentions(term.node, update.name, item) for term in update.terms) else update
@@ -79,7 +79,7 @@ def update_of(node: ast.stmt, item: Item, function: Function) -> Update | None:
 
 def _combined(
     value: ast.expr, name: str, item: Item, function: Function
-) -> tuple[ir.ReductionOperator, tuple[Term, ...]] | None:
+) -> tuple[ir.ReductionOperator, tuple[UpdateTerm, ...]] | None:
     match value:
         case ast.BinOp():
             return _chained(value, name, item)
@@ -87,33 +87,33 @@ def _combined(
             if name not in (item(values[0]), item(values[-1])):
                 return None
             others = values[1:] if item(values[0]) == name else values[:-1]
-            return ("or" if isinstance(word, ast.Or) else "and"), tuple(Term(other) for other in others)
+            return ("or" if isinstance(word, ast.Or) else "and"), tuple(UpdateTerm(other) for other in others)
         case ast.Call(func=called, args=[_, _, *_] as arguments, keywords=[]):
             least = function(called)
             others = [argument for argument in arguments if item(argument) != name]
             if least not in ("min", "max") or len(others) != len(arguments) - 1:
                 return None
-            return ("min" if least == "min" else "max"), tuple(Term(other) for other in others)
+            return ("min" if least == "min" else "max"), tuple(UpdateTerm(other) for other in others)
         case ast.IfExp(test=ast.Compare() as test, body=body, orelse=orelse):
             if item(orelse) == name and (chosen := _chosen(test, body, name, item)) is not None:
-                return chosen, (Term(body),)
+                return chosen, (UpdateTerm(body),)
             if item(body) == name and (chosen := _chosen(test, orelse, name, item)) is not None:
-                return ("max" if chosen == "min" else "min"), (Term(orelse),)
+                return ("max" if chosen == "min" else "min"), (UpdateTerm(orelse),)
             return None
         case _:
             return None
 
 
-def _chained(value: ast.BinOp, name: str, item: Item) -> tuple[ir.ReductionOperator, tuple[Term, ...]] | None:
+def _chained(value: ast.BinOp, name: str, item: Item) -> tuple[ir.ReductionOperator, tuple[UpdateTerm, ...]] | None:
     operator = _OPERATORS.get(type(value.op))
     if operator is None:
         return None
     if item(value.right) == name:
-        return None if isinstance(value.op, ast.Sub) else (operator, (Term(value.left),))
-    terms: list[Term] = []
+        return None if isinstance(value.op, ast.Sub) else (operator, (UpdateTerm(value.left),))
+    terms: list[UpdateTerm] = []
     left: ast.expr = value
     while isinstance(left, ast.BinOp) and _OPERATORS.get(type(left.op)) == operator and item(left) != name:
-        terms.append(Term(left.right, isinstance(left.op, ast.Sub)))
+        terms.append(UpdateTerm(left.right, isinstance(left.op, ast.Sub)))
         left = left.left
     return (operator, tuple(reversed(terms))) if item(left) == name else None
 

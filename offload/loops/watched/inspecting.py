@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from offload.loops.tree.ir import Nest, Statement
     from offload.loops.tree.nodes import Node
-    from offload.loops.watched.needed import Needed
-    from offload.loops.watched.speculate import Logged
+    from offload.loops.watched.exchange_log import Logged
+    from offload.loops.watched.needs import Needed
 
 
 def can_be_inspected(nest: Nest, written: Collection[str], scalars: Mapping[str, bool | int | float]) -> bool:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from offload.loops.tree import ir
 from offload.loops.tree.making import Maker
 from offload.loops.tree.slices import INT
+from offload.loops.watched.exchange_log import ID
 from offload.loops.watched.flagging import WRITER_AND_READER, flagged
-from offload.loops.watched.speculate import ID
 from offload.loops.watched.watching import Watched
 
 if TYPE_CHECKING:
     from offload.loops.tree.ir import Statement, Typed
-    from offload.loops.watched.speculate import Logged
+    from offload.loops.watched.exchange_log import Logged
 
 
 def final_pass(typed: Typed, log: Logged, storage: str) -> Watched:
@@ -26,8 +26,8 @@ def final_pass(typed: Typed, log: Logged, storage: str) -> Watched:
     make = Maker(place)
     writers, readers = log.writers[storage], log.readers[storage]
     passing = _Pass(typed, place)
-    passing.arrays = {writers: ir.ArrayType("uint32", 1), readers: ir.ArrayType("uint32", 1)}
-    passing.arrays[log.flag] = ir.ArrayType("int64", 1)
+    passing.arrays = {writers: ir.LoopArrayType("uint32", 1), readers: ir.LoopArrayType("uint32", 1)}
+    passing.arrays[log.flag] = ir.LoopArrayType("int64", 1)
     passing.scalars = {"w_e": INT, log.base: ID, "w_w": ID, "w_r": ID, "w_n": INT}
     passing.flag = log.flag
     number = log.storages.index(storage)
@@ -41,7 +41,7 @@ def final_pass(typed: Typed, log: Logged, storage: str) -> Watched:
         make.let("w_r", make.load(readers, cell, passing.at(), ID)),
         make.when(meets, flagged(passing, WRITER_AND_READER, number, cell, (written, read))),
     )
-    axis = ir.Axis(variable="w_e", start=make.number(0), stop=make.name("w_n"), step=make.number(1), place=place)
+    axis = ir.LoopAxis(variable="w_e", start=make.number(0), stop=make.name("w_n"), step=make.number(1), place=place)
     nest = ir.Nest(axes=(axis,), body=body, clauses=ir.LoopClauses(), place=place)
     function = replace(
         typed.function,
@@ -58,10 +58,10 @@ def final_pass(typed: Typed, log: Logged, storage: str) -> Watched:
 class _Pass:
     """What `flagged` asks for, of the pass."""
 
-    def __init__(self, typed: Typed, place: ir.Place) -> None:
+    def __init__(self, typed: Typed, place: ir.SourceLine) -> None:
         self.make = Maker(place)
         self.modes: dict[int, ir.Mode] = {}
-        self.arrays: dict[str, ir.ArrayType] = {}
+        self.arrays: dict[str, ir.LoopArrayType] = {}
         self.scalars: dict[str, ir.Type] = {}
         self.flag = ""
 

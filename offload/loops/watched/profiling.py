@@ -26,7 +26,7 @@ from offload.loops.tree.making import Maker
 from offload.loops.tree.nodes import walk
 from offload.loops.tree.slices import INT
 from offload.loops.watched.inspecting import address_slice
-from offload.loops.watched.watching import Place, Watch, Watched
+from offload.loops.watched.watching import AccessPlace, Watch, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -230,7 +230,7 @@ class _Profile(Watch):
         taken = make.load(self.steps, make.number(0), self.at(), INT)
         return [make.store(self.steps, make.number(0), make.plus(taken, make.number(n)), self.at())]
 
-    def load(self, place: Place) -> list[Statement]:
+    def load(self, place: AccessPlace) -> list[Statement]:
         make, source, sink = self.make, self.fresh("w_s"), self._sink(place)
         number = self.names.setdefault(place.node.array, len(self.names))
         me = make.name(self.me)
@@ -254,7 +254,7 @@ class _Profile(Watch):
         event = self._event(source, "flow", place, number)
         return [*self._stepped(NOTE), make.let(source, make.number(0)), *notes, *event]
 
-    def store(self, place: Place) -> list[Statement]:
+    def store(self, place: AccessPlace) -> list[Statement]:
         make, read, written, sink = self.make, self.fresh("w_s"), self.fresh("w_s"), self._sink(place)
         number = self.names.setdefault(place.node.array, len(self.names))
         me = make.name(self.me)
@@ -294,12 +294,12 @@ class _Profile(Watch):
 
     # -- words -------------------------------------------------------------------------------------------
 
-    def _sink(self, place: Place) -> Expression:
+    def _sink(self, place: AccessPlace) -> Expression:
         """Return the word of this access in this iteration."""
         number = self.numbers.setdefault(place.node.at, len(self.numbers))
         return self.make.plus(self.make.name(self.me), self.make.number(min(number, (1 << self.bits) - 1)))
 
-    def _base(self, place: Place, cell: Expression) -> Expression:
+    def _base(self, place: AccessPlace, cell: Expression) -> Expression:
         storage = self.cells[place.node.array].storage
         name = self.firsts.setdefault(storage, f"w_f_{storage}")
         cell = self.make.plus(self.number_given(name, 0), cell)
@@ -325,7 +325,7 @@ class _Profile(Watch):
 
     # -- records -----------------------------------------------------------------------------------------
 
-    def _event(self, source: str, kind: DependenceKind, place: Place, number: int) -> list[Statement]:
+    def _event(self, source: str, kind: DependenceKind, place: AccessPlace, number: int) -> list[Statement]:
         """Return what counts an access that depends on another iteration's, where there is one."""
         make = self.make
         record = (3 * number + KINDS.index(kind)) * self.n_words

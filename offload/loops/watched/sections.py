@@ -14,7 +14,7 @@ neighbours, so each iteration asks for itself, in whatever order they run. A sec
 nothing, as that of a loop without a trip does; the answer "in order" is right all the same.
 
 Where it is not the answer nothing is known: rows may lie in any order. Then the addresses are gone through with an
-exact log (`offload.loops.speculative.logged`). So the ends must follow from what the nest does not write.
+exact log (`offload.loops.speculative.log_runs`). So the ends must follow from what the nest does not write.
 
 Sections are looked for where an inner loop moves the index. A single element, ``y[p[i]]``, has its word at once: it
 is rarely sorted, and costs little.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from offload.loops.tree.ir import Expression, Statement
     from offload.loops.tree.nodes import Node
     from offload.loops.watched.cells import Cells
-    from offload.loops.watched.needed import Needed
+    from offload.loops.watched.needs import Needed
 
 _MOST: Final = 6
 """Ends of a section that are compared: more are not worth it."""
@@ -49,7 +49,7 @@ _MOST: Final = 6
 _MOST_NODES: Final = 64
 
 
-class Section(NamedTuple):
+class LogSection(NamedTuple):
     """Where an iteration touches an array of one dimension.
 
     Attributes
@@ -76,7 +76,7 @@ class _Range(NamedTuple):
 
 def sections(
     of: Needed, cells: Mapping[str, Cells], views: Mapping[str, View], modes: Mapping[int, ir.Mode]
-) -> dict[str, Section]:
+) -> dict[str, LogSection]:
     """Return the sections of an iteration, by storage, of those of whose logged accesses all stand in one.
 
     Parameters
@@ -91,9 +91,9 @@ def sections(
     """
     if len(of.nest.axes) != 1:
         return {}
-    walking = _Walk(of, views, modes)
+    walking = _SectionWalk(of, views, modes)
     walking.block(of.nest.body)
-    found: dict[str, Section] = {}
+    found: dict[str, LogSection] = {}
     for array, ranges in walking.found.items():
         others = any(one.storage == cells[array].storage for name, one in cells.items() if name != array)
         if not cells[array].are_elements or others or None in ranges or all(one.is_point for one in ranges if one):
@@ -101,7 +101,7 @@ def sections(
         known = [one for one in ranges if one is not None]
         lows, highs = _different([one.low for one in known]), _different([one.high for one in known])
         if len(lows) <= _MOST and len(highs) <= _MOST:
-            found[cells[array].storage] = Section(lows, highs)
+            found[cells[array].storage] = LogSection(lows, highs)
     return found
 
 
@@ -123,7 +123,7 @@ def _type(node: Expression) -> ir.Type:
 
 def _different(expressions: list[Expression]) -> tuple[Expression, ...]:
     """Return expressions without those that say the same, wherever in the text."""
-    nowhere = ir.Place("", 0)
+    nowhere = ir.SourceLine("", 0)
     told = {mapped(one, lambda node: _at_none(replace(node, place=nowhere))): one for one in expressions}
     return tuple(told.values())
 
@@ -132,7 +132,7 @@ def _at_none(node: Node) -> Node:
     return replace(node, at=0) if isinstance(node, ir.Load) else node
 
 
-class _Walk:
+class _SectionWalk:
     """Goes through an iteration once, with what scalars may be; accesses are noted with the range of their index."""
 
     def __init__(self, of: Needed, views: Mapping[str, View], modes: Mapping[int, ir.Mode]) -> None:

@@ -52,7 +52,7 @@ class Watched(NamedTuple):
     given: Mapping[str, int]
 
 
-class Place(NamedTuple):
+class AccessPlace(NamedTuple):
     """Where an access goes.
 
     Attributes
@@ -115,7 +115,7 @@ class Watch(ABC):
         self.modes: dict[int, ir.Mode] = dict(modes)
         self.cells = cells
         self.watched = frozenset(watched)
-        self.arrays: dict[str, ir.ArrayType] = {}
+        self.arrays: dict[str, ir.LoopArrayType] = {}
         self.scalars: dict[str, Type] = {}
         self.given: dict[str, int] = {}
         self.make = Maker(nest.place)
@@ -130,14 +130,14 @@ class Watch(ABC):
         """Return what stands at the beginning of an iteration; written last."""
 
     @abstractmethod
-    def load(self, place: Place) -> list[Statement]:
+    def load(self, place: AccessPlace) -> list[Statement]:
         """Return what takes note of a load."""
 
     @abstractmethod
-    def store(self, place: Place) -> list[Statement]:
+    def store(self, place: AccessPlace) -> list[Statement]:
         """Return what takes note of a store, or of an atomic step."""
 
-    def outside(self, place: Place) -> list[Statement]:
+    def outside(self, place: AccessPlace) -> list[Statement]:
         """Return what takes note of an access that is outside of its array."""
         return []
 
@@ -183,7 +183,7 @@ class Watch(ABC):
         """Return the name of an array of one dimension that the program does not have."""
         while name in self._taken:
             name += "_"
-        self.arrays[name] = ir.ArrayType(dtype, 1)
+        self.arrays[name] = ir.LoopArrayType(dtype, 1)
         return name
 
     def at(self, mode: ir.Mode = "off") -> int:
@@ -317,13 +317,13 @@ class Watch(ABC):
 
     # -- cells -------------------------------------------------------------------------------------------
 
-    def noted(self, node: Any, out: list[Statement], note: Callable[[Place], list[Statement]]) -> None:
+    def noted(self, node: Any, out: list[Statement], note: Callable[[AccessPlace], list[Statement]]) -> None:
         """Put what takes note of an access, which is carried out if it is inside of its array."""
         make, mode = self.make, self.modes.get(node.at, "check")
         cells = self.cells[node.array]
         if self.takes_indices and mode != "off" and cells.are_elements:
             (index,) = node.indices
-            if notes := note(Place(node, index, 1, (index,), mode)):
+            if notes := note(AccessPlace(node, index, 1, (index,), mode)):
                 out += self._perhaps_once(node.at, notes)
                 return
         tests: list[Expression] = []
@@ -342,7 +342,7 @@ class Watch(ABC):
             if mode == "check":
                 tests += [make.compare(make.number(0), "<=", make.name(inside))]
                 tests += [make.compare(make.name(inside), "<", extent)]
-        place = Place(node, self.cell(node.array, cells, wrapped), cells.width, tuple(wrapped))
+        place = AccessPlace(node, self.cell(node.array, cells, wrapped), cells.width, tuple(wrapped))
         notes = self._perhaps_once(node.at, note(place))
         outside = self.outside(place) if tests else []
         if outside:
@@ -389,7 +389,7 @@ class Watch(ABC):
             total = make.binary("+", total, ir.Trip(place=make.place, axis=axis, type=INT))
         return total
 
-    def each_cell(self, place: Place, note: Callable[[Expression], list[Statement]]) -> list[Statement]:
+    def each_cell(self, place: AccessPlace, note: Callable[[Expression], list[Statement]]) -> list[Statement]:
         """Return what is done with each cell of an access."""
         if place.width == 1:
             return note(place.cell)

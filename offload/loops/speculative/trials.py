@@ -20,11 +20,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.running.observe import copies_of
-from offload.loops.running.ordered import ordered_runs
+from offload.loops.running.ordered_runs import ordered_runs
+from offload.loops.speculative.attempts import note_time
 from offload.loops.speculative.contest import History
 from offload.loops.speculative.first_calls import look_at_nothing, looked, memory_of
 from offload.loops.speculative.profiles import has_slice, is_short
-from offload.loops.speculative.race import race_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,9 +82,7 @@ def tried(
     least_s = 0.0
     if memory.seen is not None and memory.seen[0] < memory.seen[1]:  # else it is short, and the device shows itself
         least_s = _LEAST_S + (sum(array.nbytes for array in given.values()) + written_nbytes) / _MOST_BYTES_PER_S
-    with spec.lock:
-        known = partial(_with_host, host_s=host_s, least_s=least_s)
-        return memory.time(race_key(spec, numbers), known)
+    return note_time(spec, numbers.record, partial(_with_host, host_s=host_s, least_s=least_s))
 
 
 def _with_host(history: History, *, host_s: float, least_s: float) -> History:

@@ -23,7 +23,6 @@ from offload.errors import ClauseError, UsageError
 from offload.loops.proofs.numbers import View
 from offload.loops.running.plan import check, is_looked_at, numbers_of, plans_of, ranged, shares
 from offload.loops.running.verdicts import observe_each
-from offload.loops.tree.naming import float_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
 BlankT_co = TypeVar("BlankT_co", covariant=True)
 
 _NO_VERSIONS: Final[Mapping[str, int]] = {}
-
-_MOST: Final = 64
-"""Sets of numbers that a specialisation keeps: more than a program has sizes that take turns."""
 
 
 class Where(Protocol[BlankT_co]):
@@ -114,6 +110,15 @@ class Apart:
         return True
 
 
+def apart_of(spec: Specialisation, numbers: Numbers) -> Apart:
+    """Return what tells whether the arrays of calls with these numbers share memory that is written."""
+    record = numbers.record
+    if record.apart is None:
+        record.apart = Apart(spec, numbers)
+    found: Apart = record.apart
+    return found
+
+
 class Steady(NamedTuple):
     """What has to hold for another call with the same numbers to lead to the same.
 
@@ -143,7 +148,7 @@ class Prepared(Generic[BlankT_co]):
     apart : Apart
     """
 
-    __slots__ = ("_blanks", "_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
+    __slots__ = ("_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")
 
     def __init__(self, spec: Specialisation, numbers: Numbers, where: Where[BlankT_co]) -> None:
         self._spec = spec
@@ -151,9 +156,8 @@ class Prepared(Generic[BlankT_co]):
         self._where = where
         self._plans = plans_of(spec, numbers)
         self._looks = is_looked_at(spec, numbers, self._plans)
-        self._blanks: dict[Any, tuple[BlankT_co, ...]] = {}
         self._settled: tuple[tuple[BlankT_co, ...], Steady] | None = None  # where that is not up to elements
-        self.apart = Apart(spec, numbers)
+        self.apart = apart_of(spec, numbers)
 
     def blanks(self, values: Mapping[str, Any], task: DeviceTask | None) -> tuple[tuple[BlankT_co, ...], Steady | None]:
         """Return what is to be filled in for each nest, and for how long; look at elements where that is worth it.
@@ -169,11 +173,12 @@ class Prepared(Generic[BlankT_co]):
             if look is not None:
                 plans = ranged(self._spec, self._numbers, look)
                 versions = look.versions
-        variants = tuple([(plan.variant, plan.narrow) for plan in plans])  # elements may decide about both
-        found = self._blanks.get(variants)
+        key = "blanks", self._where, *[(plan.variant, plan.narrow) for plan in plans]  # elements may decide about both
+        facts = self._numbers.record.facts
+        found: tuple[BlankT_co, ...] | None = facts.get(key)
         if found is None:
             check(self._spec, plans, values, is_in_order=self._where.is_in_order)
-            found = self._blanks[variants] = self._where.blanks(self._spec, self._numbers, plans)
+            found = facts.keep(key, self._where.blanks(self._spec, self._numbers, plans))
         steady = None if versions is None else Steady(self.apart, versions)
         if steady is not None and not self._looks:
             self._settled = found, steady
@@ -213,7 +218,6 @@ def prepared(
         The storage of a device array has gone back.
     """
     addresses: dict[str, int] = {}
-    numbers_in_key: list[Any] = [where]  # those that decisions follow from, but for addresses
     locate = _host_address if device is None else device.address
     for name in spec.given:
         array = values[name]
@@ -221,10 +225,10 @@ def prepared(
         if address is None:
             raise _misplaced(device, array)
         addresses[name] = address
-        numbers_in_key += array.shape, array.strides
-    numbers_in_key += told(spec, values)
-    key = tuple(numbers_in_key)
-    found: Prepared[BlankT_co] | None = spec.prepared.get(key)
+    record = spec.calls.get(spec.key(values))
+    found: Prepared[BlankT_co] | None = None
+    if record is not None and where in record.prepared:
+        found = record.prepared[where]
     if found is not None and found.apart.holds(addresses):
         blanks, steady = found.blanks(values, task)
         return blanks, addresses, steady
@@ -242,24 +246,8 @@ def prepared(
         return blanks, addresses, None
     made = Prepared(spec, numbers, where)
     blanks, steady = made.blanks(values, task)
-    keep(spec, key, made)
+    numbers.record.prepared[where] = made
     return blanks, addresses, steady
-
-
-def told(spec: Specialisation, values: Mapping[str, Any]) -> list[Any]:
-    """Return the scalars of a call that decisions may follow from, so that equal ones decide alike."""
-    return [
-        float_bits(values[name]) if is_float and not isinstance(values[name], int) else values[name]
-        for name, is_float in spec.told
-    ]
-
-
-def keep(spec: Specialisation, key: Any, made: Any) -> None:
-    """Keep what calls with certain numbers lead to, by what tells them, in place of the oldest if there are many."""
-    with spec.lock:
-        if len(spec.prepared) >= _MOST:
-            del spec.prepared[next(iter(spec.prepared))]
-        spec.prepared[key] = made
 
 
 # -- where arrays lie --------------------------------------------------------------------------------

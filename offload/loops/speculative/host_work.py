@@ -9,36 +9,36 @@ are the host's, none of them is present, and each is mapped as the loop uses it.
 any other does, and works on copies of what the device has.
 
 The first call of a loop is profiled here. If it is certain to be short, all of it is, on the program's own arrays.
-Else its beginning is, without an effect (`offload.loops.speculative.trying`): where that sees a dependence, or gets to
+Else its beginning is, without an effect (`offload.loops.speculative.trials`): where that sees a dependence, or gets to
 the end, the call runs in order; else it goes on as any later one.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from offload.constructs.target_work import TargetWork
 from offload.data.maptypes import MapType
 from offload.errors import DirectiveError
-from offload.loops.running.ordered import run_in_order
+from offload.loops.running.ordered_runs import run_in_order
 from offload.loops.running.plan import numbers_of, plans_of
-from offload.loops.running.prepared import mapped_view
-from offload.loops.speculative.contest import History
+from offload.loops.running.preparation import mapped_view
+from offload.loops.speculative.attempts import history_of, note_time
 from offload.loops.speculative.first_calls import memory_of, profiled
 from offload.loops.speculative.hostside import reach
 from offload.loops.speculative.profiles import is_short
-from offload.loops.speculative.race import race_key
-from offload.loops.speculative.remembered import numbers_in, tell
 from offload.loops.speculative.speculation import FIRST
-from offload.loops.speculative.trying import tried
+from offload.loops.speculative.trials import tried
+from offload.loops.speculative.verdict_memory import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.devices.streams import Lane
+    from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import Specialisation
     from offload.loops.speculative.attempts import Memory
     from offload.runtime.launch import DeviceTask
@@ -46,11 +46,7 @@ if TYPE_CHECKING:
     from offload.runtime.works import Launch
 
 
-_MOST: Final = 64
-"""Calls that are known to stay on the host."""
-
-
-class Way(NamedTuple):
+class HostChoice(NamedTuple):
     """Where a call runs.
 
     Attributes
@@ -79,7 +75,11 @@ class SpeculativeWork(TargetWork):
         launcher: Any = self.body
         values = launcher.program.bound(tuple(self.args), self.kwargs or {})
         spec = launcher.specialisation
-        way = way_of(spec, values) if spec is not None and self._may_stay(spec, values, place) else Way(on_host=False)
+        way = (
+            way_of(spec, values)
+            if spec is not None and self._may_stay(spec, values, place)
+            else HostChoice(on_host=False)
+        )
         launcher.is_first = way.is_first
         if not way.on_host:
             super().begin(launch, place, lane, staged)
@@ -103,35 +103,35 @@ class SpeculativeWork(TargetWork):
             return not any(any(place.table.search(item.section)) for item in binding.items)
 
 
-def way_of(spec: Specialisation, values: Mapping[str, Any]) -> Way:
+def way_of(spec: Specialisation, values: Mapping[str, Any]) -> HostChoice:
     """Return where a call with host arrays that are not present runs, as far as is known before it."""
     words = spec.program.words
     try:
         numbers = numbers_of(spec, values, mapped_view)
         plans = plans_of(spec, numbers)
     except (ArithmeticError, AssertionError, DirectiveError, IndexError, ValueError):
-        return Way(on_host=False)  # what is wrong is said where it always is
+        return HostChoice(on_host=False)  # what is wrong is said where it always is
     verdicts = {plan.verdict.verdict for plan in plans}
     if verdicts == {"parallel"} or not all(plan.is_sound for plan in plans):
-        return Way(on_host=False)
+        return HostChoice(on_host=False)
     if len(plans) > 1 or "sequential" in verdicts:
-        return Way(on_host=True)
+        return HostChoice(on_host=True)
     if words.speculate == "always":
-        return Way(on_host=False)
+        return HostChoice(on_host=False)
     memory = memory_of(spec)
     with spec.lock:
         if memory.is_sequential:
-            return Way(on_host=True)
+            return HostChoice(on_host=True)
         is_first = memory.profile is None
-        history: History = memory.races.get(race_key(spec, numbers), History())
+        history = history_of(numbers.record)
     if is_first and is_short(numbers, plans[0]):
-        return Way(on_host=True)  # on which all of it is profiled
+        return HostChoice(on_host=True)  # on which all of it is profiled
     if is_first or (history.host_s is None and not history.n_races):
         found = tried(spec, values, numbers, plans[0], is_first=is_first)
         if found is None:
-            return Way(on_host=True, is_first=is_first)
+            return HostChoice(on_host=True, is_first=is_first)
         history = found
-    return Way(history.is_hosts, is_first)
+    return HostChoice(history.is_hosts, is_first)
 
 
 def on_own_arrays(
@@ -155,33 +155,32 @@ def on_own_arrays(
     if is_unknown and memory.profile is None and spec.program.words.speculate != "always":
         tell(task, memory, "host", f"in order, profiled: {FIRST}")
         return profiled(spec, numbers, plans[0], {name: values[name] for name in spec.given}, memory)
-    race = race_key(spec, numbers) if is_unknown and not memory.is_sequential else None
+    record = numbers.record if is_unknown and not memory.is_sequential else None
     if is_first:
         tell(task, memory, "host", f"in order, profiled: {FIRST}")
     else:
-        tell(task, memory, "host", f"in order, on the program's own arrays: {_why(memory, race)}")
-    with spec.lock:
-        spec.program.has_stayed = True
-        if len(memory.stays) >= _MOST:
-            memory.stays.clear()
-        memory.stays[numbers_in(spec, values)] = race_key(spec, numbers)
-    return stayed(spec, values, memory, race)
+        tell(task, memory, "host", f"in order, on the program's own arrays: {_why(record)}")
+    numbers.record.stays = spec.program.has_stayed = True
+    return stayed(spec, values, memory, record)
 
 
-def _why(memory: Memory, race: Any) -> str:
-    if race is None:
+def _why(record: CallRecord | None) -> str:
+    if record is None:
         return "its iterations depend on each other"
-    history = memory.races.get(race)
-    return "no device is as quick" if history is None or history.winner is None else "the host keeps winning"
+    return "no device is as quick" if history_of(record).winner is None else "the host keeps winning"
 
 
-def stayed(spec: Specialisation, values: Mapping[str, Any], memory: Memory, race: Any) -> dict[str, Any]:
-    """Run in order on the program's own arrays; count the call among those that the host had alone. Raises as above."""
+def stayed(
+    spec: Specialisation, values: Mapping[str, Any], memory: Memory, record: CallRecord | None
+) -> dict[str, Any]:
+    """Run in order on the program's own arrays. Raises as above.
+
+    Count the call among those that the host had alone, in the record of its numbers if there is one.
+    """
     memory.last = "host"
     begun_s = time.perf_counter()
     found = run_in_order(spec, values)
     host_s = time.perf_counter() - begun_s
-    if race is not None:
-        with spec.lock:
-            memory.time(race, lambda history: history.stayed(host_s))
+    if record is not None:
+        note_time(spec, record, lambda history: history.stayed(host_s))
     return found

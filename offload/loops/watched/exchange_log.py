@@ -41,10 +41,10 @@ from offload.loops.tree.nodes import mapped
 from offload.loops.tree.slices import INT, TRUTH
 from offload.loops.tree.uses import numbered
 from offload.loops.watched.flagging import FUEL, OUTSIDE, TWO_WRITERS, flagged, opened
-from offload.loops.watched.needed import stored_before
+from offload.loops.watched.needs import stored_before
 from offload.loops.watched.sections import following
-from offload.loops.watched.tainted import tainted_loops
-from offload.loops.watched.watching import Place, Watch, Watched
+from offload.loops.watched.taint import tainted_loops
+from offload.loops.watched.watching import AccessPlace, Watch, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from offload.loops.tree.ir import Expression, Statement, Typed
     from offload.loops.tree.nodes import Node
     from offload.loops.watched.cells import Cells
-    from offload.loops.watched.needed import Needed
-    from offload.loops.watched.sections import Section
+    from offload.loops.watched.needs import Needed
+    from offload.loops.watched.sections import LogSection
 
-NO_SECTIONS: Final[Mapping[str, Section]] = MappingProxyType({})
+NO_SECTIONS: Final[Mapping[str, LogSection]] = MappingProxyType({})
 ID: Final = ir.Type("uint32")
 MOST_IDS: Final = (1 << 32) - 1
 MOST_ITERATIONS: Final = 1 << 31
@@ -109,7 +109,7 @@ def logged(
     of: Needed,
     axes: Sequence[Trips],
     *,
-    parts: Mapping[str, Section] = NO_SECTIONS,
+    parts: Mapping[str, LogSection] = NO_SECTIONS,
     checks: bool = False,
 ) -> Logged:
     """Return a nest with a log.
@@ -124,7 +124,7 @@ def logged(
     of : Needed
         The nest, and what is logged.
     axes : sequence of Trips
-    parts : mapping of str to Section
+    parts : mapping of str to LogSection
         Of the storages that are to have no words.
     checks : bool
         What is outside of its array is flagged, whether it is logged or not.
@@ -142,7 +142,7 @@ class _Log(Watch):
         cells: Mapping[str, Cells],
         of: Needed,
         axes: Sequence[Trips],
-        parts: Mapping[str, Section],
+        parts: Mapping[str, LogSection],
         *,
         checks: bool,
     ) -> None:
@@ -223,7 +223,7 @@ class _Log(Watch):
         for value in values:
             own = mapped(value, self.own_load)
             if found is not None:
-                own = ir.Call(place=make.place, function=function, arguments=(make.name(name), own), type=INT)
+                own = ir.FunctionCall(place=make.place, function=function, arguments=(make.name(name), own), type=INT)
             lines.append(make.let(name, own))
             found = own
         return make.name(name)
@@ -249,7 +249,7 @@ class _Log(Watch):
             ),
         ]
 
-    def store(self, place: Place) -> list[Statement]:
+    def store(self, place: AccessPlace) -> list[Statement]:
         if place.node.at not in self.logged_at:
             return []
         make, number = self.make, self._storage(place)
@@ -265,7 +265,7 @@ class _Log(Watch):
 
         return self.each_cell(place, note)
 
-    def load(self, place: Place) -> list[Statement]:
+    def load(self, place: AccessPlace) -> list[Statement]:
         if place.node.at not in self.logged_at:
             return []
         make = self.make
@@ -289,18 +289,18 @@ class _Log(Watch):
 
         return self.each_cell(place, note)
 
-    def outside(self, place: Place) -> list[Statement]:
+    def outside(self, place: AccessPlace) -> list[Statement]:
         if not self.checks:
             return []
         return [flagged(self, OUTSIDE)]
 
     # -- parts of them -----------------------------------------------------------------------------------
 
-    def _storage(self, place: Place) -> int:
+    def _storage(self, place: AccessPlace) -> int:
         storage = self.cells[place.node.array].storage
         return self.storages.setdefault(storage, len(self.storages))
 
-    def _words(self, of: dict[str, str], name: str, place: Place) -> str:
+    def _words(self, of: dict[str, str], name: str, place: AccessPlace) -> str:
         storage = self.cells[place.node.array].storage
         if storage not in of:
             of[storage] = self.array(f"{name}_{storage}", "uint32")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offload.loops.running.ordered_form import OrderedForm, OrderedRun
 from offload.loops.running.plan import warn_of_python
-from offload.loops.running.prepared import prepared
+from offload.loops.running.preparation import prepared
 from offload.loops.running.runs import options_of
 from offload.loops.running.where import OnHost
 
@@ -57,7 +57,7 @@ def ordered_runs(spec: Specialisation, values: Mapping[str, Any]) -> list[Ordere
 
 
 class _InOrder(OnHost):
-    """How nests are prepared to run in order on the host; see `offload.loops.running.prepared.Where`."""
+    """How nests are prepared to run in order on the host; see `offload.loops.running.preparation.Where`."""
 
     def form(self, spec: Specialisation, number: int, plan: NestPlan) -> OrderedForm:
         """Return the form of a nest."""

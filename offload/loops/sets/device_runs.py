@@ -93,7 +93,7 @@ class HostJointRun:
         nest = blanks[0].form.nest
         self.joins = bool(nest.reductions or nest.last)
         self._runs = {
-            number: _Part(blanks[number], arrays[number], addresses[number], values, n_threads, rng)
+            number: _PieceRun(blanks[number], arrays[number], addresses[number], values, n_threads, rng)
             for number in {0, *way.devices}
         }
 
@@ -133,7 +133,7 @@ class HostJointRun:
         return self._runs[0].results
 
 
-class _Part(NestRun):
+class _PieceRun(NestRun):
     """A device's part of a run: its partial results stay as they are."""
 
     is_part = True

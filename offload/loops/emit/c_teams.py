@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from offload.loops.emit.c_cuda import combining
-from offload.loops.emit.c_expressions import Expressions, literal
+from offload.loops.emit.c_expressions import CExpressions, literal
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES
 from offload.loops.emit.c_statements import Statements
@@ -33,7 +33,7 @@ from offload.loops.tree.promotion import identity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from offload.loops.emit.c_scope import Scope
+    from offload.loops.emit.c_scope import KernelScope
     from offload.loops.front.levels import Sharing, Team
     from offload.loops.tree.ir import Expression, Nest, Statement
 
@@ -47,7 +47,7 @@ class SharedStatements(Statements):
 
     Parameters
     ----------
-    scope : Scope
+    scope : KernelScope
     nest : Nest
     team : Team
     shared : mapping of int to str
@@ -61,7 +61,7 @@ class SharedStatements(Statements):
 
     def __init__(
         self,
-        scope: Scope,
+        scope: KernelScope,
         nest: Nest,
         team: Team,
         shared: Mapping[int, Sharing],
@@ -225,13 +225,13 @@ class SharedStatements(Statements):
         self._group, self._hot = around, hot
         return body
 
-    def _start(self, item: ir.Reduction, depth: int) -> Iterator[str]:
+    def _start(self, item: ir.LoopReduction, depth: int) -> Iterator[str]:
         dtype = self._scope.dtype(item.name)
         self.combined[item.operator, dtype] = None
         yield f"const {C_TYPES[dtype]} o{depth}_{item.name} = v_{item.name};"
         yield f"v_{item.name} = {literal(identity(item.operator, dtype), dtype)};"
 
-    def _end(self, item: ir.Reduction, depth: int, of: str) -> str:
+    def _end(self, item: ir.LoopReduction, depth: int, of: str) -> str:
         dtype = self._scope.dtype(item.name)
         function = combining(item.operator, dtype)
         none = "" if of == "row" else f", {literal(identity(item.operator, dtype), dtype)}"
@@ -287,10 +287,10 @@ class SharedStatements(Statements):
         return names if self._is_restricted or not names else {_ANY}
 
 
-class _Together(Expressions):
+class _Together(CExpressions):
     """Writes expressions of which a group has one value."""
 
-    def __init__(self, scope: Scope, statements: SharedStatements) -> None:
+    def __init__(self, scope: KernelScope, statements: SharedStatements) -> None:
         super().__init__(scope)
         self._statements = statements
 

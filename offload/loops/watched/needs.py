@@ -34,8 +34,8 @@ from offload.loops.watched.cells import groups_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator, Mapping
 
-    from offload.loops.proofs.numbers import Launch
-    from offload.loops.proofs.reach import Access, Accesses
+    from offload.loops.proofs.numbers import LaunchNumbers
+    from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.tree.ir import Expression, Nest, Statement, Typed
 
     Numbers = frozenset[Hashable]
@@ -69,7 +69,7 @@ class Needed(NamedTuple):
     written: frozenset[str]
 
 
-def needed(typed: Typed, nest: Nest, launch: Launch, unknown: Collection[int]) -> Needed:
+def needed(typed: Typed, nest: Nest, launch: LaunchNumbers, unknown: Collection[int]) -> Needed:
     """Return what a log of a nest needs.
 
     Parameters
@@ -77,7 +77,7 @@ def needed(typed: Typed, nest: Nest, launch: Launch, unknown: Collection[int]) -
     typed : Typed
     nest : Nest
         One of its nests.
-    launch : Launch
+    launch : LaunchNumbers
     unknown : collection of int
         The accesses, by `at`, of which nothing is proved (`independence.Verdict.unknown`).
     """
@@ -85,7 +85,7 @@ def needed(typed: Typed, nest: Nest, launch: Launch, unknown: Collection[int]) -
     found = accesses(typed, nest, launch)
     listed = {access.at: access for access in found.listed if originals[access.at] in unknown}
     left_out = _left_out(found, listed)
-    order = _Order(listed, _numbers(found, listed, left_out))
+    order = _NeedOrder(listed, _numbers(found, listed, left_out))
     order.behind(nest.body, frozenset(), None)
     order.block(nest.body, frozenset())
     kept = order.loads | order.stores
@@ -100,7 +100,9 @@ def needed(typed: Typed, nest: Nest, launch: Launch, unknown: Collection[int]) -
     )
 
 
-def _numbers(found: Accesses, listed: Mapping[int, Access], left_out: Mapping[str, int]) -> dict[int, Hashable]:
+def _numbers(
+    found: NestAccesses, listed: Mapping[int, ElementAccess], left_out: Mapping[str, int]
+) -> dict[int, Hashable]:
     """Return the value number of the cell of each access."""
     views = found.launch.views
     written = {access.array for access in listed.values() if access.kind != "load"}
@@ -115,9 +117,9 @@ def _numbers(found: Accesses, listed: Mapping[int, Access], left_out: Mapping[st
     return numbers
 
 
-def _left_out(found: Accesses, listed: Mapping[int, Access]) -> dict[str, int]:
+def _left_out(found: NestAccesses, listed: Mapping[int, ElementAccess]) -> dict[str, int]:
     """Return how many of the last dimensions of arrays need not be told apart."""
-    of: dict[str, list[Access]] = {}
+    of: dict[str, list[ElementAccess]] = {}
     for access in listed.values():
         of.setdefault(access.array, []).append(access)
     views = found.launch.views
@@ -131,7 +133,7 @@ def _left_out(found: Accesses, listed: Mapping[int, Access]) -> dict[str, int]:
     return left_out
 
 
-def _most_left_out(found: Accesses, accesses_of: list[Access]) -> int:
+def _most_left_out(found: NestAccesses, accesses_of: list[ElementAccess]) -> int:
     """Return how many of the last dimensions no parallel iterator enters; the first one stays."""
     axes = frozenset(range(len(found.launch.axes)))
     space, n = found.space, 0
@@ -142,23 +144,23 @@ def _most_left_out(found: Accesses, accesses_of: list[Access]) -> int:
     return n
 
 
-def _one_row(accesses_of: list[Access], n_left_out: int) -> bool:
+def _one_row(accesses_of: list[ElementAccess], n_left_out: int) -> bool:
     rows = {access.indices[:-n_left_out] for access in accesses_of}
     behind = {access.indices[-n_left_out:] for access in accesses_of}
     return len(rows) == 1 and (len(behind) == 1 or all(access.is_certain for access in accesses_of))
 
 
-def _is_once(found: Accesses, access: Access, left_out: Mapping[str, int]) -> bool:
+def _is_once(found: NestAccesses, access: ElementAccess, left_out: Mapping[str, int]) -> bool:
     """Whether an access in a loop has one cell in all of the iteration."""
     kept = access.indices[: len(access.indices) - left_out.get(access.array, 0)]
     n_axes, space = len(found.launch.axes), found.space
     return all(space.is_pure(index.form) and all(loop < n_axes for loop in space.loops(index.form)) for index in kept)
 
 
-class _Order:
+class _NeedOrder:
     """Goes through an iteration, backwards for what comes behind a statement, then forwards for what came before."""
 
-    def __init__(self, listed: Mapping[int, Access], numbers: Mapping[int, Hashable]) -> None:
+    def __init__(self, listed: Mapping[int, ElementAccess], numbers: Mapping[int, Hashable]) -> None:
         self._listed = listed
         self._numbers = numbers
         self._behind: dict[int, Numbers] = {}

@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-A call by position is named by the types of its arguments, the shapes and strides of its arrays, and the values of
-those scalars that are no floats. Where nothing is decided from floats, a nest without memory of its own follows from
-these: its kernel, the shape of its launch, the structure of arguments but for addresses and floats. So it is kept under
-that name (`Ready`), beside what the function's names from outside stand for, and a call which finds it knows neither
-the function's types nor its numbers. Where the arrays lie is looked at by each launch: if they share memory, are not
-aligned or are of another device, nothing has been done, and the call goes the other way.
+A call by position is named by the types of its arguments, the shapes and strides of its arrays, and the values of its
+scalars other than floats. If nothing is decided from floats, a nest without memory of its own follows from these: its
+kernel, the shape of its launch, and the structure of arguments but for addresses and floats. All of this is kept under
+that name (`SettledCall`), together with the values that the function's names from outside have. A call that finds it
+needs neither the function's types nor its numbers. Each launch checks where the arrays lie. If they share memory, are
+not aligned or are of another device, nothing has been done, and the call goes the other way.
 
-What was decided from elements holds for arrays at the same addresses as long as their contents have the same versions
-(`offload.data.versions`). These are kept beside, for several sets of arrays that a program takes in turn.
+Decisions that follow from elements hold for arrays at the same addresses as long as their contents have the same
+versions (`offload.data.versions`).
 """
 
 from __future__ import annotations
@@ -18,28 +18,27 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from offload.loops.filling import filler, matcher
+from offload.loops.filling import CallPattern, Filler
 from offload.loops.running.looks import change, contents_at
+from offload.loops.running.memo import Memo
+from offload.loops.speculative.verdict_memory import tell
 from offload.loops.tree.naming import LATEST, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.loops.running.cuda_runs import CudaBlank
-    from offload.loops.running.prepared import Steady
+    from offload.loops.running.preparation import Steady
     from offload.loops.running.specialise import Specialisation
-    from offload.loops.speculative.remembered import Remembered
+    from offload.loops.speculative.verdict_memory import Remembered
     from offload.runtime.launch import DeviceTask
-
-_MOST: Final = 64
-"""Calls of a function that are kept: as many as of a specialisation."""
 
 _MOST_TURNS: Final = 16
 """Sets of arrays with known contents that take turns in calls of one name."""
 
 
-class Ready:
-    """What is to be filled in, by the positions of arguments.
+class SettledCall:
+    """A call of which only addresses and floats are left to be filled in, by the positions of arguments.
 
     Parameters
     ----------
@@ -53,19 +52,9 @@ class Ready:
         What has to hold of arrays like these.
     verdict : Remembered, optional
         Why a speculative loop may run so. What it follows from is among what has to hold.
-
-    Attributes
-    ----------
-    spec : Specialisation
-    blank : CudaBlank
-    launcher : Launcher or None
-        The body of tasks that are given arrays like these, if there has been one.
-    verdict : Remembered or None
-    matches : callable
-        Tells that the arguments of a call, as many, have the same name, for most that have.
     """
 
-    __slots__ = ("_changed", "_fill", "_looked_at", "_versions", "blank", "launcher", "matches", "spec", "verdict")
+    __slots__ = ("_changed", "_filler", "_looked_at", "_versions", "blank", "launcher", "pattern", "spec", "verdict")
 
     def __init__(
         self,
@@ -77,14 +66,13 @@ class Ready:
     ) -> None:
         self.spec, self.verdict = spec, verdict
         self.blank = blank
-        self.launcher: Any = None
-        self.matches = matcher(args)
+        self.launcher: Any = None  # the body of tasks that are given arrays like these, if there has been one
+        self.pattern = CallPattern(args)
         apart = steady.apart
         at = {name: position for position, name in enumerate(spec.program.parameters)}
         order = {name: number for number, name in enumerate(spec.given)}
         assert [name for name, _ in apart.sizes] == list(spec.given)  # as the pairs and pointers count them
-        self._fill = filler(
-            len(args),
+        self._filler = Filler(
             [(at[name], nbytes) for name, nbytes in apart.sizes],
             [(order[one], a, b, order[other], c, d) for one, a, b, other, c, d in apart.pairs],
             [(slot, order[name]) for slot, name in blank.pointers],
@@ -92,8 +80,9 @@ class Ready:
             [order[name] for name in steady.versions],
         )
         self._changed = tuple([at[name] for name in spec.changed])
-        self._looked_at = tuple([(name, at[name]) for name in steady.versions])
-        self._versions: dict[tuple[int, ...], tuple[int, ...]] = {}  # of these, by where they lie
+        self._looked_at = tuple([(name, at[name]) for name in steady.versions])  # arrays whose contents decide
+        # their versions, by their addresses: several sets of arrays may take turns
+        self._versions: Memo[tuple[int, ...], tuple[int, ...]] = Memo(_MOST_TURNS)
 
     def rely(self, steady: Steady, addresses: Mapping[str, int]) -> bool:
         """Keep the versions of arrays at these addresses; return False if other arrays have been looked at."""
@@ -101,9 +90,7 @@ class Ready:
         if names != [*steady.versions]:
             return False
         if names:
-            if len(self._versions) >= _MOST_TURNS:
-                self._versions.pop(next(iter(self._versions)), None)
-            self._versions[tuple([addresses[name] for name in names])] = tuple(steady.versions.values())
+            self._versions.keep(tuple([addresses[name] for name in names]), tuple(steady.versions.values()))
         return True
 
     def _holds(self, args: tuple[Any, ...], task: DeviceTask, addresses: tuple[int, ...]) -> bool:
@@ -126,8 +113,8 @@ class Ready:
         kernels = device.kernels
         if kernels is None or kernels.dialect != "cuda":
             return False
-        holds = partial(self._holds, args, task) if self._looked_at else None
-        structure = self._fill(args, device.address, holds, self.blank.structure)
+        holds = partial(self._holds, args, task)
+        structure = self._filler.fill(args, device.address, holds, self.blank.structure)
         if structure is None:
             return False
         if self.verdict is not None:
@@ -137,10 +124,12 @@ class Ready:
         if changes and task.plan is not None:
             change(task, [args[position] for position in self._changed])
         self.blank.launch(structure, kernels, task.lane.stream)  # type: ignore[union-attr]  # the body has one
+        if self.verdict is not None:
+            tell(task, self.verdict.memory, "device", f"in parallel: {self.verdict.why}")
         return True
 
 
-def keep_ready(
+def keep_settled(
     spec: Specialisation,
     args: tuple[Any, ...],
     blank: CudaBlank,
@@ -157,24 +146,21 @@ def keep_ready(
     args : tuple
         By position.
     blank, steady, verdict
-        As for `Ready`.
+        As for `SettledCall`.
     addresses : mapping of str to int
         Of the arrays.
     """
     name = name_of(args)
     if name is None:
         return
-    known = spec.program.seen().ready
-    ready = known.get(name)
-    if ready is not None and (ready.blank is not blank or _memory(ready.verdict) is not _memory(verdict)):
-        ready = None
-    if ready is None or not ready.rely(steady, addresses):
-        ready = Ready(spec, args, blank, steady, verdict)
-        ready.rely(steady, addresses)
-        if len(known) >= _MOST:
-            known.pop(next(iter(known)), None)
-        known[name] = ready
-    known[LATEST] = ready
+    known = spec.program.seen().settled
+    found = known.get(name)
+    if found is not None and (found.blank is not blank or _memory(found.verdict) is not _memory(verdict)):
+        found = None
+    if found is None or not found.rely(steady, addresses):
+        found = known.keep(name, SettledCall(spec, args, blank, steady, verdict))
+        found.rely(steady, addresses)
+    known[LATEST] = found
 
 
 def _memory(verdict: Remembered | None) -> object:

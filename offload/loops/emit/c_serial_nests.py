@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from offload.loops.emit.c_host import indented
 from offload.loops.emit.c_prelude import C_TYPES, MEMORY_TYPES
 from offload.loops.emit.c_statements import ATOMICS, Statements, combined, may_note
-from offload.loops.emit.emit_c import STOP, Kernel, scope_of
+from offload.loops.emit.emit_c import STOP, KernelWriter, scope_of
 from offload.loops.tree import ir
 from offload.loops.tree.nodes import can_be_refused, walk
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 def emit_exact(typed: Typed, nest: Nest, variant: CVariant) -> CKernel:
     """Return a nest in order as C, called as that of `emit_c.emit` is, with ``chunk`` and ``worker`` 0."""
-    return _ExactKernel(typed, nest, variant, scope_of(typed, nest, variant)).emitted()
+    return _ExactWriter(typed, nest, variant, scope_of(typed, nest, variant)).emitted()
 
 
-class _ExactKernel(Kernel):
+class _ExactWriter(KernelWriter):
     """Writes a nest; see above."""
 
     def _writer(self) -> Statements:
         items = [item.name for item in self._nest.reductions]
         return _ExactStatements(self._scope, items, self._nest.place.line, can_fail=self._can_fail)
 
-    def _first(self, slot: int, item: ir.Reduction) -> str:
+    def _first(self, slot: int, item: ir.LoopReduction) -> str:
         return self._kept(slot, item.name)
 
     def _kept(self, slot: int, name: str) -> str:

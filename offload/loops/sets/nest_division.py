@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from offload.data.boxes import Box
-    from offload.loops.proofs.demand import Demand, Term
-    from offload.loops.proofs.feeding import Feeding, Point
+    from offload.loops.proofs.demand import Demand, DemandTerm
+    from offload.loops.proofs.feeding import Feeding, FlowPoint
     from offload.loops.proofs.numbers import Trips
-    from offload.loops.proofs.reach import Accesses
-    from offload.loops.proofs.storages import Storage
+    from offload.loops.proofs.reach import NestAccesses
+    from offload.loops.proofs.storages import LoopStorage
     from offload.loops.sets.cutting import Cutter, Span, Split
     from offload.loops.sets.guards import Bound
 
@@ -64,12 +64,12 @@ class Filtering:
         ``"split"``; ``"duplicate"``: every device does everything; ``"single"``: one device does.
     why : str
         In words.
-    accesses : Accesses
+    accesses : NestAccesses
         Of the nest, each by a number of its own.
     feeding : Feeding
     demand : mapping of int to Demand
         By the numbers of `feeding`'s points.
-    storages : mapping of str to Storage
+    storages : mapping of str to LoopStorage
         What each array is a part of.
     splits : mapping of str to Split
         Of each storage that is written, and not computed everywhere.
@@ -83,7 +83,7 @@ class Filtering:
         What each device goes through.
     is_cut : bool
         Whether these trips are all that a device needs, so that the nest runs as it is; else `guarded` does.
-    points : tuple of Point
+    points : tuple of FlowPoint
         The outermost statements.
     originals : mapping of int to int
         The numbers, `at`, that the program's accesses have, by those that `accesses` has.
@@ -93,17 +93,17 @@ class Filtering:
 
     mode: FilterMode
     why: str
-    accesses: Accesses
+    accesses: NestAccesses
     feeding: Feeding
     demand: Mapping[int, Demand]
-    storages: Mapping[str, Storage]
+    storages: Mapping[str, LoopStorage]
     splits: Mapping[str, Split]
     everywhere: frozenset[str]
     cutter: Cutter
     blocks: tuple[Span, ...]
     trips: tuple[Span, ...]
     is_cut: bool
-    points: tuple[Point, ...]
+    points: tuple[FlowPoint, ...]
     originals: Mapping[int, int]
     checked: frozenset[int]
 
@@ -233,5 +233,5 @@ def _head(node: ir.Statement) -> str:
     return text_of(replace(node, value=rest))
 
 
-def _shown(term: Term) -> tuple[str, str]:
+def _shown(term: DemandTerm) -> tuple[str, str]:
     return term.array, text_of(term.text)

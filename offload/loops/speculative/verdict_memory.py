@@ -1,7 +1,7 @@
 """Calls of speculative loops that may run as any other, as one before them: what says so, and for how long it holds.
 
 A verdict is found by the versions of the arrays that addresses are made of, by scalars and by the numbers of the call.
-Which of these a loop asks for is kept for the numbers (`Known`), so that a call evaluates nothing.
+Which of these a loop asks for is kept for the numbers (`VerdictBasis`), so that a call evaluates nothing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from offload.loops.running.looks import contents_at
-from offload.loops.running.prepared import told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from offload.data.versions import Contents
-    from offload.loops.running.prepared import Apart
+    from offload.loops.running.preparation import Apart
     from offload.loops.running.specialise import Specialisation
     from offload.loops.speculative.attempts import Memory
     from offload.runtime.launch import DeviceTask
@@ -40,7 +39,7 @@ class Remembered(NamedTuple):
     why: str
 
 
-class Known(NamedTuple):
+class VerdictBasis(NamedTuple):
     """What follows from the numbers of a call.
 
     Attributes
@@ -66,9 +65,9 @@ def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask
     memory: Memory | None = spec.speculation
     if memory is None:
         return None
-    numbers = numbers_in(spec, values)
-    known: Known | None = memory.calls.get(numbers)
-    if known is None:
+    record = spec.calls.get(spec.key(values))
+    known: VerdictBasis | None = None if record is None else record.known
+    if record is None or known is None:
         return None
     locate = task.place.device.address
     addresses: dict[str, Any] = {name: locate(values[name]) for name in spec.given}
@@ -79,9 +78,7 @@ def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask
     if spec.program.words.speculate == "always" or memory.is_sequential:
         return None
     contents = contents_of(known, values, task)
-    key = key_from(numbers, known, values, addresses, contents)
-    with spec.lock:
-        verdict = memory.known(key)
+    verdict = record.verdicts.use(key_from(None, known, values, addresses, contents))
     return _told(task, Remembered(memory, None if known.floats else contents, REMEMBERED)) if verdict else None
 
 
@@ -90,13 +87,7 @@ def _told(task: DeviceTask, found: Remembered) -> Remembered:
     return found
 
 
-def numbers_in(spec: Specialisation, values: Mapping[str, Any]) -> Any:
-    """Return what tells the numbers of calls apart: layouts, and scalars that decisions follow from."""
-    layouts = tuple([(values[name].shape, values[name].strides) for name in spec.given])
-    return layouts, tuple(told(spec, values))
-
-
-def contents_of(known: Known, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
+def contents_of(known: VerdictBasis, values: Mapping[str, Any], task: DeviceTask) -> dict[str, Contents] | None:
     """Return what the arrays hold from which a verdict follows; None where that is not known."""
     found = {}
     for name in known.arrays:
@@ -108,17 +99,20 @@ def contents_of(known: Known, values: Mapping[str, Any], task: DeviceTask) -> di
 
 
 def key_from(
-    numbers: Any,
-    known: Known,
+    lies: Hashable,
+    known: VerdictBasis,
     values: Mapping[str, Any],
     addresses: Mapping[str, int],
     contents: Mapping[str, Contents] | None,
 ) -> Any:
-    """Return what a verdict follows from; None where that is not known."""
+    """Return what a verdict follows from, besides the call's key; None where that is not known.
+
+    ``lies`` is as in `Numbers`.
+    """
     if contents is None:
         return None
     versions = tuple([(one.version, addresses[name]) for name, one in contents.items()])
-    return numbers, tuple([float(values[name]).hex() for name in known.floats]), versions
+    return lies, tuple([float(values[name]).hex() for name in known.floats]), versions
 
 
 def tell(task: DeviceTask, memory: Memory, where: Literal["device", "host"], text: str) -> None:

@@ -9,7 +9,7 @@ import offload as omp
 from offload import acc, in_, inout, to, tofrom
 from offload.errors import LoopError
 from offload.loops.proofs import ranges
-from offload.loops.ready import Ready
+from offload.loops.settled_calls import SettledCall
 from offload.loops.speculative.speculation import forget
 from tests.loops.cuda_form import GXX
 
@@ -32,13 +32,13 @@ def axpby():
 def started(monkeypatch):
     """The calls that were started so, or not, in their order."""
     found = []
-    start = Ready.start
+    start = SettledCall.start
 
     def noted(ready, args, task, *, changes):
         found.append(start(ready, args, task, changes=changes))
         return found[-1]
 
-    monkeypatch.setattr(Ready, "start", noted)
+    monkeypatch.setattr(SettledCall, "start", noted)
     return found
 
 

@@ -16,27 +16,28 @@ import numpy as np
 
 from offload.loops.emit.emit_c import copied
 from offload.loops.proofs.independence import Verdict
-from offload.loops.proofs.numbers import Launch, Trips, View
+from offload.loops.proofs.numbers import LaunchNumbers, Trips, View
 from offload.loops.running.arguments import NestRun
 from offload.loops.running.cuda_runs import ON_CUDA, CudaRun
-from offload.loops.running.plan import NestPlan, Numbers, key_of, layout_of, plain
-from offload.loops.running.specialise import MOST_LOGGED, Specialisation
+from offload.loops.running.memo import CallRecord, Memo
+from offload.loops.running.plan import NestPlan, Numbers, layout_of, plain
+from offload.loops.running.specialise import Specialisation
 from offload.loops.running.where import ON_HOST, kernels_of, n_threads_of
 from offload.loops.speculative.logs import Log
 from offload.loops.watched.cells import cells_of
+from offload.loops.watched.exchange_log import MOST_ITERATIONS, NO_SECTIONS, logged
 from offload.loops.watched.flagging import FLAG_WORDS, ID_BITS, OPEN, WHAT_BITS
 from offload.loops.watched.inspecting import can_be_inspected, inspector
-from offload.loops.watched.needed import needed
+from offload.loops.watched.needs import needed
 from offload.loops.watched.passing import final_pass
 from offload.loops.watched.sections import sections
-from offload.loops.watched.speculate import MOST_ITERATIONS, NO_SECTIONS, logged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offload.devices.base import Device, Kernels
     from offload.loops.watched.cells import Cells
-    from offload.loops.watched.needed import Needed
+    from offload.loops.watched.needs import Needed
     from offload.loops.watched.watching import Watched
     from offload.runtime.launch import DeviceTask
 
@@ -130,7 +131,8 @@ class LoggedLoop:
         self._made = _made(plan, log.watched, {**numbers.views, **self._words}, plan.variant.unit_steps)
         zeros = dict.fromkeys(free, np.uint32(0))
         self._scalars = {**numbers.scalars[0], **_given(log.watched), **zeros}
-        self._chunks: dict[Any, Any] = {}
+        self._chunks: Memo[Any, Any] = Memo(_MOST_BLANKS)
+        self._record = CallRecord()
         self._passes = [self._pass(spec, storage) for storage in log.readers]
 
     def exact(self) -> LoggedLoop:
@@ -148,21 +150,17 @@ class LoggedLoop:
             first, *rest = self.numbers.axes[0]
             axes = (Trips(first.start + begin * first.step, first.step, end - begin), *rest)
             views = {**self.numbers.views, **self._words}
-            numbers = Numbers((self._scalars,), (axes,), views)
-            plan = self._made._replace()  # one of its own, since the shape of a launch is kept by the plan
-            (found,) = where.blanks(self.spec, numbers, (plan,))
-            if len(self._chunks) >= _MOST_BLANKS:
-                self._chunks.clear()
-            self._chunks[key] = found
+            numbers = Numbers((self._scalars,), (axes,), views, self._record)
+            (made,) = where.blanks(self.spec, numbers, (self._made,))
+            found = self._chunks.keep(key, made)
         return found
 
     def passes(self, where: Any) -> list[Any]:
         """Return what is to be filled in for each pass over words."""
         found = self._chunks.get(where)
         if found is None:
-            found = self._chunks[where] = [
-                where.blanks(spec, numbers, (plan,))[0] for spec, numbers, plan in self._passes
-            ]
+            made = [where.blanks(spec, numbers, (plan,))[0] for spec, numbers, plan in self._passes]
+            found = self._chunks.keep(where, made)
         return list(found)
 
     def _pass(self, spec: Specialisation, storage: str) -> tuple[Specialisation, Numbers, NestPlan]:
@@ -171,7 +169,7 @@ class LoggedLoop:
         names = (log.writers[storage], log.readers[storage], log.flag)
         views = {name: self._words[name] for name in names}
         scalars = {log.base: np.uint32(0), "w_n": np.int64(n_cells)}
-        numbers = Numbers((scalars,), ((Trips(0, 1, n_cells),),), views)
+        numbers = Numbers((scalars,), ((Trips(0, 1, n_cells),),), views, CallRecord())
         return _specialised(spec, watched, names, (log.base,)), numbers, _made(self._plan, watched, views, ((0, 1),))
 
     def violation(self, words: list[int], base: int) -> Violation:
@@ -329,26 +327,21 @@ def logged_loop(
 
     One that `is_exact` has words for all that is logged; so has one whose sections have been out of order.
     """
-    key = is_inspector, is_exact, key_of(spec, numbers), plan.variant, plan.verdict.unknown
-    with spec.lock:
-        kept: LoggedLoop | None = spec.logged.pop(key, None)
-        if kept is not None:
-            spec.logged[key] = kept
+    key = "logged", is_inspector, is_exact, numbers.lies, plan.variant, plan.verdict.unknown
+    facts = numbers.record.facts
+    kept: LoggedLoop | None = facts.use(key)
     if kept is not None:
         return logged_loop(spec, numbers, plan, is_inspector=is_inspector, is_exact=True) if kept.is_doubtful else kept
     if math.prod(axis.trips for axis in numbers.axes[0]) >= MOST_ITERATIONS:
         return None
-    launch = Launch(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
+    launch = LaunchNumbers(numbers.axes[0], plain(numbers.scalars[0]), numbers.views)
     of = needed(spec.typed, plan.nest, launch, plan.verdict.unknown)
     has_slice = can_be_inspected(plan.nest, of.written, launch.scalars)
     if is_inspector and not has_slice:
         return None
     has_sections = has_slice and not is_exact
     made = LoggedLoop(spec, numbers, plan, of, is_inspector=is_inspector, has_sections=has_sections)
-    with spec.lock:
-        if len(spec.logged) >= MOST_LOGGED:
-            del spec.logged[next(iter(spec.logged))]
-        spec.logged[key] = made
+    facts.keep(key, made)
     return made
 
 

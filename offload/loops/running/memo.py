@@ -1,0 +1,66 @@
+"""What is remembered of a loop's calls: one record for the calls with equal numbers, found by one key.
+
+Decisions about a call follow from the shapes and strides of its arrays, and from the scalars that decisions may follow
+from. These are its `CallKey`. Everything that calls of this key have found out stands in their `CallRecord`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, TypeAlias, TypeVar
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+CallKey: TypeAlias = "tuple[tuple[Any, ...], tuple[Any, ...]]"
+"""The layouts of a call's arrays (shapes and strides in turn), and its scalars, with floats as their bits."""
+
+MOST_CALLS: Final = 64
+"""Entries of a memo: more than a program has sizes that take turns."""
+
+
+class Memo(dict[KeyT, ValueT]):
+    """A dictionary that keeps a limited number of entries, those that came last. Threads may share it."""
+
+    def __init__(self, most: int = MOST_CALLS) -> None:
+        super().__init__()
+        self._most = most
+        self._lock = threading.Lock()
+
+    def keep(self, key: KeyT, value: ValueT) -> ValueT:
+        """Enter a value as the last one, in place of the first if there are many; return it."""
+        with self._lock:
+            self.pop(key, None)
+            if len(self) >= self._most:
+                del self[next(iter(self))]
+            self[key] = value
+        return value
+
+    def use(self, key: KeyT) -> ValueT | None:
+        """Return the value of a key, which is the last one from now on; None if there is none."""
+        with self._lock:
+            value = self.pop(key, None)
+            if value is not None:
+                self[key] = value
+        return value
+
+
+class CallRecord:
+    """What is known of the calls with equal numbers. Threads change it under the lock of the specialisation."""
+
+    __slots__ = ("apart", "facts", "history", "known", "map_types", "prepared", "stays", "verdicts")
+
+    def __init__(self) -> None:
+        # An `Apart`: whether arrays at given addresses share memory. None until a call has asked.
+        self.apart: Any = None
+        # Plans, compiled nests and the like. A key begins with a word for the kind of fact.
+        self.facts: Memo[Any, Any] = Memo()
+        self.prepared: dict[Any, Any] = {}  # a `Prepared` for each `Where` that such calls have run
+        # True where iterations are known to be independent, by the contents of the arrays that this follows from. Each
+        # call with new contents has a new key, so verdicts must not push out facts, which take long to make.
+        self.verdicts: Memo[Any, bool] = Memo()
+        self.map_types: Any = None  # the map types of arrays in no clause, if arrays share no memory
+        # of a speculative loop:
+        self.known: Any = None  # a `Known`: what its verdicts follow from, if arrays share no memory
+        self.history: Any = None  # a `History` of its races
+        self.stays = False  # a call has run on the program's own arrays

@@ -1,0 +1,126 @@
+"""Calls of loops that speculate: bodies of tasks that decide where the loop runs, and how.
+
+A loop that runs in order, or whose races the host keeps winning, may be cheap. A device task, with a lane, waits and a
+pass over its list items, would cost more than the loop. So a call that stays on the program's own arrays, as one before
+it has, is a task of the host (`HostCall`). It has no clauses that map or order, waits, and finds its arrays absent.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offload.arrays.items import SCALARS, array_section
+from offload.loops.launch import Launcher, check_writeable, enqueue, outcome, outcome_of, run_on_host
+from offload.loops.running.first_values import with_first_values
+from offload.loops.running.looks import change
+from offload.loops.running.ordered_runs import run_in_order
+from offload.loops.running.plan import numbers_of, plans_of
+from offload.loops.running.preparation import described
+from offload.loops.speculative.attempts import history_of
+from offload.loops.speculative.host_work import SpeculativeWork, on_own_arrays, stayed
+from offload.loops.speculative.speculation import PLAIN, decided
+from offload.loops.speculative.verdict_memory import Remembered
+from offload.runtime.current import here
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offload.loops.running.memo import CallRecord
+    from offload.loops.running.specialise import LoopProgram, Specialisation
+    from offload.loops.speculative.attempts import Memory
+    from offload.runtime.place import DevicePlace
+
+
+__all__ = ["HostCall", "SpeculativeLauncher", "SpeculativeWork", "host_call"]
+
+
+class SpeculativeLauncher(Launcher):
+    """The body of a speculative loop's task."""
+
+    __slots__ = ("is_first",)
+
+    why_not_captured = "may race, and is decided at each replay"
+
+    def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
+        super().__init__(program, is_alone=is_alone)
+        self.is_first = False  # it was profiled when its task began
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        task: Any = here().task
+        is_on_device = task is not None and task.place is not None
+        if is_on_device and not kwargs and self.values is None:
+            settled = self.settled or self.program.settled(args)
+            if settled is not None and settled.start(args, task, changes=not self.is_mapped):
+                return None
+        values = self.program.bound(args, kwargs) if self.values is None else self.values
+        spec = self.specialisation or self.program.specialise(values)
+        if not is_on_device:
+            return _on_host(spec, values)
+        if not self.is_mapped:
+            change(task, [values[name] for name in spec.changed])
+        is_own = any(isinstance(values[name], np.ndarray) for name in spec.given)
+        carry_out = on_own_arrays if is_own else decided
+        found = carry_out(spec, values, task, is_first=self.is_first)
+        if found == PLAIN or isinstance(found, Remembered):
+            verdict = found if isinstance(found, Remembered) else None
+            settles = verdict is not None and verdict.contents is not None
+            runs = enqueue(spec, values, task, args, verdict=verdict, settles=settles)
+            if runs or spec.typed.function.returns:
+                task.leave(lambda _: outcome_of(spec, runs))
+        elif spec.typed.function.returns:
+            task.leave(lambda _: outcome(spec, found))
+        return None
+
+
+def _on_host(spec: Specialisation, values: Mapping[str, Any]) -> Any:
+    """Run the nests on the host's arrays, in parallel where that is proved, and return what the function returns."""
+    check_writeable(spec, values)
+    given = with_first_values(spec, values)
+    plans = plans_of(spec, numbers_of(spec, given, partial(described, None)))
+    if all(plan.verdict.verdict == "parallel" for plan in plans):
+        return run_on_host(spec, values)
+    results = run_in_order(spec, given)
+    return outcome(spec, results) if spec.typed.function.returns else None
+
+
+def host_call(program: LoopProgram, args: tuple[Any, ...], place: DevicePlace) -> HostCall | None:
+    """Return the body of a call that stays on the program's own arrays, as one before it has; None where that is open.
+
+    The call waits, follows nothing, and has no clauses that map.
+    """
+    if not all(value.__class__ is np.ndarray or value.__class__ in SCALARS for value in args):
+        return None
+    values = program.bound(args, {})
+    spec = program.specialise(values)
+    memory: Memory | None = spec.speculation
+    record = spec.calls.get(spec.key(values))
+    if memory is None or record is None or not record.stays:
+        return None
+    if not memory.is_sequential and not history_of(record).is_hosts:
+        return None
+    arrays = [values[name] for name in spec.given]
+    search = place.table.search
+    with place.lock:
+        if any(any(search(array_section(array))) for array in arrays):
+            return None
+    check_writeable(spec, values)
+    return HostCall(spec, values, memory, None if memory.is_sequential else record)
+
+
+class HostCall:
+    """The body of such a call."""
+
+    __slots__ = ("__wrapped__", "_memory", "_record", "_spec", "_values")
+
+    def __init__(
+        self, spec: Specialisation, values: Mapping[str, Any], memory: Memory, record: CallRecord | None
+    ) -> None:
+        self.__wrapped__ = spec.program.function
+        self._spec, self._values, self._memory, self._record = spec, values, memory, record
+
+    def __call__(self, *_args: Any) -> Any:
+        found = stayed(self._spec, self._values, self._memory, self._record)
+        return outcome(self._spec, found) if self._spec.typed.function.returns else None
