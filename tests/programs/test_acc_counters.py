@@ -397,6 +397,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.mutants
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_mutants(monkeypatch, mutant):
     """Counters that break one rule do not agree with the model."""
