@@ -295,6 +295,7 @@ def test_disabled_devices_are_told(small, monkeypatch, capsys):
     assert "OMP_TARGET_OFFLOAD" in capsys.readouterr().err
 
 
+@pytest.mark.timeout(400)
 def test_sections_have_every_sample(small, capsys):
     """Every section has its tables with a sample for each turn, and its promises; JSON has all of it."""
     assert main(["gpu", "--json", "--repeat", "2"]) == 0
