@@ -146,7 +146,9 @@ def pytest_itemcollected(item):
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers():
     """Return the processes of ``-n auto``: one for each processor that this one may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
+        return None  # pytest-xdist has its own answer
+    return len(os.sched_getaffinity(0))
 
 
 def pytest_cmdline_main(config):
