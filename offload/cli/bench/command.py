@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     InternalError
         A result was wrong.
     """
+    # Not argparse's choices: its message could not say where the studies are.
     for name in args.part:
         if name not in PARTS:
             raise ClauseError(
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
             )
     if args.repeat < 1:
         raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+    # In the order of the table, whatever the order of the arguments.
     wanted = [name for name in PARTS if name in (args.part or PARTS)]
     found = {name: PARTS[name](args, _QUICK[name] if args.quick else {}) for name in wanted}
     if args.json:
@@ -96,6 +98,7 @@ def _machine() -> dict[str, str]:
     }
 
 
+# Modules are imported when they are needed: `offload --help` must not wait for Dask.
 def _tasks(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
     from offload.cli.bench import tasks  # imports Dask
 

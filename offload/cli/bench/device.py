@@ -1,4 +1,4 @@
-"""``offload bench link``, ``launch`` and ``overlap``: copies, single constructs, and copies under way beside work."""
+"""``offload bench link``, ``launch`` and ``overlap``: copies, single constructs, and copies while kernels run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
     Calls = dict[str, Callable[[], float]]
 
+# Long enough that the start of a copy does not count, short enough for a small GPU.
 _LINK_NBYTES = 64 << 20
+
 _N_CALLS = 100
+# A chain is so long that the wait at its end does not count.
 _N_CHAINED = 300
+# Elements of float32: 1 KB, which no link takes any time for.
 _SMALL = 256
+
+# Several blocks are under way at once: one arrives, one is computed, one leaves.
 _N_BLOCKS = 8
 _BLOCK_NBYTES = {"cuda": 16 << 20}
 _LITTLE_NBYTES = 1 << 20
@@ -32,6 +38,7 @@ BLOCKING, DEFERRED = "blocking", "nowait, a chain a block"
 
 def _host_memories(nbytes: int) -> dict[str, Any]:
     """Return arrays of bytes in each kind of host memory that the default device tells apart."""
+    # Ones, so that every page has been touched before it is timed.
     found: dict[str, Any] = {"pageable": np.ones(nbytes, np.uint8)}
     if omp.device(0).kind == "cuda":
         found["pinned"] = omp.empty_pinned(nbytes, np.uint8)
@@ -93,12 +100,15 @@ def measure_launch(repeat: int, n_calls: int = _N_CALLS, n_chained: int = _N_CHA
     n_chained : int
         Tasks of the chain in a turn.
     """
+    # The last kind is the quickest: pinned memory where the device has it.
     host = _host_memories(4 * _SMALL).popitem()[1].view("f4")
     x = omp.target_alloc(_SMALL, "f4")
+    # The clauses are made once: the rows are to show the construct, not its preparation.
     deferred = bump.options(nowait=True, depend=[inout(x)])
     device: Any = omp.device(0)
     stream = device.new_stream()
 
+    # The floor: what the device's own library takes for the copy of the row below.
     def bare() -> None:
         device.copy(x, host, stream)
         stream.synchronize()
@@ -107,6 +117,7 @@ def measure_launch(repeat: int, n_calls: int = _N_CALLS, n_chained: int = _N_CHA
         nothing()
         omp.taskwait()
 
+    # The host task begins when the device has told that the copy is over.
     def follow() -> None:
         omp.target_memcpy_async(x, host, depend=[out(x)])
         nothing.options(depend=[in_(x)])()
@@ -166,6 +177,7 @@ def measure_overlap(repeat: int, block_nbytes: int | None = None) -> list[Findin
     block_nbytes = block_nbytes or _BLOCK_NBYTES.get(omp.device(0).kind, _LITTLE_NBYTES)
     memory, flat = _host_memories(_N_BLOCKS * block_nbytes).popitem()
     blocks = np.split(flat.view("f4"), _N_BLOCKS)
+    # Where work and copies take as long as each other, there is most to gain.
     passes = _passes_like_copies(blocks)
 
     def one_by_one() -> None:
@@ -199,6 +211,7 @@ def _passes_like_copies(blocks: list[Any]) -> int:
     """Return how many passes over a block take about as long as its copies to the device and back."""
     block = blocks[0]
     block[:] = 2
+    # With no pass the time is that of the copies and the call; the passes are what the rest takes.
     none_s, some_s = (min(took_s(partial(process, block, n)) for _ in range(3)) for n in (0, 4))
     return max(1, min(1_000, math.ceil(4 * none_s / max(some_s - none_s, 1e-6))))
 
@@ -207,6 +220,7 @@ def _check(blocks: list[Any], passes: int, call: Callable[[], object], name: str
     """Raise `InternalError` if a block is not what the work makes of it: a time of a wrong result means nothing."""
     expected = []
     for number, block in enumerate(blocks):
+        # Blocks differ, and the elements of a block do not: one element tells what all have to be.
         block[:] = number + 1
         some = block[:1].copy()
         work(some, passes)

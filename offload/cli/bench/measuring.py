@@ -45,7 +45,7 @@ def in_turn(calls: Mapping[str, Callable[[], float]], repeat: int) -> dict[str, 
     gc.freeze()  # objects from before are not part of the programs, and each call begins with a collection
     try:
         for turn in range(-1, repeat):
-            for name, call in calls.items():
+            for name, call in calls.items():  # each turn has all calls, so that load of others falls on all
                 gc.collect()
                 figure = call()
                 if turn >= 0:
@@ -85,6 +85,7 @@ def table_of(finding: Finding) -> Table:
 def _cell(samples: Samples | None) -> str:
     if not samples:
         return ""
+    # One turn has no spread.
     if len(samples) == 1:
         return _digits(samples[0])
     return f"{_digits(median(samples))} ({_digits(min(samples))} to {_digits(max(samples))})"

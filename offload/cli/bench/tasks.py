@@ -17,10 +17,12 @@ from offload.cli.bench.measuring import Finding, in_turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+# As many as make a turn of some 20 ms.
 _N_TASKS = 5_000
 _DASK_SHARE = 10
 """Dask, about ten times as slow, gets a tenth of the tasks."""
 
+# Of Dask's; ours are one worker, and the caller, who helps while it waits.
 _N_THREADS = 2
 
 EAGER, REPLAYED, DASK = "generated", "replayed by taskgraph", f"Dask's threaded scheduler, {_N_THREADS} threads"
@@ -43,8 +45,10 @@ def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Finding]:
     """
     rows: dict[str, dict[str, list[float]]] = {}
     for shape, n_cells in (("independent", n_tasks), ("chain", 1)):
+        # A task updates one cell: each its own, or all the same.
         cells = [np.zeros(8) for _ in range(n_cells)]
         clauses = [[inout(cells[number % n_cells])] for number in range(n_tasks)]
+        # µs a task do not depend on the number: shorter runs of the slower peer are fair.
         fewer = max(1, n_tasks // _DASK_SHARE)
         calls: dict[str, Callable[[], float]] = {
             EAGER: partial(_eager_us, clauses),
@@ -82,8 +86,8 @@ def _replay_us(clauses: Sequence[list[Any]]) -> float:
             null.options(depend=depend)()
 
     with omp.Runtime("none", num_threads=1):
-        generate()
-        generate()
+        generate()  # records
+        generate()  # prepares what later replays reuse
         began_s = time.perf_counter()
         generate()
         return (time.perf_counter() - began_s) * 1e6 / len(clauses)
@@ -95,7 +99,7 @@ def _nothing(*_: object) -> None:
 
 def _dask_us(n_tasks: int, *, is_chain: bool) -> float:
     """Make the same graph of Dask's own tasks and run it; return the microseconds a task."""
-    began_s = time.perf_counter()
+    began_s = time.perf_counter()  # the graph counts, as for ours the generating
     graph = {
         number: Task(number, _nothing, *([TaskRef(number - 1)] if is_chain and number else []))
         for number in range(n_tasks)
