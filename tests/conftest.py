@@ -17,15 +17,13 @@ import pytest
 from hypothesis import settings
 
 import offload as omp
+import tests.profiles  # noqa: F401  # which has the profiles of Hypothesis
 from offload.devices.sim.device import SimDevice, SimEvent
 from offload.runtime import opened
 from offload.tasks.states import MAY_FOLLOW
 from offload.tasks.task import Task
 
-# `pytest --hypothesis-profile=soak` takes the other one.
-settings.register_profile("ci", deadline=None, print_blob=True)  # a deadline measures the machine, not the code
-settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=5_000)
-settings.load_profile("ci")
+settings.load_profile("quick")  # `pytest --hypothesis-profile=full` takes another one
 
 if not faulthandler.is_enabled():  # pytest's own plugin may be off
     faulthandler.enable()
@@ -116,9 +114,10 @@ class GpuTests:
 def pytest_configure(config):
     """Have the GPU tests judged and counted, the books kept of what they take from CUDA, and the user's cache alone."""
     config.pluginmanager.register(GpuTests(), "offload-gpu-tests")
-    cache = tempfile.TemporaryDirectory(prefix="offload-tests-")
-    config.add_cleanup(cache.cleanup)
-    os.environ["OFFLOAD_CACHE_DIR"] = cache.name  # compiled loops of this session, and of the processes that it starts
+    if not hasattr(config, "workerinput"):  # the processes of pytest-xdist share the cache of the one that starts them
+        cache = tempfile.TemporaryDirectory(prefix="offload-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(cache.cleanup)
+        os.environ["OFFLOAD_CACHE_DIR"] = cache.name  # compiled loops of this run, and of the processes that it starts
     SimDevice.waits_look = bool(os.environ.get("OFFLOAD_TESTS_WAITS_LOOK"))
     if no_gpu() is None:
         from tests.gpu.ledger import open_ledger
@@ -131,6 +130,35 @@ def pytest_configure(config):
 
             cupy.cuda.set_allocator(None)
             memory._SMALL_NBYTES = -1  # blocks are of the size asked for, and none is kept
+
+
+def pytest_itemcollected(item):
+    """Leave to ``-m slow`` what repeats on two devices what the same streams have shown on one."""
+    given = getattr(item, "callspec", None)
+    if (
+        given
+        and given.params.get("devices") == "sim:2"
+        and given.params.get("streams") in {"one worker", "delayed streams"}
+    ):
+        item.add_marker("slow")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers():
+    """Return the processes of ``-n auto``: one for each processor that this one may use."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
+        return None  # pytest-xdist has its own answer
+    return len(os.sched_getaffinity(0))
+
+
+def pytest_cmdline_main(config):
+    """With ``-n`` hand waiting tests to idle processes, and end the run with a process that a hanging test ends."""
+    if not getattr(config.option, "numprocesses", None):
+        return
+    if config.option.dist == "load":
+        config.option.dist = "worksteal"
+    if config.option.maxworkerrestart is None:
+        config.option.maxworkerrestart = "0"
 
 
 def pytest_report_header():

@@ -101,7 +101,7 @@ TILES: dict[int, tuple[Tile, ...]] = {
         Tile(1, 8, 256, (0.36, 0.40)),
     ),
 }
-"""By the width of an element (H100, `offload bench gpu --section parray` has the figures of what is chosen)."""
+"""By the width of an element (H100, `benchmarks/run.py gpu --section parray` has the figures of what is chosen)."""
 
 _IDLE = 1 / 3
 """What part of a tile is used counts with this power: threads without an element cost less than others."""

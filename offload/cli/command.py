@@ -137,10 +137,7 @@ def _joined(argv: Sequence[str]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     from offload.cli import cache, info
-    from offload.cli.bench import acc, parray, present, rect, tasks
-    from offload.cli.bench.gpu import command as gpu
-    from offload.cli.bench.loops import command as loops
-    from offload.cli.bench.mpi import command as mpi
+    from offload.cli.bench import command as bench
     from offload.cli.demo import fft3d
 
     parser = argparse.ArgumentParser(
@@ -160,36 +157,9 @@ def _parser() -> argparse.ArgumentParser:
     fft3d.add_arguments(one)
     one.set_defaults(run=fft3d.run, parser=one)
 
-    bench = commands.add_parser(
-        "bench",
-        help="measure what tasks, copies and queues cost here",
-        description="Measure what tasks, copies and queues cost here; each measurement takes seconds to minutes.",
-    )
-    benches = bench.add_subparsers(metavar="NAME", required=True)
-    one = benches.add_parser("tasks", help="what a task costs, beside Dask and OpenMP in C", allow_abbrev=False)
-    tasks.add_arguments(one)
-    one.set_defaults(run=tasks.run, parser=one)
-    one = benches.add_parser("rect", help="what strided copies reach, beside contiguous ones", allow_abbrev=False)
-    rect.add_arguments(one)
-    one.set_defaults(run=rect.run, parser=one)
-    one = benches.add_parser("present", help="what a look-up of mapped storage costs", allow_abbrev=False)
-    present.add_arguments(one)
-    one.set_defaults(run=present.run, parser=one)
-    one = benches.add_parser("acc", help="what OpenACC's queues gain over blocking calls", allow_abbrev=False)
-    acc.add_arguments(one)
-    one.set_defaults(run=acc.run, parser=one)
-    one = benches.add_parser("gpu", help="what a CUDA device reaches, beside CuPy by hand", allow_abbrev=False)
-    gpu.add_arguments(one)
-    one.set_defaults(run=gpu.run, parser=one)
-    one = benches.add_parser("loops", help="what loop functions reach, beside Numba", allow_abbrev=False)
-    loops.add_arguments(one)
-    one.set_defaults(run=loops.run, parser=one)
-    one = benches.add_parser("parray", help="what typed copies reach and cost", allow_abbrev=False)
-    parray.add_arguments(one)
-    one.set_defaults(run=parray.run, parser=one)
-    one = benches.add_parser("mpi", help="what requests of MPI cost as events, and hide", allow_abbrev=False)
-    mpi.add_arguments(one)
-    one.set_defaults(run=mpi.run, parser=one)
+    one = commands.add_parser("bench", help="measure whether this machine is all right", allow_abbrev=False)
+    bench.add_arguments(one)
+    one.set_defaults(run=bench.run, parser=one)
 
     one = commands.add_parser(
         "info",

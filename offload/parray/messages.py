@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from offload.runtime.place import DevicePlace
 
 LEAST_SENT_NBYTES, LEAST_RECEIVED_NBYTES = 1 << 16, 256
-"""Bytes that lie together from which a datatype is as fast as packing (``benchmarks/parray_mpi.py --runs``, MPICH)."""
+"""Bytes that lie together from which a datatype is as fast as packing (``benchmarks/run.py parray_mpi``, MPICH)."""
 
 
 class Piece(NamedTuple):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import from_, in_, inout, out, to, tofrom
+from tests.profiles import examples
 
 N = 32
 RECORD = np.dtype([("key", "i1"), ("value", "f8")], align=True)
@@ -392,7 +393,7 @@ def test_device_sources_may_repeat(sim):
     omp.target_free(d)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_memcpy_rect_is_slice_assignment(data):
     """Whatever box is copied between whatever strides, the destination is as after NumPy's assignment of the slices."""

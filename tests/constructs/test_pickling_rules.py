@@ -14,6 +14,8 @@ from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.profiles import examples
+
 pytestmark = pytest.mark.timeout(300)
 
 HEAD = '''
@@ -145,7 +147,7 @@ def run(text, place, folder):
     return vars(main)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(made=programs(), is_used=st.booleans())
 def test_a_function_gives_elsewhere_what_it_gives_here(sim, folder, client, monkeypatch, made, is_used):
     """A function that cloudpickle takes by value computes in a process of a cluster what it computes here."""

@@ -17,6 +17,8 @@ from offload.runtime import leaving, together, touching
 from offload.runtime.forks import Fork
 from tests.constructs.test_replicas_rules import check
 
+pytestmark = pytest.mark.mutants
+
 MOST = 300
 """Programs within which each is found; most are within five."""
 

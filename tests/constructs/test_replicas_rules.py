@@ -18,6 +18,7 @@ import offload as omp
 from offload import acc
 from tests import eager_device
 from tests.conftest import check_nothing_left
+from tests.profiles import examples
 
 assert eager_device.EagerKind.name == "eager", "a kind that is known once the file is imported"
 
@@ -354,7 +355,7 @@ def check(seed, counts):
     check_nothing_left(runtime)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_constructs_see_what_the_ones_before_have_left(seed):
     """Whatever the devices, the order of constructs and the streams' progress, values are NumPy's."""

@@ -10,6 +10,8 @@ from offload.data import boxes
 from offload.data.boxes import BoxTable, State
 from tests.data.test_boxes_rules import check
 
+pytestmark = pytest.mark.mutants
+
 MEET, CUT, ADDED, ALONG = boxes.meet, boxes.cut, boxes._added, boxes._joined_along
 EXCHANGE, WRITTEN, STATE = BoxTable._exchange, BoxTable._written, BoxTable._state
 

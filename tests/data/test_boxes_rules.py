@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.data.boxes import BoxTable, Needs, Writes
+from tests.profiles import examples
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 BATCH = 20
 """Tables of one example."""
 
@@ -172,7 +172,7 @@ def check(rng, counts):
     counts.update(model.counts)
 
 
-@settings(max_examples=2_000 if IS_SOAK else 40, deadline=None)
+@settings(max_examples=examples(40, soak=2_000), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_against_sets(seed):
     """Claims are true, no claim is forgotten while there are few rows, and copies are what is needed and not there."""

@@ -13,9 +13,10 @@ from offload.data.entries import Entry
 from offload.data.maptypes import MapType
 from offload.data.present import PresentTable
 from offload.errors import ExtensionError
-from tests.data.test_environment_rules import DataEnvironmentMachine, pytestmark
+from tests.data import test_environment_rules
+from tests.data.test_environment_rules import DataEnvironmentMachine
 
-__all__ = ["pytestmark"]  # the machine's warnings
+pytestmark = [pytest.mark.mutants, test_environment_rules.pytestmark]  # the latter for the machine's warnings
 
 ENTER, EXIT, UPDATE = PresentTable.enter, PresentTable.exit, PresentTable.update
 EXAMPLES, MANY = 60, 2_000

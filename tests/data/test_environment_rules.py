@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import offload as omp
 from offload.arrays.items import array_section
 from offload.data.maptypes import Construct, types_of
+from tests.profiles import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore::offload.DirectiveWarning")  # an exit from associated storage
 
@@ -436,11 +437,9 @@ def elements_of(entry, base):
     return frozenset((start - base) // 8 + k for start in starts for k in range(section.run_nbytes // 8))
 
 
-IS_SOAK = settings.default.max_examples > 1_000  # see tests/conftest.py
-
 TestDataEnvironment = DataEnvironmentMachine.TestCase
 TestDataEnvironment.settings = settings(
-    max_examples=2_000 if IS_SOAK else 60,
+    max_examples=examples(60, soak=2_000),
     stateful_step_count=20,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],

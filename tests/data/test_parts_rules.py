@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from offload.data.parts import box_of
 from tests.data.test_boxes_rules import elements
+from tests.profiles import examples
 
 BATCH = 20
 """Views of one example."""
@@ -74,7 +75,7 @@ def check(rng):
         assert not elements(box) or not array.ndim
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_views(seed):
     """A box has all that a view touches, and is the smallest one of what slicing makes."""

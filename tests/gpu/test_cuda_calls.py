@@ -1,4 +1,4 @@
-"""``benchmarks/cuda_calls.py``: that each of its statements can be timed."""
+"""``benchmarks/run.py cuda_calls``: that each of its statements can be timed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("options", [[], ["--busy"]])
 def test_single_calls(options):
     """Every row of the package's own calls has its samples; candidates that the driver lacks say so."""
-    command = [sys.executable, "benchmarks/cuda_calls.py", "--repeat", "1", "--calls", "20", "--json", *options]
+    command = [sys.executable, "benchmarks/run.py", "cuda_calls", "--repeat", "1", "--calls", "20", "--json", *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import offload as omp
+from benchmarks.loops.devices import run_once
 from offload import acc
-from offload.cli.bench.loops.devices import run_once
 from tests.conftest import checked
 from tests.gpu.conftest import cupy
 from tests.loops.device_kernels import check

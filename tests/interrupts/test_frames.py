@@ -15,7 +15,7 @@ from offload.interrupts.frames import caller, is_own
         ("offload.acc.data", True),
         ("offload.bench_of_mine", True),
         ("offload.cli", False),
-        ("offload.cli.bench.gpu.tasks", False),
+        ("offload.cli.bench.tasks", False),
         ("offload.cli.demo.fft3d", False),
         ("offloading", False),
         ("fft3d", False),

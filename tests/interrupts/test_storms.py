@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles import few
+
 STORM = Path(__file__).with_name("storm.py")
 
 SOURCES = ["alarm", "ctrlc", "sent"]
@@ -29,7 +31,7 @@ def storm(*arguments: str, timeout_s: float) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", few(1, SOURCES))
 def test_an_interrupted_call_leaves_nothing_behind(source):
     """Every undisturbed call after it is right, nothing stays mapped or allocated, and none hangs."""
     assert "interrupted" in storm("--source", source, "--calls", "300", timeout_s=100)

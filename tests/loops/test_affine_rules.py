@@ -10,8 +10,8 @@ from offload.loops.proofs.numbers import LaunchNumbers, Trips
 from offload.loops.proofs.reach import accesses
 from offload.loops.tree import ir
 from tests.loops.building import view
+from tests.profiles import examples
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 PLACE = ir.SourceLine("text.py", 1)
 DTYPES = ("int64", "int64", "int64", "int32", "uint8", "int8", "uint64")
 N = 5
@@ -196,7 +196,7 @@ def check_differences(seed, indices, values):
                 assert not (one.is_exact and other.is_exact) or mine - others == apart, (seed, one, other)
 
 
-@settings(max_examples=4_000 if IS_SOAK else 100, deadline=None)
+@settings(max_examples=examples(100, soak=4_000), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_against_values(seed):
     """Whatever wraps or is not affine: values lie in their intervals, and equal forms have equal values."""

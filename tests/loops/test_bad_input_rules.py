@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import offload as omp
 from tests.conftest import checked
+from tests.profiles import examples
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 GUARD = 64
 MARK = 77
 
@@ -106,7 +106,7 @@ def serial(function, arguments):
 
 @pytest.mark.parametrize("where", ["sim", "threads"])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-@settings(max_examples=settings.default.max_examples if IS_SOAK else 40)
+@settings(max_examples=examples(40, soak=5_000))
 @given(
     st.lists(INDICES, min_size=1, max_size=8),
     st.lists(st.integers(0, 5), max_size=8),

@@ -42,6 +42,7 @@ def test_devices_have_the_serial_values():
     assert modes["split"] > IN_CI / 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_python")
 def test_python_does_the_same():
     """The same without a compiler."""

@@ -30,6 +30,7 @@ from tests.loops.on_devices import cut_by, present, same, words_of
 from tests.loops.programs import PERMUTED
 from tests.loops.test_filter import ROWS, N, floats
 from tests.loops.test_filter_loops import MORE
+from tests.profiles import few
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
@@ -62,7 +63,7 @@ def is_split(row):
 
 
 @pytest.mark.parametrize("exchange", ["lazy", "eager"])
-@pytest.mark.parametrize("n_devices", [2, 3, 4, 7])
+@pytest.mark.parametrize("n_devices", few(1, [3, 2, 4, 7]))
 def test_values_are_serial(n_devices, exchange):
     """Every row, by equal and by random cuts, in two calls, lazily and eagerly: values are CPython's, mode is split."""
     with checked(f"sim:{n_devices}"):

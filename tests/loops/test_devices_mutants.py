@@ -16,7 +16,11 @@ from tests.loops.on_devices import cut_by
 from tests.loops.programs import PERMUTED
 from tests.loops.sequences import Sequence
 
-pytestmark = [PERMUTED, pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")]
+pytestmark = [
+    PERMUTED,
+    pytest.mark.mutants,
+    pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning"),
+]
 
 
 @omp.target_loop(devices="all", filter="always", reduction={"+": ["s"]}, lastprivate=["last"])

@@ -15,6 +15,7 @@ from tests.loops import c_form as c_forms
 from tests.loops.c_form import c_form
 from tests.loops.programs import program
 from tests.loops.test_emit_py_rules import check
+from tests.profiles import few
 
 pytestmark = pytest.mark.skipif(build.builder.compiler is None, reason="no C compiler")
 
@@ -25,18 +26,19 @@ def unchecked(typed, nest, modes):
     return c_form(typed, nest, {node.at: "wrap" for node in accesses}, is_restricted=True)
 
 
-@pytest.mark.parametrize("seed", range(6_000, 6_005))
+@pytest.mark.parametrize("seed", few(2, range(6_000, 6_005)))
 def test_the_c_form_gives_what_cpython_gives(seed):
     """A program's arrays and returned values are CPython's, whatever the chunks."""
     check(program(seed), c_form, chunks=1 + seed % 5)
 
 
-@pytest.mark.parametrize("seed", range(7_000, 7_010))
+@pytest.mark.parametrize("seed", few(3, range(7_000, 7_010)))
 def test_the_c_form_without_checks_gives_what_cpython_gives(seed):
     """The same with reductions in lanes, and arrays that are said not to overlap."""
     check(program(seed), unchecked, chunks=1 + seed % 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["clang", f"{sys.executable} -m ziglang cc"], ids=["clang", "zig"])
 def test_another_compiler_gives_the_same(command, monkeypatch):
     """What clang makes of programs, or Zig's, is CPython's too, where there is one."""

@@ -18,6 +18,7 @@ from tests.loops.forms import FoundError, run, types_of
 from tests.loops.nodes import I, axis, binary, constant, function_of, load, store
 from tests.loops.programs import program
 from tests.loops.test_emit_py_rules import check, parsed
+from tests.profiles import few
 
 on_host = pytest.mark.skipif(GXX is None, reason="no g++")
 by_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc")
@@ -153,14 +154,14 @@ def test_nothing_is_included():
 
 
 @on_host
-@pytest.mark.parametrize("seed", range(3000, 3012))
+@pytest.mark.parametrize("seed", few(4, range(3000, 3012)))
 def test_the_cuda_form_gives_what_cpython_gives(seed):
     """A program's arrays and returned values are CPython's."""
     check(program(seed), cuda_form(), chunks=1)
 
 
 @on_host
-@pytest.mark.parametrize("seed", range(3100, 3108))
+@pytest.mark.parametrize("seed", few(3, range(3100, 3108)))
 def test_indices_of_32_bits_give_the_same(seed):
     """With 32-bit indices and restricted pointers the results are CPython's."""
     check(program(seed), cuda_form(index_bits=32, is_restricted=True), chunks=1)
@@ -185,14 +186,14 @@ def test_loops_at_the_ends_of_32_bits():
 
 
 @on_host
-@pytest.mark.parametrize("seed", range(3200, 3208))
+@pytest.mark.parametrize("seed", few(3, range(3200, 3208)))
 def test_a_small_grid_gives_the_same(seed):
     """With fewer threads than iterations the results are CPython's."""
     check(program(seed), cuda_form(shape=SMALL), chunks=1)
 
 
 @on_host
-@pytest.mark.parametrize("seed", range(3300, 3304))
+@pytest.mark.parametrize("seed", few(2, range(3300, 3304)))
 def test_one_thread_in_order_gives_the_same(seed):
     """Iterations in order, all of one thread, give what CPython gives."""
     check(program(seed), cuda_form(is_ordered=True), chunks=1)
@@ -240,7 +241,7 @@ ITEMS = (
 
 @on_host
 @pytest.mark.parametrize("shape", [(1, 1), (8, 32), (9, 33), (40, 70), (0, 5)])
-@pytest.mark.parametrize("given", [None, SMALL, Shape(n_threads=1024)])
+@pytest.mark.parametrize("given", few(1, [None, SMALL, Shape(n_threads=1024)]))
 def test_reductions_of_many_blocks(shape, given):
     """Several items, of several types, over one block, many, and none at all, are CPython's."""
     rng = np.random.default_rng(1)
@@ -260,7 +261,7 @@ def test_reductions_are_the_same_from_run_to_run():
 
 
 @on_host
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "float64"])
+@pytest.mark.parametrize("dtype", few(1, ["int8", "uint64", "float64"]))
 @pytest.mark.parametrize("operator", ["+", "-", "*", "&", "|", "^", "min", "max"])
 def test_atomics_and_copies_in_shared_memory_do_the_same(operator, dtype):
     """Each operator gives what NumPy gives, on the array itself and by copies of blocks, whatever its strides."""
@@ -284,7 +285,7 @@ def test_atomics_and_copies_in_shared_memory_do_the_same(operator, dtype):
 
 
 @on_host
-@pytest.mark.parametrize("dtype", [*INTEGERS, "float32", "float64"])
+@pytest.mark.parametrize("dtype", few(2, [*INTEGERS, "float32", "float64"]))
 def test_atomics_give_the_old_value(dtype):
     """`exchange` and `cas` return what was there, also of elements narrower than a word."""
     old = {"result": "old", "place": I.place, "array": "h", "indices": (I,)}
@@ -323,7 +324,7 @@ def test_what_is_read_of_an_empty_array_is_reported(bits):
 
 
 @by_nvcc
-@pytest.mark.parametrize("seed", range(4000, 4004))
+@pytest.mark.parametrize("seed", few(1, range(4000, 4004)))
 def test_nvcc_takes_what_is_generated(seed):
     """nvcc compiles programs without an error, in both widths of indices."""
     made = program(seed)

@@ -15,6 +15,8 @@ from tests.loops import forms
 from tests.loops.programs import program
 from tests.loops.test_emit_py_rules import check
 
+pytestmark = pytest.mark.mutants
+
 NAMESPACE = python_form._NAMESPACE
 axis = NAMESPACE["axis"]
 

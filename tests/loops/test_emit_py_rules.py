@@ -12,6 +12,7 @@ from offload.loops.tree import ir
 from tests.loops.forms import FoundError, run
 from tests.loops.oracle import copy_of, function_of_text
 from tests.loops.programs import program
+from tests.profiles import few
 
 
 def parsed(made):
@@ -32,7 +33,7 @@ def check(made, form=python_form, chunks=3):
     made.check(run(parsed(made), arguments, form, chunks), arguments)
 
 
-@pytest.mark.parametrize("seed", range(5_000, 5_060))
+@pytest.mark.parametrize("seed", few(15, range(5_000, 5_060)))
 def test_the_python_form_gives_what_cpython_gives(seed):
     """A program's arrays and returned values are CPython's, whatever the chunks."""
     check(program(seed), chunks=1 + seed % 5)
@@ -69,7 +70,7 @@ def test_nests_and_the_statements_between_follow_each_other(n, m):
     assert arguments["x"].tolist() == expected["x"].tolist()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few(10, range(40)))
 def test_what_raises_in_cpython_is_reported(seed):
     """An index out of range, or a division of Python's integers by zero, is reported where CPython raises."""
     rng = np.random.default_rng(seed)

@@ -11,6 +11,8 @@ from offload.loops.sets.cutting import MOST
 from tests.loops import replicas
 from tests.loops.test_filter_rules import check
 
+pytestmark = pytest.mark.mutants
+
 Walk = feeding._FlowWalk
 
 

@@ -16,8 +16,8 @@ from offload.loops.tree import ir
 from tests.data.test_parts_rules import Laid, a_view, an_array
 from tests.loops.building import accesses_of, typed_nest, view
 from tests.loops.test_footprints_rules import cuts, elements, owned_ranges
+from tests.profiles import examples
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 N = 12
 BLOCKS = (0, 6), (6, 12)
 
@@ -436,7 +436,7 @@ def run_a_sequence(rng, counts):
     counts["copied"] += replicas.n_copied
 
 
-@settings(max_examples=1_000 if IS_SOAK else 40, deadline=None)
+@settings(max_examples=examples(40, soak=1_000), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_sequences_of_loops(seed):
     """What a table calls current has the value of the serial run, and nothing is copied that nobody reads."""

@@ -11,6 +11,8 @@ from offload.loops.sets.footprints import _Prints
 from tests.loops.test_footprints import run_a_sequence
 from tests.loops.test_footprints_rules import check
 
+pytestmark = pytest.mark.mutants
+
 HULL, WRAPPED, WHOLE = _Prints._hull, footprints._wrapped, footprints._is_whole
 
 

@@ -11,8 +11,8 @@ from offload.loops.proofs.numbers import View
 from offload.loops.sets.footprints import Division, footprints, owned_along
 from tests.loops.building import accesses_of
 from tests.loops.test_independence_rules import a_nest, traced
+from tests.profiles import examples
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 BATCH = 20
 """Nests of one example."""
 
@@ -176,7 +176,7 @@ def check(rng, counts):
     Case(rng, counts).check()
 
 
-@settings(max_examples=1_000 if IS_SOAK else 25, deadline=None)
+@settings(max_examples=examples(25, soak=1_000), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_against_enumeration(seed):
     """What a device reads it needs, what it writes is marked, and what is marked it has."""

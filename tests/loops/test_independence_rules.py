@@ -14,8 +14,8 @@ from offload.loops.proofs.coverage import is_overwritten
 from offload.loops.proofs.independence import independence
 from offload.loops.proofs.numbers import View
 from tests.loops.building import accesses_of
+from tests.profiles import examples
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 BATCH = 20
 """Nests of one example."""
 
@@ -235,7 +235,7 @@ def check_coverage(text, accesses, events):
         assert len(written) == prod(extents), (text, array)
 
 
-@settings(max_examples=2_000 if IS_SOAK else 60, deadline=None)
+@settings(max_examples=examples(60, soak=2_000), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_against_enumeration(seed):
     """Nothing that is proved of a random nest is wrong: no verdict, no distance, no extreme, no element left out."""

@@ -19,6 +19,8 @@ from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, quiet
 from tests.loops.steps import Words, loop_of, verdict
 
+pytestmark = pytest.mark.mutants
+
 N = 12
 
 

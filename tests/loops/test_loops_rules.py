@@ -12,12 +12,18 @@ from tests.loops.programs import program
 from tests.loops.test_launch_rules import clauses_of
 
 BLOCK = 25
+QUICK = {"C": 25, "Python": 75}
 IN_CI = {"C": 50, "Python": 250}  # of a program in C most is the compiler: 0.3 s; as Python it takes 0.08 s
-BLOCKS = [
-    pytest.param(form, first, marks=[pytest.mark.soak] if first >= in_ci else [])
-    for form, in_ci in IN_CI.items()
-    for first in range(0, 5_000, BLOCK)
-]
+
+
+def marks_of(form, first):
+    """Return the marks of a block of programs."""
+    if first >= IN_CI[form]:
+        return [pytest.mark.soak]
+    return [pytest.mark.slow] if first >= QUICK[form] else []
+
+
+BLOCKS = [pytest.param(form, first, marks=marks_of(form, first)) for form in IN_CI for first in range(0, 5_000, BLOCK)]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from offload.loops.front.parse import NestClauses, parse
 from offload.loops.front.source import FunctionSource
 from tests.loops.serial import carried_out
+from tests.profiles import examples
 
 PREFIX = """
 def takes(m, k):
@@ -119,7 +120,7 @@ def compound(inner):
 STATEMENTS = st.lists(st.recursive(simple(), compound, max_leaves=6), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STATEMENTS)
 def test_lowering_keeps_the_order_of_effects(statements):
     """A generated iteration leaves what Python leaves."""

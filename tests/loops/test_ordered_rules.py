@@ -18,6 +18,7 @@ from tests.loops.oracle import compare, copy_of
 from tests.loops.programs import program
 from tests.loops.test_bad_input_rules import FUNCTIONS, INDICES, computed, scatter, segments, wrapped
 from tests.loops.test_launch_rules import clauses_of
+from tests.profiles import examples
 
 FORMS = ["compiled", "python"]
 
@@ -116,7 +117,7 @@ ERRORS = IndexError, ZeroDivisionError, ValueError, AssertionError
 
 
 @pytest.mark.parametrize("function", SERIAL, ids=lambda function: function.__name__)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sampled_from(FORMS), st.data())
 def test_a_fault_leaves_what_cpython_leaves(function, form, data):
     """A loop raises where CPython does, its exception, and every array holds what had been written until then."""

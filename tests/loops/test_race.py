@@ -444,6 +444,7 @@ def test_scalars_come_out_of_the_side_that_wins(quiet):
     assert outcome.results["s"] == total(y.copy(), p, x, 0.1)
 
 
+@pytest.mark.mutants
 @pytest.mark.usefixtures("competitor")
 def test_a_competitor_on_the_callers_arrays_is_found(quiet, monkeypatch):
     """A mutant: what is given up must have changed nothing that the program sees, and then it has."""

@@ -22,6 +22,7 @@ from tests.loops.oracle import function_of_text
 from tests.loops.speculative_programs import Program
 from tests.loops.test_competitor import n_threads
 from tests.loops.test_race import Held, opens
+from tests.profiles import few
 
 FAULTS = ["none", "none", "none", "device", "thread", "commit", "slow device", "slow host"]
 
@@ -134,7 +135,7 @@ def run(seed, devices="sim:1"):
         raise
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(2, range(8)))
 def test_what_is_left_is_what_the_serial_program_leaves(seed):
     """Arrays are the serial ones, or the exception is; no thread, copy or log is left, whatever fails and is slow."""
     run(seed)

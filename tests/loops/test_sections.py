@@ -282,6 +282,7 @@ def verdicts_are_right():
     return True
 
 
+@pytest.mark.mutants
 @pytest.mark.parametrize("mutant", ["next one not asked", "this one again", "lows alone", "one too many", "no doubt"])
 def test_mutants(monkeypatch, mutant):
     """A comparison that is slightly wrong is found out."""

@@ -9,6 +9,7 @@ import pytest
 from offload.loops.sets.modes import Chooser
 from tests.conftest import checked
 from tests.loops.sequences import Sequence
+from tests.profiles import few
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no C compiler:offload.PerformanceWarning")
 
@@ -22,7 +23,7 @@ def run(first, count):
             Sequence(seed, n_devices, exchange=("lazy", "lazy", "eager")[seed % 3]).run()
 
 
-@pytest.mark.parametrize("first", range(0, IN_CI, 20))
+@pytest.mark.parametrize("first", few(1, range(0, IN_CI, 20)))
 def test_values_and_bytes(first):
     """What the program sees is NumPy's; copies between devices have the bytes that uses need and their devices lack."""
     run(first, 20)

@@ -461,6 +461,7 @@ def unexposed(place, host):
     return place.view(entry, host)
 
 
+@pytest.mark.mutants
 @pytest.mark.parametrize(
     ("mutant", "case"),
     [

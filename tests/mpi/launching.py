@@ -46,6 +46,13 @@ def why_not():
 needs_mpi = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
+def on_ranks(*counts):
+    """Run a test on so many ranks: on two always, on other numbers with ``-m slow``, where ranks share cores."""
+    return pytest.mark.parametrize(
+        "n_ranks", [count if count == 2 else pytest.param(count, marks=pytest.mark.slow) for count in counts]
+    )
+
+
 def start(n_ranks, *args, env=None, command=None, **options):
     """Start ``python *args`` on so many ranks, in a process group of their own, by `mpiexec` or another ``command``."""
     command = [*(command or mpiexec()), "-n", str(n_ranks), sys.executable, *args]

@@ -7,18 +7,18 @@ import sys
 
 import pytest
 
-from tests.mpi.launching import needs_mpi, run, run_tests
+from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
 
 
 @needs_mpi
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+@on_ranks(1, 2, 3, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_calls.py`."""
     run_tests(n_ranks, "test_calls.py")
 
 
 @needs_mpi
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@on_ranks(1, 2, 3)
 def test_graphs_on_ranks(n_ranks):
     """`ranks/test_graphs.py`."""
     run_tests(n_ranks, "test_graphs.py")
@@ -45,7 +45,7 @@ def test_the_order_of_calls():
 
 
 @needs_mpi
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@on_ranks(1, 2, 3)
 def test_device_arrays_on_ranks(n_ranks):
     """`ranks/test_device_arrays.py`."""
     run_tests(n_ranks, "test_device_arrays.py")

@@ -7,7 +7,7 @@ import pytest
 from tests.mpi.launching import finish, kill, needs_mpi, read_until, start
 from tests.mpi.openmpi import directory, launcher
 
-pytestmark = needs_mpi
+pytestmark = [pytest.mark.slow, needs_mpi]
 
 HEAD = """
 import os, signal, sys, threading, time

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from tests.mpi.launching import finish, kill, needs_mpi, processes_of, read_until, run, run_tests, start
+from tests.mpi.launching import finish, kill, needs_mpi, on_ranks, processes_of, read_until, run, run_tests, start
 
 pytestmark = needs_mpi
 
@@ -45,7 +45,7 @@ with omp.Runtime("sim:1", num_threads=2):
 """
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@on_ranks(1, 2, 3)
 def test_on_ranks(n_ranks):
     """`ranks/test_faults.py`."""
     run_tests(n_ranks, "test_faults.py")

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from tests.mpi.launching import needs_mpi, run, run_tests
+from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
 
 pytestmark = needs_mpi
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fft3d_mpi.py"
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+@on_ranks(1, 2, 3, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_fft.py`."""
     run_tests(n_ranks, "test_fft.py")
@@ -30,6 +30,7 @@ def test_all_on_ranks(n_ranks):
     run_tests(n_ranks, "test_fft.py", limit_s=600, env={"OFFLOAD_TESTS_FFT": "all"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_ranks", "options"), [(3, ()), (4, ("--grid", "2,2"))])
 def test_example(n_ranks, options):
     """The example checks itself, and only rank 0 prints."""
@@ -50,8 +51,8 @@ def demo(n_ranks, *options, program=""):
     [
         (1, ()),
         (2, ("--inverse", "--planes", "2")),
-        (4, ("--grid", "2,2", "--pencils", "3")),
-        (3, ("--pencils", "2", "--device-memory", "40K")),
+        pytest.param(4, ("--grid", "2,2", "--pencils", "3"), marks=pytest.mark.slow),
+        pytest.param(3, ("--pencils", "2", "--device-memory", "40K"), marks=pytest.mark.slow),
     ],
 )
 def test_demo(tmp_path, n_ranks, options):
@@ -115,7 +116,7 @@ sys.exit(main(["demo", "fft3d", "--mpi"]))
 """
 
 
-@pytest.mark.parametrize("elements", [10, 10_000])
+@pytest.mark.parametrize("elements", [10, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_rank_that_is_wrong(tmp_path, elements):
     """What one rank has wrong makes the status 1 on all, and is not written."""
     program = f"""
@@ -220,10 +221,10 @@ fft3d_mpi.load_example = load_example
     ("program", "says"),
     [
         (ONE_CANNOT_READ, "rank 1: [Errno 13] Permission denied"),
-        (ONE_HAS_ANOTHER, "rank 1: --input"),
-        (ONE_HAS_NO_DEVICE, "rank 1: it has gone"),
+        pytest.param(ONE_HAS_ANOTHER, "rank 1: --input", marks=pytest.mark.slow),
+        pytest.param(ONE_HAS_NO_DEVICE, "rank 1: it has gone", marks=pytest.mark.slow),
         (ONE_CANNOT_WRITE, "rank 1: [Errno 28] No space left"),
-        (ONE_FAILS_BETWEEN, "rank 1: [Errno 5] one is broken"),
+        pytest.param(ONE_FAILS_BETWEEN, "rank 1: [Errno 5] one is broken", marks=pytest.mark.slow),
     ],
     ids=["read", "another", "device", "write", "between"],
 )

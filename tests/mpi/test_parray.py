@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.mpi.launching import needs_mpi, run, run_tests
+from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
 
 
 @needs_mpi
-@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+@on_ranks(2, 3, 4)
 def test_copies_between_ranks(n_ranks):
     """The patterns, random pairs and mistakes of `ranks/test_parray.py` hold on 2, 3 and 4 ranks."""
     run_tests(n_ranks, "test_parray.py")
 
 
 @needs_mpi
-@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+@on_ranks(2, 3, 4)
 def test_the_example_on_ranks(n_ranks):
     """The example's redistributions hold on every rank."""
     example = Path(__file__).parents[2] / "examples" / "parray_redistribute.py"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.mpi.launching import needs_mpi, run
+from tests.mpi.launching import needs_mpi, on_ranks, run
 from tests.test_docs import listings
 
 pytestmark = needs_mpi
@@ -14,7 +12,7 @@ pytestmark = needs_mpi
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+@on_ranks(1, 2, 3, 4)
 def test_halo(n_ranks):
     """The halo exchange gives the same bits on any number of ranks."""
     status, printed = run(n_ranks, "-W", "error", str(ROOT / "examples" / "halo_mpi.py"), "--size", "40")
@@ -28,7 +26,7 @@ def test_halo_with_more_ranks_than_rows():
     assert "each of the 4 ranks needs three rows" in printed
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 4])
+@on_ranks(1, 2, 4)
 def test_page(n_ranks):
     """The listings of the page run on any number of ranks."""
     status, printed = run(n_ranks, "-W", "error", "-c", listings(ROOT / "docs" / "mpi.md"))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launching import needs_mpi, run, run_tests
+from tests.mpi.launching import needs_mpi, on_ranks, run, run_tests
 
 pytestmark = needs_mpi
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 4])
+@on_ranks(1, 2, 4)
 def test_on_ranks(n_ranks):
     """`ranks/test_requests.py`."""
     run_tests(n_ranks, "test_requests.py")
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2])
+@on_ranks(1, 2)
 def test_troubles_on_ranks(n_ranks):
     """`ranks/test_troubles.py`."""
     run_tests(n_ranks, "test_troubles.py")
@@ -132,7 +132,7 @@ for _ in range(2):
     assert printed[0].endswith("<Event open>")
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2])
+@on_ranks(1, 2)
 def test_the_end_of_a_process_waits(n_ranks):
     """The default runtime is waited for at the end of the process, with its requests; then MPI is finalised."""
     program = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launching import needs_mpi, run_tests
+from tests.mpi.launching import needs_mpi, on_ranks, run_tests
 
 pytestmark = needs_mpi
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@on_ranks(1, 2, 3)
 def test_views(n_ranks):
     """Some calls on so many ranks."""
     run_tests(n_ranks, "test_views_rules.py", env={"OFFLOAD_TESTS_VIEWS": "300"})

@@ -11,6 +11,8 @@ from offload.parray.dimensions import dim
 from tests.parray import test_copying, test_copying_rules
 from tests.parray.test_parray_mutants import mutate
 
+pytestmark = pytest.mark.mutants
+
 N_PAIRS = 150
 
 MUTANTS = {

@@ -21,6 +21,8 @@ from offload.parray import (
 )
 from tests.parray import test_digits, test_lattice, test_plans, test_plans_rules, test_refusals, test_types_rules
 
+pytestmark = pytest.mark.mutants
+
 N_TYPES = 400
 N_PAIRS = 250
 """Within which each is killed; most are within fifty."""

@@ -22,6 +22,7 @@ from offload.data.entries import Counter, Entry
 from offload.data.present import PresentTable
 from tests.conftest import checked
 from tests.data.test_environment_rules import POISON, poisoned
+from tests.profiles import examples
 
 PARTS = [np.s_[0:4], np.s_[4:6], np.s_[8:12:2]]
 """Sections that share no element; the last one has gaps."""
@@ -307,9 +308,10 @@ def explore(n_examples, **more):
         each()
 
 
+@pytest.mark.hypothesis
 def test_programs():
     """Presence, counters and the contents of both sides are the model's after every step."""
-    explore(300 if settings.default.max_examples <= 1000 else 5000)
+    explore(examples(300, soak=5_000))
 
 
 # -- mutants -----------------------------------------------------------------------------------------
@@ -397,6 +399,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.mutants
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_mutants(monkeypatch, mutant):
     """Counters that break one rule do not agree with the model."""

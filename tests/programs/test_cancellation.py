@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import in_, inout, inoutset, mutexinoutset, to, tofrom
+from tests.profiles import examples, is_soak
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 TYPES = {"in": in_, "inout": inout, "mutex": mutexinoutset, "set": inoutset}
 ON, OFF = {"OMP_CANCELLATION": "true"}, {}
 
@@ -183,19 +183,19 @@ def run(program, operations, runtime):
 
 
 # -- properties -----------------------------------------------------------------------------------
-@pytest.mark.timeout(1_800 if IS_SOAK else 60)
+@pytest.mark.timeout(1_800 if is_soak() else 60)
 @pytest.mark.parametrize("num_threads", [0, 1, 4])
 @given(operations(3, in_group=False), st.none() | st.integers(0, 2**32 - 1))
-@settings(max_examples=1_000 if IS_SOAK else 60)
+@settings(max_examples=examples(60, soak=1_000))
 def test_what_is_cancelled_never_ran(num_threads, operations, seed):
     """Tasks of cancelled groups ran wholly or not at all, others all did, and nothing is poisoned, mapped or stuck."""
     with omp.Runtime("sim", num_threads=num_threads, check=True, seed=seed, env=ON) as runtime:
         run(Program(cancels=True), operations, runtime)
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 60)
+@pytest.mark.timeout(1_800 if is_soak() else 60)
 @given(operations(3, in_group=False), st.none() | st.integers(0, 2**32 - 1))
-@settings(max_examples=300 if IS_SOAK else 30)
+@settings(max_examples=examples(30, soak=300))
 def test_without_cancellation_nothing_is_cancelled(operations, seed):
     """Where cancellation is off, cancels and cancellation points do nothing: every body runs to its end."""
     program = Program(cancels=False)

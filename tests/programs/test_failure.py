@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import DependError, DeviceMemoryError, depobj, in_, inout, inoutset, mutexinoutset, tofrom
+from tests.profiles import examples, is_soak
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 N_ARRAYS = 4
 
 
@@ -136,11 +136,11 @@ def check(program, tasks, ran, caught):
     assert set(map(id, leaves(caught) if caught else [])) == roots
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 60)
+@pytest.mark.timeout(1_800 if is_soak() else 60)
 @pytest.mark.parametrize("num_threads", [0, 2])
 @pytest.mark.parametrize("seeded", [False, True])
 @given(st.lists(operation, min_size=1, max_size=12), st.integers(0, 2**32 - 1))
-@settings(max_examples=1_000 if IS_SOAK else 60)
+@settings(max_examples=examples(60, soak=1_000))
 def test_failures_poison_their_dependents_only(num_threads, seeded, program, seed):
     """A task fails if and only if its body does or one that it depends on did; whoever waits learns of each."""
     arrays = [np.zeros(4) for _ in range(N_ARRAYS)]
@@ -275,10 +275,10 @@ def let_end(tasks, numbers):
             omp.taskyield()
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 120)
+@pytest.mark.timeout(1_800 if is_soak() else 120)
 @pytest.mark.parametrize("num_threads", [0, 1, 2, 4])
 @given(st.lists(step, min_size=2, max_size=14), st.none() | st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=1_000 if IS_SOAK else 60, deadline=None)
+@settings(max_examples=examples(60, soak=1_000), deadline=None)
 def test_what_somebody_has_seen_is_over_and_nothing_else(num_threads, program, seed, at_once):
     """A task runs unless a failure that nobody has seen is before it, whoever runs it, holds it or has ended when."""
     arrays = [np.zeros(4) for _ in range(N_ARRAYS)]

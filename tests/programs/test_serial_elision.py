@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import all_memory, alloc, depobj, from_, in_, inout, inoutset, mutexinoutset, out, release, to, tofrom
+from tests.profiles import examples, is_soak
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 N_ARRAYS, BLOCK = 4, 4
 BLOCKS = (slice(0, 8, 2), slice(1, 8, 2)), (slice(0, 4), slice(4, 8))
 HOW = ("before", "inside", "after", "stream", "future")
@@ -482,11 +482,11 @@ class Offloaded(Memory):
             self.run(op["body"])
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 60)
+@pytest.mark.timeout(1_800 if is_soak() else 60)
 @pytest.mark.parametrize("num_threads", [0, 1, 4])
 @pytest.mark.parametrize("seeded", [False, True])
 @given(programs(), st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=2_000 if IS_SOAK else 60)
+@settings(max_examples=examples(60, soak=2_000))
 def test_memory_is_that_of_the_serial_run(num_threads, seeded, program, seed, has_priorities):
     """Every schedule leaves host arrays and device buffers as the serial run does, and nothing mapped."""
     n_devices, operations = program

@@ -13,6 +13,8 @@ from offload.devices.streams import POOL_SIZE
 from offload.runtime.queues import Queue, Queues
 from tests.runtime.test_queues_rules import explore
 
+pytestmark = pytest.mark.mutants
+
 ENTER, ENQUEUE_MARKER = operations.enter, queues.enqueue_marker
 OF, APPEND, ARE_COMPLETE = Queues.of, Queue.append, queues.are_complete
 WAIT_FOR = queues.wait_for

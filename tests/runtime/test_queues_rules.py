@@ -24,6 +24,7 @@ import offload as omp
 from offload import acc
 from offload.devices.streams import POOL_SIZE
 from tests.conftest import checked
+from tests.profiles import examples
 
 N_VALUES = 1000
 EXAMPLES = 1000
@@ -382,10 +383,11 @@ def explore(n_examples, n_threads, seed, *, limit_s=LIMIT_S, **more):
         each()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("n_threads", "seed"), [(0, None), (0, 1), (2, None), (2, 2)])
 def test_programs(n_threads, seed):
     """Each value is a FIFO queue of its own, and tests, waits and marks are of that alone."""
-    explore(EXAMPLES // 4, n_threads, seed)
+    explore(examples(EXAMPLES // 4), n_threads, seed)
 
 
 @pytest.mark.parametrize("seed", range(3))

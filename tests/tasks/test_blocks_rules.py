@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import offload as omp
 from offload import acc, inout, out, tofrom
 from tests.conftest import check_nothing_left
+from tests.profiles import examples, is_soak
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 LIMIT_S = 5.0
 
 STEPS = st.sampled_from(["pause", "pause", "held", "ready", "bump", "bump", "cancel", "called"])
@@ -260,10 +260,10 @@ def running(num_threads, events):
     check_nothing_left(runtime)
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 120)
+@pytest.mark.timeout(1_800 if is_soak() else 120)
 @pytest.mark.parametrize("num_threads", [0, 2])
 @given(ACTORS, TURNS)
-@settings(max_examples=1_000 if IS_SOAK else 40)
+@settings(max_examples=examples(40, soak=1_000))
 @example([[("data", ["bump"])], [("data", ["bump"])]], [(0, "go"), (1, "go"), (0, "go"), (1, "go")])
 @example([[("group", ["ready"])], [("group", ["held", "pause"])]], [(0, "go"), (1, "go"), (1, "go"), (0, "go")])
 def test_generators(num_threads, actors, turns):
@@ -336,10 +336,10 @@ async def take_turn(actor, task, how):
         await asyncio.sleep(0)
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 120)
+@pytest.mark.timeout(1_800 if is_soak() else 120)
 @pytest.mark.parametrize("num_threads", [0, 2])
 @given(ACTORS, TURNS)
-@settings(max_examples=1_000 if IS_SOAK else 40)
+@settings(max_examples=examples(40, soak=1_000))
 @example([[("data", ["bump", "bump"])], [("data", ["bump", "bump"])]], [(0, "go"), (1, "go"), (0, "go"), (1, "go")])
 @example(
     [[("group", ["ready", "cancel"])], [("group", ["ready", "pause"])]], [(0, "go"), (1, "go"), (0, "go"), (1, "go")]

@@ -9,6 +9,8 @@ import pytest
 import tests.tasks.test_depend_rules as model
 from offload.tasks import depend, locations
 
+pytestmark = pytest.mark.mutants
+
 N_PROGRAMS = 500
 """Within which each is killed; most are within fifty."""
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from offload import all_memory, in_, inout, inoutset, mutexinoutset, out
 from offload.tasks.depend import DependType, Tracker
+from tests.profiles import examples
 
 BYTES = np.zeros(120, np.uint8)
 KINDS = {"in": in_, "out": out, "inout": inout, "mutexinoutset": mutexinoutset, "inoutset": inoutset}
 SETS = (DependType.MUTEXINOUTSET, DependType.INOUTSET)
-MANY = settings(max_examples=3_000 if settings.default.max_examples > 1_000 else 300)  # the soak profile, conftest.py
+MANY = settings(max_examples=examples(300, soak=3_000))
 
 
 class Sibling:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import offload as omp
 from offload import in_, inout, mutexinoutset, tofrom
+from tests.profiles import examples, is_soak
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 X, Y = slice(0, 8), slice(8, 16)
 VIEWS = (slice(0, 4), slice(2, 6), slice(4, 8), slice(0, 8, 2), slice(1, 8, 2), X, slice(8, 12), slice(10, 14), Y)
 
@@ -145,10 +145,10 @@ def generate(number, op, inside):
     return omp.task(depend=depend, if_=kind != "undeferred")(body)()
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 60)
+@pytest.mark.timeout(1_800 if is_soak() else 60)
 @pytest.mark.parametrize("num_threads", [0, 1, 4])
 @given(programs, st.none() | st.integers(0, 2**32 - 1))
-@settings(max_examples=1_000 if IS_SOAK else 60)
+@settings(max_examples=examples(60, soak=1_000))
 def test_peers_never_overlap(num_threads, program, seed):
     """Tasks that exclude each other take turns, each runs once, and those that fail give back what they had."""
     # After a failure what depends on it does not run: here the set is all there is.

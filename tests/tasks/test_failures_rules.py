@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offload as omp
+from tests.profiles import examples, is_soak
 from tests.tasks import test_failures as handled
 
-IS_SOAK = settings.default.max_examples > 1_000  # the soak profile, tests/conftest.py
 WAYS = [way for way in handled.WAYS if way.__name__ not in ("by_a_graph", "by_an_entry")]  # which take longest
 
 
-@pytest.mark.timeout(1_800 if IS_SOAK else 120)
+@pytest.mark.timeout(1_800 if is_soak() else 120)
 @pytest.mark.parametrize("num_threads", [0, 2])
 @given(st.lists(st.sampled_from(WAYS), min_size=1, max_size=8), st.none() | st.integers(0, 2**32 - 1))
-@settings(max_examples=500 if IS_SOAK else 20, deadline=None)
+@settings(max_examples=examples(20, soak=500), deadline=None)
 def test_handled_failures_leave_nothing(num_threads, program, seed):
     """After each failure that was handled the memory of a small device is free again, without the collector."""
     handled.HOST.clear()

@@ -16,6 +16,7 @@ from offload.tasks.graph import Graph, Node
 from offload.views.layout import route, spread
 from offload.views.svg import to_svg
 from offload.views.terminal import render
+from tests.profiles import examples
 
 if TYPE_CHECKING:
     from random import Random
@@ -191,21 +192,21 @@ def read_list(lines: list[str], count: int) -> Pairs:
 
 
 @given(dags() | layered())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_picture_shows_exactly_the_edges(graph: Graph) -> None:
     """On a console of any width the layered picture is drawn, and its lines are the reduced edges."""
     assert read(shown(graph, 5_000), len(graph)) == ("picture", expected(graph))
 
 
 @given(dags(30), st.integers(30, 160))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_fits_shows_exactly_the_edges(graph: Graph, width: int) -> None:
     """Whichever form a width leads to, it stays within the width and shows the reduced edges."""
     assert read(shown(graph, width), len(graph))[1] == expected(graph)
 
 
 @given(dags(24))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_rail_shows_exactly_the_edges(graph: Graph) -> None:
     """Graphs too large for a picture are shown as a rail whose lanes are the reduced edges."""
     big = graph_of(len(graph) + 200, expected(graph) | {(len(graph) - 1 + i, len(graph) + i) for i in range(200)})
@@ -244,7 +245,7 @@ def at_edge(box: tuple[float, float, float, float], point: tuple[float, float], 
 
 
 @given(dags(20), st.integers(0, 60), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_svg_shows_exactly_the_edges(start: Graph, tail: int, random: Random) -> None:
     """Lines lead from their sources to their targets, in columns too; boxes and arrowheads keep apart."""
     graph = graph_of(len(start) + tail, set())
@@ -288,7 +289,7 @@ def gaps(draw: st.DrawFn) -> list[tuple[list[int], list[int]]]:
 
 
 @given(gaps())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_routed_lines_cross_but_never_touch(hops: list[tuple[list[int], list[int]]]) -> None:
     """However upper and lower columns coincide, two hops share a cell only where one crosses the other."""
     tracks, rows = route(hops)

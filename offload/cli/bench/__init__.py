@@ -1,1 +1,1 @@
-"""Benchmarks, each with its peer timed in the same run."""
+"""``offload bench``: is this machine all right? What tasks, copies and launches take here, and what overlaps."""

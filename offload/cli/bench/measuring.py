@@ -1,110 +1,96 @@
-"""Runs in turn with every sample kept, tables of them, and what was promised about them."""
+"""Calls in turn with every sample kept, and the tables that they become."""
 
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, field
+import time
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from offload.cli.bench.targets import Target
-from offload.errors import InternalError
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     Samples = list[float]
+    Rows = dict[str, dict[str, Samples]]
 
 
-@dataclass
-class Table:
-    """Samples by row and column, all in one unit.
-
-    Attributes
-    ----------
-    title : str
-        What was measured, with the unit.
-    rows : dict
-        ``rows[row][column]`` is the list of samples, in the order of the turns. A column may be missing in a row.
-    note : str
-        What a reader has to know of the figures, or empty.
-    """
+class Finding(NamedTuple):
+    """What one part of ``offload bench`` has measured."""
 
     title: str
-    rows: dict[str, dict[str, Samples]] = field(default_factory=dict)
-    note: str = ""
+    """What was measured, with the unit of every sample."""
 
-    def columns(self) -> list[str]:
-        """Return the names of the columns, in the order in which they first occur."""
-        return list(dict.fromkeys(column for row in self.rows.values() for column in row))
+    rows: Rows
+    """``rows[row][column]`` has one sample for each turn. A column may be missing in a row."""
 
-
-@dataclass
-class Section:
-    """What one section measured: tables by name, the promises about them, and why there is nothing, if so."""
-
-    tables: dict[str, Table] = field(default_factory=dict)
-    targets: list[Target] = field(default_factory=list)
-    skipped: str = ""
+    note: str
+    """What a machine that is all right shows."""
 
 
-def alternate(calls: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, list[Any]]:
-    """Call all in turn, after one turn that warms up, and return what each returned in each turn.
+def in_turn(calls: Mapping[str, Callable[[], float]], repeat: int) -> dict[str, Samples]:
+    """Call all in turn, after one turn that warms up; return what each returned in each turn.
 
     Parameters
     ----------
     calls : dict of callables
-        Each takes its own time.
+        Each takes its own time and returns its figure.
     repeat : int
         At least 1: the turns that count.
     """
-    figures: dict[str, list[Any]] = {name: [] for name in calls}
+    samples: dict[str, Samples] = {name: [] for name in calls}
     gc.collect()
-    gc.freeze()  # what was there before is no part of the programs, and each turn begins with a collection
+    gc.freeze()  # objects from before are not part of the programs, and each call begins with a collection
     try:
         for turn in range(-1, repeat):
-            for name, call in calls.items():
+            for name, call in calls.items():  # each turn has all calls, so that load of others falls on all
                 gc.collect()
                 figure = call()
                 if turn >= 0:
-                    figures[name].append(figure)
+                    samples[name].append(figure)
     finally:
         gc.unfreeze()
-    return figures
+    return samples
 
 
-def pairwise(ours: Samples, theirs: Samples) -> Samples:
-    """Return ours over theirs, turn by turn."""
-    return [one / other for one, other in zip(ours, theirs, strict=True)]
+def took_s(call: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
+    began_s = time.perf_counter()
+    call()
+    return time.perf_counter() - began_s
 
 
-def promise(name: str, figures: Mapping[str, Samples], limit: float, *, at_least: bool = False) -> Target:
-    """Return whether the medians keep a promise: the worst of them decides.
-
-    Parameters
-    ----------
-    name : str
-        What was promised.
-    figures : dict
-        Samples of the figure, by where it was measured.
-    limit : float
-        What each median has to be at most, or at least.
-    """
-    medians = {
-        where: float(median(samples)) for where, samples in figures.items() if samples
-    }  # no NumPy scalars in JSON
-    where = (min if at_least else max)(medians, key=medians.__getitem__)
-    worst = medians[where]
-    met = worst >= limit if at_least else worst <= limit
-    return Target(name=name, where=where, figure=worst, at_least=at_least, limit=limit, met=met)
-
-
-def best(runs: Mapping[str, Samples], names: Sequence[str]) -> str:
-    """Return which of the named contestants has the lowest median."""
-    return min(names, key=lambda name: median(runs[name]))
+def table_of(finding: Finding) -> Table:
+    """Return medians with their lowest and highest sample, for Rich."""
+    shown = Table(
+        title=finding.title,
+        title_justify="left",
+        caption=finding.note,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    shown.add_column("")
+    columns = list(dict.fromkeys(column for row in finding.rows.values() for column in row))
+    for column in columns:
+        shown.add_column(column, justify="right")
+    for name, row in finding.rows.items():
+        shown.add_row(name, *(_cell(row.get(column)) for column in columns))
+    return shown
 
 
-def expect(is_right: object, what: str) -> None:
-    """Raise `InternalError` if what was computed is wrong: a time of a wrong result means nothing."""
-    if not is_right:
-        raise InternalError(f"offload bench: {what} gave a wrong result")
+def _cell(samples: Samples | None) -> str:
+    if not samples:
+        return ""
+    # One turn has no spread.
+    if len(samples) == 1:
+        return _digits(samples[0])
+    return f"{_digits(median(samples))} ({_digits(min(samples))} to {_digits(max(samples))})"
+
+
+def _digits(figure: float) -> str:
+    """Return a figure with three digits, or all digits before the point."""
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"

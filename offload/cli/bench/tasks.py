@@ -1,221 +1,109 @@
-"""``offload bench tasks``: what a task costs, beside Dask and OpenMP in C on the same graphs, in the same run.
-
-One and two workers are `Runtime`'s ``num_threads``: besides the thread that generates the tasks, which helps once it
-waits. So one worker is what two processors have room for, and two are the default there. Dask has two threads besides
-its own one that schedules. In C one and two are all threads, with the one that generates.
-"""
+"""``offload bench tasks``: what a null task with dependences costs, and what it costs under Dask."""
 
 from __future__ import annotations
 
-import gc
-import json
-import os
-import platform
-import tempfile
+import time
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask.threaded
 import numpy as np
+from dask.task_spec import Task, TaskRef
 
 import offload as omp
-from offload.cli.bench import followers, footprint, generating, metg, native
-from offload.cli.bench.shapes import SHAPES, cholesky_n_tiles, make_steps, n_cells, predecessors
-from offload.cli.bench.targets import targets
-from offload.cli.bench.task_tables import tables
-from offload.cli.bench.timing import alternate
-from offload.cli.output import console, write
-from offload.errors import ClauseError
+from offload import inout
+from offload.cli.bench.measuring import Finding, in_turn
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
 
-    from offload.cli.bench.shapes import Step
-    from offload.cli.bench.timing import Spread
+# As many as make a turn of some 20 ms.
+_N_TASKS = 5_000
+_DASK_SHARE = 10
+"""Dask, about ten times as slow, gets a tenth of the tasks."""
 
-_N_TASKS = 10_000
-_MEMORY_TASKS = 200_000
-_LIVE_TASKS = 2_000
-_DASK_SHARE, _DISTRIBUTED_SHARE = 10, 100
-"""Dask, ten to fifty times as slow, gets a tenth of the tasks; `distributed`, slower again, a hundredth."""
+# Of Dask's; ours are one worker, and the caller, who helps while it waits.
+_N_THREADS = 2
 
-_MOST_NATIVE_TASKS = 10_000
-"""libgomp looks through all tasks that wait to read a cell: what it does for a stencil grows with their square."""
-
-_WORKERS = (1, 2)
-_SECTIONS = ("shapes", "views", "metg", "memory", "followers")
-_N_COLUMNS = 10_000
-_COLUMN_ROWS = 100
-_N_TILES, _TILE = 32, 32
+EAGER, REPLAYED, DASK = "generated", "replayed by taskgraph", f"Dask's threaded scheduler, {_N_THREADS} threads"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.description = (
-        "Time null tasks with dependences, from the first one to the end of the taskwait, in the graphs that programs "
-        "have: generated (eager) and replayed from a taskgraph, with 1 and 2 workers besides the thread that generates "
-        "them and then helps. Beside them the same graphs under Dask and, where there is a compiler, in OpenMP in C, "
-        "where 1 and 2 are all threads. Then tasks on views of one array, the shortest task worth its cost (METG), "
-        "memory, and how soon a host task follows device work, eager and under Dask's schedulers (on the first CUDA "
-        "device, or a simulated one)."
-    )
-    parser.add_argument(
-        "--tasks",
-        metavar="N",
-        type=int,
-        default=_N_TASKS,
-        help=f"tasks a run; Dask gets a tenth, distributed a hundredth (default: {_N_TASKS})",
-    )
-    parser.add_argument("--repeat", metavar="N", type=int, default=7, help="runs of each, in turn (default: 7)")
-    parser.add_argument(
-        "--shapes", metavar="NAMES", default=",".join(SHAPES), help="of these, with commas (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--sections", metavar="NAMES", default=",".join(_SECTIONS), help="of these, with commas (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--memory-tasks",
-        metavar="N",
-        type=int,
-        default=_MEMORY_TASKS,
-        help=f"tasks of the programs whose memory is watched (default: {_MEMORY_TASKS})",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+@omp.task
+def null() -> None:
+    """Do nothing."""
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the benchmark.
+def measure(repeat: int, n_tasks: int = _N_TASKS) -> list[Finding]:
+    """Measure tasks that are independent of each other, and a chain of tasks, on one worker and the caller.
 
-    Raises
-    ------
-    ClauseError
-        A number below 1, or an unknown shape or section.
+    Parameters
+    ----------
+    repeat : int
+        Turns.
+    n_tasks : int
+        Tasks in a turn.
     """
-    for name in ("tasks", "repeat", "memory_tasks"):
-        if getattr(args, name) < 1:
-            raise ClauseError(f"--{name.replace('_', '-')} {getattr(args, name)}: take a number of at least 1")
-    shapes = _chosen("shapes", args.shapes, list(SHAPES))
-    sections = _chosen("sections", args.sections, _SECTIONS)
-    figures: dict[str, Any] = {
-        "unit": "µs a task",
-        "repeat": args.repeat,
-        "processors": os.cpu_count(),
-        "versions": {
-            "python": platform.python_version(),
-            "offload": omp.__version__,
-            **{name: version(name) for name in ("numpy", "dask", "distributed")},
-        },
+    rows: dict[str, dict[str, list[float]]] = {}
+    for shape, n_cells in (("independent", n_tasks), ("chain", 1)):
+        # A task updates one cell: each its own, or all the same.
+        cells = [np.zeros(8) for _ in range(n_cells)]
+        clauses = [[inout(cells[number % n_cells])] for number in range(n_tasks)]
+        # µs a task do not depend on the number: shorter runs of the slower peer are fair.
+        fewer = max(1, n_tasks // _DASK_SHARE)
+        calls: dict[str, Callable[[], float]] = {
+            EAGER: partial(_eager_us, clauses),
+            REPLAYED: partial(_replay_us, clauses),
+            DASK: partial(_dask_us, fewer, is_chain=n_cells == 1),
+        }
+        for name, samples in in_turn(calls, repeat).items():
+            rows.setdefault(name, {})[shape] = samples
+        rows.setdefault("Dask / generated", {})[shape] = [
+            theirs / ours for theirs, ours in zip(rows[DASK][shape], rows[EAGER][shape], strict=True)
+        ]
+    note = (
+        f"{n_tasks:,} null tasks, with the clauses made before, until the taskwait is over. Expect 2 to 8 µs "
+        "generated, 1 to 2 replayed, and Dask at 7 times and more. A wide spread shows that others use the processors."
+    )
+    return [Finding("A task, µs", rows, note)]
+
+
+def _eager_us(clauses: Sequence[list[Any]]) -> float:
+    """Generate a task for each clause and wait for all; return the microseconds a task."""
+    with omp.Runtime("none", num_threads=1):
+        began_s = time.perf_counter()
+        for depend in clauses:
+            null.options(depend=depend)()
+        omp.taskwait()
+        return (time.perf_counter() - began_s) * 1e6 / len(clauses)
+
+
+def _replay_us(clauses: Sequence[list[Any]]) -> float:
+    """Record the same tasks, replay them twice, and return the microseconds a task of the second replay."""
+
+    @omp.taskgraph
+    def generate() -> None:
+        for depend in clauses:
+            null.options(depend=depend)()
+
+    with omp.Runtime("none", num_threads=1):
+        generate()  # records
+        generate()  # prepares what later replays reuse
+        began_s = time.perf_counter()
+        generate()
+        return (time.perf_counter() - began_s) * 1e6 / len(clauses)
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing, after the tasks whose results are the arguments."""
+
+
+def _dask_us(n_tasks: int, *, is_chain: bool) -> float:
+    """Make the same graph of Dask's own tasks and run it; return the microseconds a task."""
+    began_s = time.perf_counter()  # the graph counts, as for ours the generating
+    graph = {
+        number: Task(number, _nothing, *([TaskRef(number - 1)] if is_chain and number else []))
+        for number in range(n_tasks)
     }
-    from offload.cli.bench import peers  # noqa: F401  # here, so that what Dask has loaded is frozen too
-
-    gc.collect()
-    gc.freeze()  # the modules of the peers are no part of the program, and each run begins with a collection
-    try:
-        if "shapes" in sections:
-            figures |= _measure_shapes(shapes, args.tasks, args.repeat)
-        if "views" in sections:
-            figures["views"] = _measure_views(args.tasks, args.repeat)
-        if "metg" in sections:
-            figures["metg"] = metg.measure(args.repeat, min(1.0, args.tasks / _N_TASKS))
-        if "memory" in sections:
-            figures["memory"] = {
-                "live": footprint.live_and_finished(shapes, min(args.tasks, _LIVE_TASKS)),
-                "long": footprint.long_programs(args.memory_tasks),
-            }
-        if "followers" in sections:
-            figures["followers"] = followers.measure(args.repeat)
-    finally:
-        gc.unfreeze()
-    figures["targets"] = targets(figures)
-    if args.json:
-        write(json.dumps(figures) + "\n")
-    else:
-        shows = console()
-        for table in tables(figures):
-            shows.print(table)
-    return 0
-
-
-def _chosen(option: str, text: str, known: Sequence[str]) -> list[str]:
-    """Return the names in a list with commas, in the usual order."""
-    names = {name.strip() for name in text.split(",")}
-    for name in sorted(names.difference(known)):
-        raise ClauseError(f"--{option} {text}: there is no {name!r}; take some of {','.join(known)}")
-    return [name for name in known if name in names]
-
-
-def _measure_shapes(names: Sequence[str], n_tasks: int, repeat: int) -> dict[str, Any]:
-    """Measure each shape here, under Dask and in C; say which compilers are missing, and why."""
-    missing: dict[str, str] = {}
-    compilers: dict[str, str] = {}
-    programs: dict[str, Path] = {}
-    with tempfile.TemporaryDirectory(prefix="offload-bench-") as name:
-        directory = Path(name)
-        for library, compiler in native.COMPILERS.items():
-            try:
-                programs[library] = native.build(compiler, directory)
-                compilers[library] = native.compiler_version(compiler)
-            except native.NotBuiltError as error:
-                missing[library] = str(error)
-        results = {name: _measure_shape(name, n_tasks, repeat, programs, directory / name) for name in names}
-    return {"compilers": compilers, "missing": missing, "shapes": results}
-
-
-def _measure_shape(name: str, n_tasks: int, repeat: int, programs: dict[str, Path], graph: Path) -> dict[str, Any]:
-    """Measure one shape; ``runs`` has µs a task, None where there is no program."""
-    from offload.cli.bench import peers  # imports Dask
-
-    steps = make_steps(name, n_tasks)
-    fewer = predecessors(make_steps(name, max(1, n_tasks // _DASK_SHARE)))
-    fewest = predecessors(make_steps(name, max(1, n_tasks // _DISTRIBUTED_SHARE)))
-    for_c = make_steps(name, min(n_tasks, _MOST_NATIVE_TASKS))
-    native.write_graph(for_c, n_cells(for_c), graph)
-    items = [np.zeros(8) for _ in range(n_cells(steps))]
-    calls = _eager_calls(steps, items)
-    clauses = generating.make_clauses(steps, items)
-    for workers in _WORKERS:
-        calls[f"replay_{workers}"] = partial(generating.replay_us, clauses, workers)
-    calls["dask_threaded"] = lambda: peers.threaded_s(fewer) * 1e6 / len(fewer)
-    calls["dask_synchronous"] = lambda: peers.synchronous_s(fewer) * 1e6 / len(fewer)
-    calls["distributed"] = lambda: peers.distributed_s(fewest) * 1e6 / len(fewest)
-    for library, program in programs.items():
-        for n_threads in _WORKERS:
-            calls[f"{library}_{n_threads}"] = partial(native.native_us, program, graph, n_threads)
-    runs: dict[str, Spread | None] = {**alternate(calls, repeat)}
-    for library in native.COMPILERS:
-        for n_threads in _WORKERS:
-            runs.setdefault(f"{library}_{n_threads}", None)
-    counts = {"offload": len(steps), "dask": len(fewer), "distributed": len(fewest), "c": len(for_c)}
-    return {"tasks": counts, "runs": runs}
-
-
-def _eager_calls(steps: Sequence[Step], items: generating.Items) -> dict[str, Callable[[], float]]:
-    """Return what measures the eager forms: with the clause values made before, and in the loop."""
-    clauses = generating.make_clauses(steps, items)
-    calls: dict[str, Callable[[], float]] = {}
-    for workers in _WORKERS:
-        calls[f"eager_{workers}"] = partial(generating.eager_us, clauses, workers)
-        calls[f"eager_with_clauses_{workers}"] = partial(generating.eager_with_clauses_us, steps, items, workers)
-    return calls
-
-
-def _measure_views(n_tasks: int, repeat: int) -> dict[str, Any]:
-    """Measure a blocked Cholesky factorization on the tiles of one matrix, and tasks on the columns of one array."""
-    n_tiles = min(_N_TILES, cholesky_n_tiles(n_tasks))
-    matrix = np.zeros((n_tiles * _TILE, n_tiles * _TILE))
-    tiles = [
-        matrix[i * _TILE : (i + 1) * _TILE, j * _TILE : (j + 1) * _TILE] for i in range(n_tiles) for j in range(n_tiles)
-    ]
-    n_columns = min(_N_COLUMNS, n_tasks)
-    array = np.zeros((_COLUMN_ROWS, n_columns))
-    columns = [array[:, j] for j in range(n_columns)]
-    cases = {
-        "cholesky": (make_steps("cholesky", n_tiles * (n_tiles + 1) * (n_tiles + 2) // 6), tiles),
-        "columns": (make_steps("independent", n_columns), columns),
-    }
-    return {
-        name: {"tasks": len(steps), "runs": alternate(_eager_calls(steps, items), repeat)}
-        for name, (steps, items) in cases.items()
-    }
+    last = [n_tasks - 1] if is_chain else list(graph)
+    dask.threaded.get(graph, last, num_workers=_N_THREADS)
+    return (time.perf_counter() - began_s) * 1e6 / n_tasks

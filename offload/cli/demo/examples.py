@@ -27,8 +27,11 @@ def load_example(name: str) -> ModuleType:
 
 
 def load_benchmark(name: str) -> ModuleType:
-    """Return a benchmark as a module; only a checkout has them. Raises as `load_example` does."""
-    return _load(name, _PACKAGE.parent / "benchmarks" / f"{name}.py")
+    """Return a program of ``benchmarks``, by its path without suffix; only a checkout has them.
+
+    Raises as `load_example` does.
+    """
+    return _load(Path(name).name, _PACKAGE.parent / "benchmarks" / f"{name}.py")
 
 
 def _load(name: str, *places: Path) -> ModuleType:

@@ -134,7 +134,7 @@ class _Job:
         """Run both forms, and the peer's, in turn, and return the figures."""
         args, device = self.args, self.device
         example = load_example("fft3d")
-        peer = load_benchmark("fft3d_cupy") if args.peer and device.kind == "cuda" else None
+        peer = load_benchmark("gpu/fft3d_cupy") if args.peer and device.kind == "cuda" else None
         if args.peer and peer is None:
             raise ClauseError("--peer: the form written by hand is CUDA's; take --devices cuda")
         shape = self.source.shape

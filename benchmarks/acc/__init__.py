@@ -1,0 +1,1 @@
+"""What OpenACC's queues gain over blocking calls."""

@@ -1,0 +1,1 @@
+"""What strided copies reach, and what a look-up of mapped storage costs."""

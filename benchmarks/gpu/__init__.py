@@ -1,0 +1,1 @@
+"""What the CUDA device reaches, along with the same work written by hand with CuPy."""

@@ -1,0 +1,1 @@
+"""Options, runs in turn and tables: what the studies have in common."""

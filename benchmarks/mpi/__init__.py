@@ -1,0 +1,1 @@
+"""What requests of MPI cost as events, and what tasks hide of the exchanges."""

@@ -1,0 +1,1 @@
+"""What typed copies reach and cost."""

@@ -1,0 +1,1 @@
+"""What the runtime itself takes for an operation."""

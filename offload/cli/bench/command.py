@@ -1,0 +1,122 @@
+"""``offload bench``: the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import offload as omp
+from offload.cli.bench.measuring import table_of
+from offload.cli.demo.options import open_runtime
+from offload.cli.output import console, write
+from offload.errors import ClauseError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+
+    from offload.cli.bench.measuring import Finding
+
+_REPEAT = 7
+_QUICK = {
+    "tasks": {"n_tasks": 40},
+    "link": {"nbytes": 1 << 12},
+    "launch": {"n_calls": 2, "n_chained": 5},
+    "overlap": {"block_nbytes": 1 << 12},
+}
+"""Arguments of the parts with ``--quick``."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Measure whether this machine is all right; each part takes seconds. tasks: what a host task costs, along "
+        "with Dask. link: the bandwidth of copies between the host and device 0. launch: what single constructs take "
+        "there. overlap: how much is gained where copies and kernels are under way at once. Each table says what to "
+        "expect."
+    )
+    parser.epilog = (
+        "The studies that compare every part of the library with the same work by hand are not installed: they are in "
+        "the folder benchmarks/ of a clone of the project. There `python benchmarks/run.py --help` lists them."
+    )
+    parser.add_argument("part", metavar="PART", nargs="*", help=f"of {', '.join(PARTS)} (default: all)")
+    parser.add_argument("--devices", metavar="SPEC", help="as for Runtime; device 0 is measured")
+    parser.add_argument(
+        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
+    )
+    parser.add_argument("--quick", action="store_true", help="measure as little as shows that it works")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with every sample")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the parts that were asked for; the exit status is 0 whatever the figures are.
+
+    Raises
+    ------
+    ClauseError
+        An unknown part, a number below 1, or no device.
+    InternalError
+        A result was wrong.
+    """
+    # Not argparse's choices: its message could not say where the studies are.
+    for name in args.part:
+        if name not in PARTS:
+            raise ClauseError(
+                f"bench {name}: there is no such part; take some of {', '.join(PARTS)}; "
+                "a clone of the project has more: `python benchmarks/run.py --help` there"
+            )
+    if args.repeat < 1:
+        raise ClauseError(f"--repeat {args.repeat}: take a number of at least 1")
+    # In the order of the table, whatever the order of the arguments.
+    wanted = [name for name in PARTS if name in (args.part or PARTS)]
+    found = {name: PARTS[name](args, _QUICK[name] if args.quick else {}) for name in wanted}
+    if args.json:
+        parts = {name: [one._asdict() for one in findings] for name, findings in found.items()}
+        write(json.dumps({"machine": _machine(), "repeat": args.repeat, "parts": parts}) + "\n")
+        return 0
+    shows = console()
+    shows.print(", ".join(f"{name} {value}" for name, value in _machine().items()) + ".")
+    shows.print(f"Medians of {args.repeat} turns (lowest to highest).\n")
+    for finding in (one for findings in found.values() for one in findings):
+        shows.print(table_of(finding))
+    return 0
+
+
+def _machine() -> dict[str, str]:
+    """Describe the processors and the software, by names that make a sentence."""
+    return {
+        "Cores": str(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else str(os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown",
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "offload": omp.__version__,
+    }
+
+
+# Modules are imported when they are needed: `offload --help` must not wait for Dask.
+def _tasks(args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
+    from offload.cli.bench import tasks  # imports Dask
+
+    return tasks.measure(args.repeat, **sizes)
+
+
+def _on_device(name: str, args: argparse.Namespace, sizes: Mapping[str, int]) -> list[Finding]:
+    from offload.cli.bench import device
+
+    with open_runtime(args.devices, os.environ):
+        if not omp.get_num_devices():
+            raise ClauseError(f"bench {name} measures a device, and there is none; name one with --devices")
+        measure: Callable[..., list[Finding]] = getattr(device, f"measure_{name}")
+        return measure(args.repeat, **sizes)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace, Mapping[str, int]], list[Finding]]] = {
+    "tasks": _tasks,
+    **{name: partial(_on_device, name) for name in ("link", "launch", "overlap")},
+}
+"""What measures each part, with the options and the sizes that are not the usual ones."""

@@ -1,1 +1,0 @@
-"""What loop functions reach, beside the same loops by Numba."""

@@ -1,0 +1,49 @@
+"""How much the tests try: little by default, all of it in CI.
+
+A property is tried with 25 examples by default, with 100 by ``--hypothesis-profile=full``, and with 5,000 by
+``--hypothesis-profile=soak``. Of long parametrisations the first members run by default, the others with ``-m slow``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_QUICK, _FULL = 25, 100
+_LEAST = 5
+
+settings.register_profile("quick", deadline=None, print_blob=True, max_examples=_QUICK)  # deadlines measure the machine
+settings.register_profile("full", parent=settings.get_profile("quick"), max_examples=_FULL)
+settings.register_profile("soak", parent=settings.get_profile("full"), max_examples=5_000)
+
+
+def is_soak() -> bool:
+    """Tell whether the profile is ``soak``."""
+    return settings.default.max_examples > 1_000
+
+
+def examples(full: int, soak: int | None = None) -> int:
+    """Return how many examples a test tries that has numbers of its own.
+
+    Parameters
+    ----------
+    full : int
+        With the profile ``full``; by default it is a quarter of these.
+    soak : int, optional
+        With the profile ``soak``; else as many as with ``full``.
+    """
+    if is_soak():
+        return full if soak is None else soak
+    return max(_LEAST, full * settings.default.max_examples // _FULL)
+
+
+def few(count: int, values: Iterable[Any]) -> list[Any]:
+    """Return values for `parametrize`, all but the first so many of which have the mark ``slow``."""
+    return [
+        value if number < count else pytest.param(value, marks=pytest.mark.slow) for number, value in enumerate(values)
+    ]
