@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import offload
 from offload import errors
 from tests.strict import STRICT
 
@@ -90,3 +91,9 @@ def test_every_error_and_warning_has_its_program():
     for name, section in sections.items():
         tells = "warns" if name.endswith("Warning") else "raises"
         assert any(f"{tells}(omp.{name})" in program for program in FENCE.findall(section)), name
+
+
+def test_every_public_name_is_in_the_reference():
+    """docs/reference.md names everything that the package offers."""
+    named = set(re.findall(r"`(\w+)`", (ROOT / "docs/reference.md").read_text(encoding="utf-8")))
+    assert not set(offload.__all__) - named
