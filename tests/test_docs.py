@@ -16,7 +16,7 @@ from tests.strict import STRICT
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 WITH_LISTINGS = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
 PROGRAM = """
 import linecache
@@ -97,3 +97,8 @@ def test_every_public_name_is_in_the_reference():
     """docs/reference.md names everything that the package offers."""
     named = set(re.findall(r"`(\w+)`", (ROOT / "docs/reference.md").read_text(encoding="utf-8")))
     assert not set(offload.__all__) - named
+
+
+def test_the_citation_has_the_version():
+    """CITATION.cff names the version of the package."""
+    assert f"\nversion: {offload.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
