@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+import offload
 from offload import errors
 from tests.strict import STRICT
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 WITH_LISTINGS = [page for page in PAGES if FENCE.search(page.read_text(encoding="utf-8"))]
 PROGRAM = """
 import linecache
@@ -90,3 +91,14 @@ def test_every_error_and_warning_has_its_program():
     for name, section in sections.items():
         tells = "warns" if name.endswith("Warning") else "raises"
         assert any(f"{tells}(omp.{name})" in program for program in FENCE.findall(section)), name
+
+
+def test_every_public_name_is_in_the_reference():
+    """docs/reference.md names everything that the package offers."""
+    named = set(re.findall(r"`(\w+)`", (ROOT / "docs/reference.md").read_text(encoding="utf-8")))
+    assert not set(offload.__all__) - named
+
+
+def test_the_citation_has_the_version():
+    """CITATION.cff names the version of the package."""
+    assert f"\nversion: {offload.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
