@@ -29,8 +29,8 @@ class LoopFunction(DirectiveFunction):
     A construct names the slots of this, since it may have another base with slots.
     """
 
+    # The clauses that speak of the loop.
     _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
-    """The clauses that speak of the loop."""
 
     __slots__ = ()
     _all: dict[str, Any]

@@ -78,8 +78,8 @@ class Launcher:
         "values",
     )
 
+    # Why a graph of a device cannot have the loop in it; empty if it can.
     why_not_captured = ""
-    """Why a graph of a device cannot have the loop in it; empty if it can."""
 
     def __init__(self, program: LoopProgram, *, is_alone: bool = False) -> None:
         self.__wrapped__ = program.function  # by which a graph looks at what a body reaches

@@ -56,24 +56,12 @@ if TYPE_CHECKING:
 
 
 class Replicated(NamedTuple):
-    """An array argument on the devices of a set.
+    """An array argument on the devices of a set."""
 
-    Attributes
-    ----------
-    replicas : ReplicaSet or None
-        None of an array without elements.
-    host : array
-        What the call passed.
-    address : int
-        Of its element ``[0, …, 0]``.
-    arrays : tuple of device array
-        In the order of the devices.
-    """
-
-    replicas: ReplicaSet | None
-    host: Any
-    address: int
-    arrays: tuple[Any, ...]
+    replicas: ReplicaSet | None  # None of an array without elements
+    host: Any  # what the call passed
+    address: int  # of its element `[0, …, 0]`
+    arrays: tuple[Any, ...]  # in the order of the devices
 
 
 class SetLauncher(Launcher):

@@ -51,18 +51,12 @@ class SetWork(TargetWork):
 
     Where an earlier call with the same arrays has found that the first device's alone is best, and who has what is as
     that has left it, a call is what it is without other devices: the same entry, the same views, the same body.
-
-    Attributes
-    ----------
-    words : SetWords
-    places : tuple of DevicePlace
-        The primary's first.
     """
 
     __slots__ = ("places", "words")
 
     words: SetWords
-    places: tuple[DevicePlace, ...]
+    places: tuple[DevicePlace, ...]  # the primary's first
 
     def begin(self, launch: Any, place: DevicePlace, lane: Lane, staged: list[Any]) -> None:
         binding, known = self._binding, self._known

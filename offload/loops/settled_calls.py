@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from offload.loops.speculative.verdict_memory import Remembered
     from offload.runtime.launch import DeviceTask
 
+# Sets of arrays with known contents that take turns in calls of one name.
 _MOST_TURNS: Final = 16
-"""Sets of arrays with known contents that take turns in calls of one name."""
 
 
 class SettledCall:

@@ -10,12 +10,12 @@ from tests.loops.building import accesses_of, view
 N = 24
 
 
-def verdict_of(text, *, collapse=1, views=None, dtypes=None, own=(), **scalars):
+def verdict_of(text, *, collapse=1, views=None, dtypes=None, own=(), most_pairs=4_096, **scalars):
     """Return the verdict on a nest; arrays are apart, with N elements, with 2-D ones named in capitals."""
     given = dict.fromkeys("abcmopqrtxyz", (N,)) | dict.fromkeys("ABLR", (N, N))
     given |= {"h": (N,)} | (views or {})
     scalars = {"n": N, **scalars}
-    return independence(accesses_of(text, given, collapse=collapse, dtypes=dtypes, own=own, **scalars))
+    return independence(accesses_of(text, given, collapse=collapse, dtypes=dtypes, own=own, **scalars), most_pairs)
 
 
 def proved_of(text, **given):
@@ -299,16 +299,15 @@ def test_overwritten(text, collapse, expected):
     assert is_overwritten(accesses, "A" if "A[" in text else "a") is expected
 
 
-def test_very_many_accesses(monkeypatch):
+def test_very_many_accesses():
     """Pairs beyond a limit are not compared, and nothing is claimed of them; what is proved before stays proved."""
     text = "for i in range(2):\n" + "".join(f" a[i + {4 * k}] = a[i + {4 * k + 2}]\n" for k in range(6))
     assert verdict_of(text).verdict == "parallel"
-    monkeypatch.setattr("offload.loops.proofs.independence._MOST_PAIRS", 20)
-    found = verdict_of(text)
+    found = verdict_of(text, most_pairs=20)
     assert found.verdict == "unknown"
     assert 0 < len(found.unknown) < 12
-    monkeypatch.setattr("offload.loops.proofs.independence._MOST_PAIRS", 0)
-    assert verdict_of("for i in range(1, n):\n a[i] = a[i-1]\n b[i] = b[i-1]").verdict == "sequential"
+    text = "for i in range(1, n):\n a[i] = a[i-1]\n b[i] = b[i-1]"
+    assert verdict_of(text, most_pairs=0).verdict == "sequential"
 
 
 def test_accesses_that_are_alike():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import offload as omp
-from offload.loops.running import compilers, plan, runs
+from offload.loops.running import plan, runs
 from offload.loops.running.build import Builder
 from tests.conftest import checked
 
@@ -117,7 +117,8 @@ def test_a_scalar_may_have_its_type_from_the_end_of_a_long_chain(loop, written):
 
 def test_a_large_body_is_compiled_in_less_time(written, monkeypatch):
     """What is beyond a number of characters is compiled otherwise, and gives the same."""
-    monkeypatch.setattr(compilers, "_LARGE", 1000)
+    for module in (plan, runs):
+        monkeypatch.setattr(module, "builder", Builder(os.environ, large_nchars=1000))
     body = "\n".join(f"x[i * 20 + {k}] = x[i * 20 + {k + 1}] + 1" for k in range(19))
     assert agrees(omp.parallel_loop, written(body, where="4"), np.arange(120.0))
 

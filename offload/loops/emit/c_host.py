@@ -18,11 +18,11 @@ ENTRY: Final = "loop"
 RESTRICT: Final = "restrict "
 _CHUNK: Final = "int64_t begin, int64_t end, int64_t chunk, int64_t worker"
 
+# Before a loop of updates that go to any element: gcc leaves it as it is, which takes a sixth longer than Numba's.
 UNROLLED: Final = "#pragma GCC unroll 8"
-"""Before a loop of updates that go to any element: gcc leaves it as it is, which takes a sixth longer than Numba's."""
 
+# Operators that C writes in another way.
 LOGICAL: Final = {"and": "&&", "or": "||"}
-"""Operators that C writes in another way."""
 
 HEAD: Final = rf"""
 #include <math.h>

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Of scalars.
 C_TYPES: Final = {
     "bool": "bool",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
     "float32": "float",
     "float64": "double",
 }
-"""Of scalars."""
 
+# Of elements: the byte of a truth value may hold anything.
 MEMORY_TYPES: Final = {**C_TYPES, "bool": "uint8_t"}
-"""Of elements: the byte of a truth value may hold anything."""
 
 FAULT: Final = r"""
 /* What an iteration has found wrong first: 1 an index, 2 a division by zero, 3 an assertion, 4 a step of zero,

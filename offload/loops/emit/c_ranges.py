@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from offload.loops.tree.ir import Expression
 
+# Of a loop that is written twice.
 _MOST_NODES: Final = 300
-"""Of a loop that is written twice."""
 
 _LOOPS: Final = (ir.For, ir.While)
 _UNDONE: Final = (ir.Expression, ir.Assign, ir.Reduce, ir.If, ir.Break, ir.Continue)
@@ -47,24 +47,12 @@ class Moving(NamedTuple):
 
 
 class OnceChecked(NamedTuple):
-    """What is left out in the first form of a loop.
+    """What is left out in the first form of a loop."""
 
-    Attributes
-    ----------
-    moving : tuple of Moving
-        What is tested before it.
-    inside : frozenset of int
-        The accesses, by `at`, that need no check if the tests hold.
-    tried : frozenset of int
-        The loads that are tried.
-    scalars : tuple of str
-        Those that get their values back if a load was missed.
-    """
-
-    moving: tuple[Moving, ...]
-    inside: frozenset[int]
-    tried: frozenset[int]
-    scalars: tuple[str, ...]
+    moving: tuple[Moving, ...]  # what is tested before it
+    inside: frozenset[int]  # the accesses, by `at`, that need no check if the tests hold
+    tried: frozenset[int]  # the loads that are tried
+    scalars: tuple[str, ...]  # those that get their values back if a load was missed
 
 
 def once_checked(loop: ir.For, modes: Mapping[int, ir.Mode]) -> OnceChecked | None:

@@ -49,63 +49,38 @@ _VARIABLES: Final[dict[FieldKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArgumentSlot:
-    """A slot of 8 bytes in the structure of arguments.
+    """A slot of 8 bytes in the structure of arguments."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"pointer"`` of an array; ``"copies"``: of one copy a worker of an array; ``"extent"``; ``"stride"``, in bytes;
-        ``"scalar"``: its bits in the low bytes; ``"start"``, ``"step"``, ``"trips"`` of an axis; ``"partials"``: the
-        address of the chunks' slots; ``"report"``: that of the record of what was wrong; ``"cancel"``: that of a word
-        that is set when nobody wants what a run in order computes. On CUDA ``"copies"`` is the place in a block's
-        shared memory, in words of 8 bytes, and there are ``"result"``: the address to which the value of a scalar that
-        comes out is written, and ``"blocks"``: how many have left partial results.
-    name : str
-        Of the array or scalar.
-    number : int
-        Of the dimension or axis.
-    """
-
+    # `"pointer"` of an array; `"copies"`: of one copy a worker of an array; `"extent"`; `"stride"`, in bytes;
+    # `"scalar"`: its bits in the low bytes; `"start"`, `"step"`, `"trips"` of an axis; `"partials"`: the address of the
+    # chunks' slots; `"report"`: that of the record of what was wrong; `"cancel"`: that of a word that is set when
+    # nobody wants what a run in order computes. On CUDA `"copies"` is the place in a block's shared memory, in words of
+    # 8 bytes, and there are `"result"`: the address to which the value of a scalar that comes out is written, and
+    # `"blocks"`: how many have left partial results.
     kind: FieldKind
-    name: str = ""
-    number: int = 0
+    name: str = ""  # of the array or scalar
+    number: int = 0  # of the dimension or axis
 
 
 @dataclass(slots=True)
 class KernelScope:
-    """What the text of a kernel may name, and what it has named so far.
-
-    Attributes
-    ----------
-    own : frozenset of str
-        Scalars of the iteration: all others are inputs.
-    locals : mapping of str to tuple of int
-        Shapes of local arrays.
-    dialect : str
-    index_bits : int
-        32 where extents, strides in bytes, offsets, trips and the variables of axes are such numbers.
-    narrow : frozenset of str
-        Variables of loops that have 32 bits. As values of the program they are made 64 bits wide.
-    truncates : bool
-        Whether floats become integers anywhere.
-    tried : frozenset of int
-        Loads that are tried where they are written now; see `c_ranges`.
-    ends : dict of str to str
-        What stands for a loop's variable where an index is tested before it.
-    """
+    """What the text of a kernel may name, and what it has named so far."""
 
     typed: Typed
     modes: Mapping[int, ir.Mode]
     layouts: Mapping[str, Layout]
     copies: frozenset[str]
-    own: frozenset[str]
-    locals: Mapping[str, tuple[int, ...]]
+    own: frozenset[str]  # scalars of the iteration: all others are inputs
+    locals: Mapping[str, tuple[int, ...]]  # shapes of local arrays
     privates: Mapping[str, str]
     dialect: Dialect = "c"
+    # 32 where extents, strides in bytes, offsets, trips and the variables of axes are such numbers.
     index_bits: int = 64
+    # Variables of loops that have 32 bits. As values of the program they are made 64 bits wide.
     narrow: frozenset[str] = frozenset()
-    truncates: bool = False
-    tried: frozenset[int] = frozenset()
+    truncates: bool = False  # whether floats become integers anywhere
+    tried: frozenset[int] = frozenset()  # loads that are tried where they are written now; see `c_ranges`
+    # What stands for a loop's variable where an index is tested before it.
     ends: dict[str, str] = field(default_factory=dict)
     fields: dict[ArgumentSlot, None] = field(default_factory=dict)
     guarded: dict[str, None] = field(default_factory=dict)

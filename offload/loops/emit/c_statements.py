@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from offload.loops.emit.c_scope import Dialect, KernelScope
     from offload.loops.tree.ir import Expression, Statement
 
+# Names of atomic steps; those of others are the operators.
 ATOMICS: Final = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
-"""Names of atomic steps; those of others are the operators."""
 
 
+# The condition that nothing was wrong.
 _RIGHT: Final = "!fault.what"
-"""The condition that nothing was wrong."""
 
 
 class Statements:
@@ -65,8 +65,8 @@ class Statements:
         self._line = 0
         self._loops = 0
         self._is_in_doubt = False
+        # Whether something goes to the end of the iteration.
         self.has_exits = False
-        """Whether something goes to the end of the iteration."""
 
     def lines(self, statements: Iterable[Statement]) -> list[str]:
         """Return statements as lines of C."""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from offload.loops.tree.ir import Expression, Nest, Statement
 
 Group: TypeAlias = Literal["block", "row"]
+# All arrays, where they may share memory.
 _ANY: Final = "*"
-"""All arrays, where they may share memory."""
 
 
 class SharedStatements(Statements):
@@ -82,8 +82,8 @@ class SharedStatements(Statements):
         self._hot = self._used_by_several(nest.body, is_in_loop=is_ordered)
         self.written = frozenset(self._names(nest.body, ir.Store, ir.Atomic))
         self._expressions = _Together(scope, self)
+        # What reductions of shared loops combine by.
         self.combined: dict[tuple[ir.ReductionOperator, ir.Dtype], None] = {}
-        """What reductions of shared loops combine by."""
 
     @property
     def group(self) -> Group | None:

@@ -44,31 +44,17 @@ _OWN_COPY: Final = frozenset({"+", "-", "*", "min", "max", "&", "|", "^"})
 
 @dataclass(frozen=True, slots=True)
 class CVariant:
-    """What a launcher has decided for a nest.
+    """What a launcher has decided for a nest."""
 
-    Attributes
-    ----------
-    modes : tuple of (int, str)
-        Of accesses by their number: ``"off"``, ``"wrap"``, ``"check"``; those that are not named are checked.
-    layouts : tuple of (str, str)
-        Of arrays: ``"C"``; ``"inner"``: elements of the last dimension lie side by side; ``"strided"``, also of those
-        that are not named; ``"packed"``: addresses or strides are no multiples of the item size, as they are else.
-    is_restricted : bool
-        Whether no two arrays share memory, if one of them is written.
-    unit_steps : tuple of (int, int)
-        Steps of axes by their number that are 1 or -1.
-    copies : tuple of str
-        Arrays of atomics of which each worker has its own copy, in C order; see `copied`.
-    is_ordered : bool
-        Whether iterations run in order because their order may matter.
-    """
-
+    # Of accesses by their number: `"off"`, `"wrap"`, `"check"`; those that are not named are checked.
     modes: tuple[tuple[int, ir.Mode], ...] = ()
+    # Of arrays: `"C"`; `"inner"`: elements of the last dimension lie side by side; `"strided"`, also of those that are
+    # not named; `"packed"`: addresses or strides are no multiples of the item size, as they are else.
     layouts: tuple[tuple[str, Layout], ...] = ()
-    is_restricted: bool = False
-    unit_steps: tuple[tuple[int, int], ...] = ()
-    copies: tuple[str, ...] = ()
-    is_ordered: bool = False
+    is_restricted: bool = False  # whether no two arrays share memory, if one of them is written
+    unit_steps: tuple[tuple[int, int], ...] = ()  # steps of axes by their number that are 1 or -1
+    copies: tuple[str, ...] = ()  # arrays of atomics of which each worker has its own copy, in C order; see `copied`
+    is_ordered: bool = False  # whether iterations run in order because their order may matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +92,8 @@ def copied(nest: Nest) -> dict[str, str]:
     return {array: min(ops) for array, ops in atomics.items() if len(ops) == 1 and array not in others}
 
 
+# What leaves all loops of iterations.
 STOP: Final = "goto stop;"
-"""What leaves all loops of iterations."""
 
 
 class KernelWriter:
@@ -122,8 +108,8 @@ class KernelWriter:
         What `scope_of` returns for these.
     """
 
+    # What the function of the nest is given by parameters, of which alone gcc believes `restrict`.
     _parameters: ClassVar[frozenset[FieldKind]] = frozenset({"pointer", "copies"})
-    """What the function of the nest is given by parameters, of which alone gcc believes ``restrict``."""
 
     def __init__(self, typed: Typed, nest: Nest, variant: CVariant, scope: KernelScope) -> None:
         self._typed = typed

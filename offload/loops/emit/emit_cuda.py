@@ -50,44 +50,26 @@ if TYPE_CHECKING:
     from offload.loops.tree.ir import Nest, ReductionOperator, Typed
 
 LOOP: Final = "loop"
+# The kernels of a nest; the second is there if it has reductions.
 FINISH: Final = "finish"
-"""The kernels of a nest; the second is there if it has reductions."""
 
 FINISH_THREADS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class CudaVariant(CVariant):
-    """What a launcher has decided for a nest on CUDA.
+    """What a launcher has decided for a nest on CUDA."""
 
-    Attributes
-    ----------
-    index_bits : int
-        32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads. The
-        variables of axes have as many bits.
-    narrow : tuple of str
-        Variables of inner loops that have 32 bits, if places have; see `Accesses.narrow`.
-    n_threads : int
-        Of a block.
-    is_strided : bool
-        Whether there may be fewer threads than iterations.
-    privates : tuple of (str, int)
-        Elements of private arrays.
-    empty : tuple of str
-        Arrays without elements.
-    team : Team or None
-        The threads that carry out an iteration together; None: one.
-    shared : tuple of (int, str)
-        The loops that they share, as in `offload.loops.front.levels.Levels`.
-    """
-
+    # 32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads. The
+    # variables of axes have as many bits.
     index_bits: int = 64
-    narrow: tuple[str, ...] = ()
-    n_threads: int = 256
-    is_strided: bool = False
-    privates: tuple[tuple[str, int], ...] = ()
-    empty: tuple[str, ...] = ()
-    team: Team | None = None
+    narrow: tuple[str, ...] = ()  # variables of inner loops that have 32 bits, if places have; see `Accesses.narrow`
+    n_threads: int = 256  # of a block
+    is_strided: bool = False  # whether there may be fewer threads than iterations
+    privates: tuple[tuple[str, int], ...] = ()  # elements of private arrays
+    empty: tuple[str, ...] = ()  # arrays without elements
+    team: Team | None = None  # the threads that carry out an iteration together; None: one
+    # The loops that they share, as in `offload.loops.front.levels.Levels`.
     shared: tuple[tuple[int, Sharing], ...] = ()
 
 

@@ -33,44 +33,37 @@ if TYPE_CHECKING:
 THREADS: Final = 256
 _MOST_BLOCKS: Final = (2**31 - 1, 65_535, 65_535)
 
+# What a block's copies of arrays of atomics may have: several blocks fit onto a multiprocessor then.
 COPIES_NBYTES: Final = 32 << 10
-"""What a block's copies of arrays of atomics may have: several blocks fit onto a multiprocessor then."""
 
+# Iterations of a block for each element that it has a copy of.
 _COPY_WORTH: Final = 16
-"""Iterations of a block for each element that it has a copy of."""
 
+# Threads of a block with copies, if no clause says how many.
 COPY_THREADS: Final = 512
-"""Threads of a block with copies, if no clause says how many."""
 
+# Threads of a launch with copies: as many as a GPU of 132 multiprocessors runs at a time, each of which then has the
+# same work. A histogram of 2**26 into 256 on an H100: 528 blocks of 512 take 0.121 ms, 1056 of 256 0.124, 1024 of 256,
+# which leave some multiprocessors idle in the end, 0.126, 2112 of 256 0.130.
 _COPY_AT_A_TIME: Final = 132 * 2048
-"""Threads of a launch with copies: as many as a GPU of 132 multiprocessors runs at a time, each of which then has the
-same work. A histogram of 2**26 into 256 on an H100: 528 blocks of 512 take 0.121 ms, 1056 of 256 0.124, 1024 of 256,
-which leave some multiprocessors idle in the end, 0.126, 2112 of 256 0.130."""
 
+# Blocks of a launch with reductions, each of which leaves a partial result: one block combines these, while all others
+# have ended, so that there are to be few; a GPU of 132 multiprocessors runs some 1,000 at a time.
 REDUCED_BLOCKS: Final = 4096
-"""Blocks of a launch with reductions, each of which leaves a partial result: one block combines these, while all
-others have ended, so that there are to be few; a GPU of 132 multiprocessors runs some 1,000 at a time."""
 
+# Blocks that keep a GPU busy: with more iterations a block has several teams.
 _FULL: Final = 512
-"""Blocks that keep a GPU busy: with more iterations a block has several teams."""
 
 _BEYOND_32: Final = 2**31
 
 
 class Grid(NamedTuple):
-    """The shape of a launch.
+    """The shape of a launch."""
 
-    Attributes
-    ----------
-    blocks, threads : tuple of int
-        Along x, y and z.
-    is_strided : bool
-        Whether there may be fewer threads than iterations along some axis.
-    """
-
+    # Along x, y and z.
     blocks: tuple[int, int, int]
     threads: tuple[int, int, int]
-    is_strided: bool
+    is_strided: bool  # whether there may be fewer threads than iterations along some axis
 
     @property
     def n_blocks(self) -> int:
@@ -83,36 +76,18 @@ class Grid(NamedTuple):
 
 
 class BlockCopies(NamedTuple):
-    """The arrays of which each block has a copy in shared memory.
+    """The arrays of which each block has a copy in shared memory."""
 
-    Attributes
-    ----------
-    places : dict of str to int
-        Where each begins, in words of 8 bytes.
-    nbytes : int
-        Of all.
-    """
-
-    places: dict[str, int]
-    nbytes: int
+    places: dict[str, int]  # where each begins, in words of 8 bytes
+    nbytes: int  # of all
 
 
 class Shape(NamedTuple):
-    """What clauses say of a launch.
+    """What clauses say of a launch."""
 
-    Attributes
-    ----------
-    most_blocks : int or None
-        ``num_teams``, ``num_gangs``, or the number of ``gang``.
-    n_threads : int or None
-        ``thread_limit``, or ``num_workers`` times ``vector_length``.
-    tile : tuple of int
-        Threads of a block along the axes, outermost first.
-    """
-
-    most_blocks: int | None = None
-    n_threads: int | None = None
-    tile: tuple[int, ...] = ()
+    most_blocks: int | None = None  # `num_teams`, `num_gangs`, or the number of `gang`
+    n_threads: int | None = None  # `thread_limit`, or `num_workers` times `vector_length`
+    tile: tuple[int, ...] = ()  # threads of a block along the axes, outermost first
 
 
 def shape_of(sizes: Iterable[tuple[str, int]], tile: tuple[int, ...]) -> Shape:

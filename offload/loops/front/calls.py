@@ -21,6 +21,7 @@ _BOTH: Final = {
     **dict.fromkeys(["hypot", "copysign", "fmod"], 2),
 }
 
+# The functions that become an `ir.FunctionCall`, and how many arguments they have; `min` and `max` take any number.
 FUNCTIONS: Final[dict[str, int]] = {
     **{f"{module}.{name}": count for module in ("math", "numpy") for name, count in _BOTH.items()},
     **{f"math.{name}": 1 for name in ["asin", "acos", "atan", "asinh", "acosh", "atanh"]},
@@ -36,7 +37,6 @@ FUNCTIONS: Final[dict[str, int]] = {
     "abs": 1,
     "round": 1,
 }
-"""The functions that become an `ir.FunctionCall`, and how many arguments they have; `min` and `max` take any number."""
 
 _CASTS: Final[dict[str, ir.Type]] = {
     "int": ir.Type("int64", is_weak=True),

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from offload.errors import LoopError
     from offload.loops.front.frames import Frame
 
+# What `bind` says, as a level and an order.
 _BINDINGS: Final[dict[object, tuple[str, Literal["", "seq"]]]] = {
     None: ("", ""),
     "teams": ("gang", ""),
     "parallel": ("vector", ""),
     "thread": ("", "seq"),
 }
-"""What ``bind`` says, as a level and an order."""
 
 _Order = Literal["", "seq", "independent", "auto"]
 

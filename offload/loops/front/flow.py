@@ -25,8 +25,8 @@ from offload.loops.tree.nodes import children, names_assigned, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+# The variables that have a value on every path to a place; None where there is no path.
 State = frozenset[str] | None
-"""The variables that have a value on every path to a place; None where there is no path."""
 
 
 @dataclass(slots=True)
@@ -39,24 +39,13 @@ class _LoopEnds:
 
 @dataclass(slots=True)
 class Flow:
-    """A pass over statements.
+    """A pass over statements."""
 
-    Attributes
-    ----------
-    unset : callable
-        Is told of a variable, and of the place where it is read without a value; raises the error, or notes it.
-    given : frozenset of str
-        What has a value whatever the statements do.
-    flags : set of str
-        The variables that tell whether a ``break`` has left a loop.
-    ends : State
-        The variables that have a value at each ``continue`` of the iteration itself.
-    """
-
+    # Is told of a variable, and of the place where it is read without a value; raises the error, or notes it.
     unset: Callable[[str, ir.SourceLine], None]
-    given: frozenset[str]
-    flags: set[str]
-    ends: State = None
+    given: frozenset[str]  # what has a value whatever the statements do
+    flags: set[str]  # the variables that tell whether a `break` has left a loop
+    ends: State = None  # the variables that have a value at each `continue` of the iteration itself
     _loops: list[_LoopEnds] = field(default_factory=list)
 
     def through(self, statements: Sequence[ir.Statement], state: State) -> State:

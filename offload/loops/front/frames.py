@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from offload.errors import LoopError
     from offload.loops.front.source import FunctionSource
 
+# Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
+# Python has 1,000 in all; Python's own text, without a compiler, may be indented 100 times.
 MOST_NESTED: Final = 90
-"""Levels of statements, expressions and inlined functions, which are two: each pass takes some four calls for one, and
-Python has 1,000 in all; Python's own text, without a compiler, may be indented 100 times."""
 
+# Statements and expressions of inlined functions: half a second of lowering.
 MOST_INLINED: Final = 10_000
-"""Statements and expressions of inlined functions: half a second of lowering."""
 
+# Expressions that are deeper are taken apart, so that all later passes may call themselves for each level.
 _HIGHEST: Final = 24
-"""Expressions that are deeper are taken apart, so that all later passes may call themselves for each level."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FunctionType
 
+# The values that a function returns; None if it returns nothing.
 Results: TypeAlias = "tuple[ir.Expression, ...] | None"
-"""The values that a function returns; None if it returns nothing."""
 
 
 def inlined(frame: Frame, function: FunctionType, node: ast.Call) -> Results:
@@ -146,5 +146,5 @@ def _returns(node: ast.If) -> bool:
     return any(isinstance(part, ast.Return) for part in ast.walk(node))
 
 
+# How the nodes of all functions are lowered.
 RULES: Final = Rules(expression=expression, call=value_of_call, statement=statement, inlined=inlined)
-"""How the nodes of all functions are lowered."""

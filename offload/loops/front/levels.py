@@ -29,26 +29,20 @@ if TYPE_CHECKING:
     from offload.loops.front.flow import State
     from offload.loops.tree.nodes import Node
 
+# By whom the trips of a loop are shared: all threads of the team, or its rows, each with all of its threads.
 Sharing: TypeAlias = Literal["threads", "rows"]
-"""By whom the trips of a loop are shared: all threads of the team, or its rows, each with all of its threads."""
 
 _LEVELS: Final = {"worker", "vector"}
 _BLOCKS: Final = {"gang", "num_gangs", "num_teams"}
 
 
 class Team(NamedTuple):
-    """The threads that carry out an iteration.
+    """The threads that carry out an iteration."""
 
-    Attributes
-    ----------
-    lanes, workers : int
-        Threads of a row, and rows. There is one row if its threads are more than 32.
-    rows : int
-        Teams of a block; other than one only if each is a row of 32. 0 leaves it to the number of iterations.
-    """
-
+    # Threads of a row, and rows. There is one row if its threads are more than 32.
     lanes: int = ROW
     workers: int = 1
+    # Teams of a block; other than one only if each is a row of 32. 0 leaves it to the number of iterations.
     rows: int = 1
 
     @property
@@ -63,21 +57,11 @@ class Team(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """What becomes of the loops of an iteration.
+    """What becomes of the loops of an iteration."""
 
-    Attributes
-    ----------
-    team : Team or None
-        None where nothing is shared, and a thread has an iteration.
-    shared : tuple of (int, str)
-        By the loop's number in the order of the text.
-    whys : mapping of int to str
-        Why loops that ask for a level run in order.
-    """
-
-    team: Team | None
-    shared: tuple[tuple[int, Sharing], ...]
-    whys: Mapping[int, str]
+    team: Team | None  # None where nothing is shared, and a thread has an iteration
+    shared: tuple[tuple[int, Sharing], ...]  # by the loop's number in the order of the text
+    whys: Mapping[int, str]  # why loops that ask for a level run in order
 
 
 def levels_of(nest: ir.Nest, *, is_ordered: bool = False, is_auto: bool = False) -> Levels:
@@ -227,13 +211,7 @@ def _found(name: str, _place: ir.SourceLine) -> NoReturn:
 
 @dataclass(slots=True)
 class _Behind(Flow):
-    """A pass in which a loop takes the values of what its trips assign.
-
-    Attributes
-    ----------
-    loop : For or None
-    left : frozenset of str
-    """
+    """A pass in which a loop takes the values of what its trips assign."""
 
     loop: ir.For | None = None
     left: frozenset[str] = frozenset()

@@ -40,34 +40,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestClauses:
-    """What a construct says of its nest.
+    """What a construct says of its nest."""
 
-    Attributes
-    ----------
-    collapse : int
-        How many loops are one iteration space.
-    reductions, private, firstprivate, lastprivate, atomic : tuple
-        Items, by the names of parameters and variables.
-    level, sizes, order, tile
-        As in `ir.LoopClauses`.
-    several : bool
-        Whether there may be several nests, with reductions that are found, as ``kernels_loop`` has them.
-    checks : bool
-        Whether ``assert`` stays.
-    """
-
-    collapse: int = 1
+    collapse: int = 1  # how many loops are one iteration space
+    # Items, by the names of parameters and variables.
     reductions: tuple[ir.LoopReduction, ...] = ()
     private: tuple[str, ...] = ()
     firstprivate: tuple[str, ...] = ()
     lastprivate: tuple[str, ...] = ()
     atomic: tuple[str, ...] = ()
+    # As in `ir.LoopClauses`.
     level: str = ""
     sizes: tuple[tuple[str, int], ...] = ()
     order: Literal["", "seq", "independent", "auto"] = ""
     tile: tuple[int, ...] = ()
+    # Whether there may be several nests, with reductions that are found, as `kernels_loop` has them.
     several: bool = False
-    checks: bool = False
+    checks: bool = False  # whether `assert` stays
 
 
 class LoopText:

@@ -74,33 +74,22 @@ class Unfit:
 
 Meaning = Frozen | KnownName | Plain | Unfit
 
+# Modules whose names are known by where they are said to be; they take part in no arithmetic.
 _TEXTUAL: Final = ("offload", "offload.acc", "offload.atomic")
-"""Modules whose names are known by where they are said to be; they take part in no arithmetic."""
 
 _MODULES: Final = ("math", "numpy", *_TEXTUAL)
 
 
 class FunctionSource:
-    """The text of a function.
-
-    Attributes
-    ----------
-    function : function
-        Whose text it is.
-    definition : ast.FunctionDef
-        Its lines are those of the file.
-    file : str
-        The file, perhaps one of another process.
-    text : str
-        The text of the whole file; of a function that was sent, of its own lines, with blank ones before them.
-    """
+    """The text of a function."""
 
     __slots__ = ("__dict__", "definition", "file", "function", "text")
 
     def __init__(self, function: FunctionType, definition: ast.FunctionDef, text: str, file: str) -> None:
-        self.function = function
-        self.definition = definition
-        self.file = file
+        self.function = function  # whose text it is
+        self.definition = definition  # its lines are those of the file
+        self.file = file  # the file, perhaps one of another process
+        # The text of the whole file; of a function that was sent, of its own lines, with blank ones before them.
         self.text = text
 
     @classmethod
@@ -258,23 +247,13 @@ class FunctionSource:
 
 
 class Outlook(NamedTuple):
-    """Values of names from outside. As none of those that count can change, names have to be given others.
-
-    Attributes
-    ----------
-    codes : list of (function, code)
-    defaults : list of (function, tuple, tuple)
-        Of functions that are called: those by place, and those by name.
-    cells : list of (cell, object)
-        Of closures.
-    names : list of (dict, str, object)
-        Of modules, and of the built-in ones.
-    """
+    """Values of names from outside. As none of those that count can change, names have to be given others."""
 
     codes: list[tuple[FunctionType, CodeType]]
+    # Of functions that are called: those by place, and those by name.
     defaults: list[tuple[FunctionType, tuple[object, ...] | None, tuple[object, ...]]]
-    cells: list[tuple[CellType, object]]
-    names: list[tuple[dict[str, Any], str, object]]
+    cells: list[tuple[CellType, object]]  # of closures
+    names: list[tuple[dict[str, Any], str, object]]  # of modules, and of the built-in ones
 
     def holds(self) -> bool:
         """Tell whether the names have these values still; some 50 ns for each."""
@@ -365,8 +344,8 @@ class Text(NamedTuple):
     lines: str
 
 
+# The definitions that were found, each with its text and its file.
 _DEFINITIONS: Final[dict[tuple[CodeType, str], tuple[ast.FunctionDef, str, str]]] = {}
-"""The definitions that were found, each with its text and its file."""
 
 
 def received(texts: tuple[Text, ...]) -> None:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from offload.loops.tree.ir import Expression, LoopArrayType, SourceLine, Type
     from offload.loops.tree.promotion import Number
 
+# Of an integer in the text; floats hold all of them.
 _MOST_BITS: Final = 1_023
-"""Of an integer in the text; floats hold all of them."""
 
 _FOLDS: Final[dict[str, Callable[[int, int], int]]] = {
     "+": operator.add,

@@ -35,14 +35,14 @@ from offload.loops.tree.promotion import is_float, limits
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
+# Least and greatest value, both included.
 Interval: TypeAlias = tuple[int, int]
-"""Least and greatest value, both included."""
 
 NOTHING: Final[Mapping[int, Interval]] = {}
 
 
+# What an integer type can hold.
 LIMITS: Final[dict[Dtype, Interval]] = {dtype: limits(dtype) for dtype in get_args(Dtype) if not is_float(dtype)}
-"""What an integer type can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,31 +91,17 @@ class AffineForm:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A trip's number, or a value that is not affine.
+    """A trip's number, or a value that is not affine."""
 
-    Attributes
-    ----------
-    low, high : int
-        Bounds over the nest; of a trip 0 and the last one that any iteration can have.
-    step : int
-        Of a loop, without its sign; 0 for a value.
-    room : AffineForm, optional
-        Of a loop whose number of trips varies: ``step * trip <= room``.
-    loops : frozenset of int
-        The atoms of the loops in whose trips it can change.
-    loads : frozenset of int
-        The accesses, by `at`, whose elements it is made of.
-    is_pure : bool
-        Made of trips, numbers of the launch and elements that the nest does not write, so that it can be had wherever
-        its trips are known.
-    """
-
+    # Bounds over the nest; of a trip 0 and the last one that any iteration can have.
     low: int
     high: int
-    step: int = 0
-    room: AffineForm | None = None
-    loops: frozenset[int] = frozenset()
-    loads: frozenset[int] = frozenset()
+    step: int = 0  # of a loop, without its sign; 0 for a value
+    room: AffineForm | None = None  # of a loop whose number of trips varies: `step * trip <= room`
+    loops: frozenset[int] = frozenset()  # the atoms of the loops in whose trips it can change
+    loads: frozenset[int] = frozenset()  # the accesses, by `at`, whose elements it is made of
+    # Made of trips, numbers of the launch and elements that the nest does not write, so that it can be had wherever its
+    # trips are known.
     is_pure: bool = True
 
     @property

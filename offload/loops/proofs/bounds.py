@@ -33,28 +33,18 @@ _CATEGORIES: tuple[Category, ...] = ("launch", "range", "kernel")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of an access's indices.
+    """What is known of an access's indices."""
 
-    Attributes
-    ----------
-    intervals : tuple of (int, int) or None
-        Of each index, before negative ones are wrapped; None where nothing but its type bounds it.
-    mode : str
-        ``"off"``: in range and not negative; ``"wrap"``: in range once negative ones are wrapped; ``"check"``: unknown.
-    category : str
-        Made of trips and numbers of the launch: ``"launch"``; of elements too, of arrays that the nest does not write:
-        ``"range"``; of anything else: ``"kernel"``.
-    outside : tuple of (int, int), optional
-        A dimension and an index that an iteration certainly has there, and that is out of range.
-    loads : frozenset of int
-        The loads, by `at`, of which the indices are made.
-    """
-
+    # Of each index, before negative ones are wrapped; None where nothing but its type bounds it.
     intervals: tuple[Interval | None, ...]
+    # `"off"`: in range and not negative; `"wrap"`: in range once negative ones are wrapped; `"check"`: unknown.
     mode: ir.Mode
+    # Made of trips and numbers of the launch: `"launch"`; of elements too, of arrays that the nest does not write:
+    # `"range"`; of anything else: `"kernel"`.
     category: Category
+    # A dimension and an index that an iteration certainly has there, and that is out of range.
     outside: tuple[int, int] | None = None
-    loads: frozenset[int] = frozenset()
+    loads: frozenset[int] = frozenset()  # the loads, by `at`, of which the indices are made
 
 
 def bounds(accesses: NestAccesses) -> dict[int, Bounds]:

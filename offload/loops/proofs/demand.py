@@ -37,40 +37,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DemandTerm:
-    """The element that a write updates is a device's own.
+    """The element that a write updates is a device's own."""
 
-    Attributes
-    ----------
-    storage : str
-        "" for a block of iterations.
-    index : AffineForm
-        In the dimension by which the storage is split, counted from its first element.
-    shifts : tuple of int
-        What may be added to the index.
-    at : int
-        The write, where it can be tested at that write alone; else -1.
-    array, dimension
-        The view through which the first such write goes, and the dimension.
-    value : IntegerValue
-        The index, as it stands in the text.
-    text : Expression
-        The index in the text.
-    slice : Slice, optional
-        How the index can be had elsewhere.
-    is_aligned : bool
-        Whether it holds in the device's block of iterations, and there alone.
-    """
-
-    storage: str
-    index: AffineForm
-    shifts: tuple[int, ...]
-    at: int
+    storage: str  # "" for a block of iterations
+    index: AffineForm  # in the dimension by which the storage is split, counted from its first element
+    shifts: tuple[int, ...]  # what may be added to the index
+    at: int  # the write, where it can be tested at that write alone; else -1
+    # The view through which the first such write goes, and the dimension.
     array: str = field(compare=False)
     dimension: int = field(compare=False)
-    value: IntegerValue = field(compare=False)
-    text: ir.Expression = field(compare=False)
-    slice: Slice | None = field(compare=False)
-    is_aligned: bool = field(compare=False)
+    value: IntegerValue = field(compare=False)  # the index, as it stands in the text
+    text: ir.Expression = field(compare=False)  # the index in the text
+    slice: Slice | None = field(compare=False)  # how the index can be had elsewhere
+    is_aligned: bool = field(compare=False)  # whether it holds in the device's block of iterations, and there alone
 
     @property
     def loops(self) -> frozenset[int]:
@@ -81,8 +60,8 @@ class DemandTerm:
         return not self.storage
 
 
+# The terms of which one has to hold; None: needed on every device.
 Demand: TypeAlias = "frozenset[DemandTerm] | None"
-"""The terms of which one has to hold; None: needed on every device."""
 
 
 def own_term(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from offload.loops.proofs.independence import DependenceKind
 
+# Of the files.
 _VERSION: Final = 1
-"""Of the files."""
 
 ProfileVerdict = Literal["parallel", "probably parallel", "sequential"]
 _VERDICTS: Final[tuple[ProfileVerdict, ...]] = ("parallel", "probably parallel", "sequential")
@@ -24,21 +24,11 @@ _Kind = TypeVar("_Kind")
 
 
 class DependenceExample(NamedTuple):
-    """Two iterations that depend on each other, the one that comes first first.
+    """Two iterations that depend on each other, the one that comes first first."""
 
-    Attributes
-    ----------
-    iterations : tuple of two
-        The values of the loop's variable; tuples of them for several loops.
-    element : tuple of int
-        The indices.
-    lines : tuple of int
-        Of both accesses.
-    """
-
-    iterations: tuple[Any, Any]
-    element: tuple[int, ...]
-    lines: tuple[int, int]
+    iterations: tuple[Any, Any]  # the values of the loop's variable; tuples of them for several loops
+    element: tuple[int, ...]  # the indices
+    lines: tuple[int, int]  # of both accesses
 
 
 @dataclass(frozen=True, slots=True)

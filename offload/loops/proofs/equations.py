@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from offload.loops.proofs.affine import Interval
 
+# Of narrowing; two or three settle what programs have, wide coefficients could creep on.
 _ROUNDS: Final = 16
-"""Of narrowing; two or three settle what programs have, wide coefficients could creep on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +42,15 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """``constant + rest - sum(coefficient * distance)`` is in `slack`.
+    """``constant + rest - sum(coefficient * distance)`` is in `slack`."""
 
-    Attributes
-    ----------
-    coefficients : tuple of int
-        Of the axes' distances.
-    constant : int
-    rest : tuple of int
-        Extremes of all other terms.
-    whole : tuple of int
-        Extremes of everything.
-    divisor : int
-        The greatest common divisor of all coefficients; 0 if there are none.
-    slack : tuple of int
-    inner : tuple, optional
-        What the other terms are, if they are at most one inner trip a side: those of the first, of the second.
-    """
-
-    coefficients: tuple[int, ...]
+    coefficients: tuple[int, ...]  # of the axes' distances
     constant: int
-    rest: Interval
-    whole: Interval
-    divisor: int
+    rest: Interval  # extremes of all other terms
+    whole: Interval  # extremes of everything
+    divisor: int  # the greatest common divisor of all coefficients; 0 if there are none
     slack: Interval
+    # What the other terms are, if they are at most one inner trip a side: those of the first, of the second.
     inner: tuple[tuple[Inner, ...], tuple[Inner, ...]] | None
 
     @property

@@ -33,33 +33,24 @@ if TYPE_CHECKING:
     from offload.loops.proofs.reach import ElementAccess, NestAccesses
     from offload.loops.proofs.storages import LoopStorage
 
+# Who needs what control and addresses follow from: every device.
 EVERYWHERE: Final = -1
-"""Who needs what control and addresses follow from: every device."""
 
+# Who needs what the sequentially last iteration leaves: who has that iteration.
 BLOCK: Final = -2
-"""Who needs what the sequentially last iteration leaves: who has that iteration."""
 
+# How often a loop is gone through: what one trip leaves to the next is the same after the second.
 ROUNDS: Final = 2
-"""How often a loop is gone through: what one trip leaves to the next is the same after the second."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowPoint:
-    """A statement at its place.
+    """A statement at its place."""
 
-    Attributes
-    ----------
-    number : int
-        In the order of the text.
-    loops : tuple of int
-        The loops around it, by their numbers, outermost first.
-    body, otherwise : tuple of FlowPoint
-        What it encloses.
-    """
-
-    number: int
+    number: int  # in the order of the text
     statement: ir.Statement
-    loops: tuple[int, ...]
+    loops: tuple[int, ...]  # the loops around it, by their numbers, outermost first
+    # What it encloses.
     body: tuple[FlowPoint, ...] = ()
     otherwise: tuple[FlowPoint, ...] = ()
 
@@ -77,23 +68,13 @@ class FlowEdge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """What feeds what.
+    """What feeds what."""
 
-    Attributes
-    ----------
-    points : tuple of FlowPoint
-        All of them, by number.
-    edges : frozenset of FlowEdge
-    slices : mapping of int to tuple of Slice or None
-        Of each store and atomic update, by `at`, how its indices can be had at the head of the iteration or a loop.
-    users : mapping of int to set of int
-        The points that need what a load reads, by `at`.
-    """
-
-    points: tuple[FlowPoint, ...]
+    points: tuple[FlowPoint, ...]  # all of them, by number
     edges: frozenset[FlowEdge]
+    # Of each store and atomic update, by `at`, how its indices can be had at the head of the iteration or a loop.
     slices: Mapping[int, tuple[Slice | None, ...]]
-    users: Mapping[int, set[int]]
+    users: Mapping[int, set[int]]  # the points that need what a load reads, by `at`
 
 
 def points_of(statements: tuple[ir.Statement, ...]) -> tuple[FlowPoint, ...]:

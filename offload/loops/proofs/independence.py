@@ -41,60 +41,43 @@ if TYPE_CHECKING:
 
 DependenceKind: TypeAlias = Literal["flow", "anti", "output"]
 
+# Numbers that are equal modulo 2**64 and differ by less are equal.
 _HALF = 1 << 63
-"""Numbers that are equal modulo 2**64 and differ by less are equal."""
 
-_MOST_PAIRS: Final = 4_096
-"""So many pairs of pieces are compared, which takes some 0.3 s; of those that are left nothing is known."""
+_MOST_PAIRS: Final = 4_096  # of pieces, which take some 0.3 s
 
+# Of an access whose indices may be negative; an index more that may be is none of which anything is known.
 _MOST_PIECES: Final = 4
-"""Of an access whose indices may be negative; an index more that may be is none of which anything is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopDependence:
-    """A dependence between iterations that certainly exists.
+    """A dependence between iterations that certainly exists."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"flow"``: a write, then a read; ``"anti"``: a read, then a write; ``"output"``: two writes.
-    source, sink : ElementAccess
-        In the iteration that comes first in order, and in the later one.
-    distance : tuple of int
-        From the first to the later one, in trips of each axis.
-    """
-
+    # `"flow"`: a write, then a read; `"anti"`: a read, then a write; `"output"`: two writes.
     kind: DependenceKind
+    # In the iteration that comes first in order, and in the later one.
     source: ElementAccess
     sink: ElementAccess
-    distance: tuple[int, ...]
+    distance: tuple[int, ...]  # from the first to the later one, in trips of each axis
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of a nest's iterations.
+    """What is known of a nest's iterations."""
 
-    Attributes
-    ----------
-    verdict : str
-        ``"parallel"``: independent; ``"sequential"``: a dependence is proved; ``"unknown"``.
-    dependences : tuple of LoopDependence
-        Those that are proved, flow first.
-    unknown : tuple of int
-        The accesses, by `at`, of pairs of which nothing is known: those that need logs.
-    n_left : int
-        Pairs of accesses that were not compared, since there are too many.
-    """
-
+    # `"parallel"`: independent; `"sequential"`: a dependence is proved; `"unknown"`.
     verdict: Literal["parallel", "sequential", "unknown"]
-    dependences: tuple[LoopDependence, ...] = ()
-    unknown: tuple[int, ...] = ()
-    n_left: int = 0
+    dependences: tuple[LoopDependence, ...] = ()  # those that are proved, flow first
+    unknown: tuple[int, ...] = ()  # the accesses, by `at`, of pairs of which nothing is known: those that need logs
+    n_left: int = 0  # pairs of accesses that were not compared, since there are too many
 
 
-def independence(accesses: NestAccesses) -> Verdict:
-    """Return whether the iterations of a nest are independent at a launch."""
+def independence(accesses: NestAccesses, most_pairs: int = _MOST_PAIRS) -> Verdict:
+    """Return whether the iterations of a nest are independent at a launch.
+
+    Of pairs of accesses beyond ``most_pairs`` pairs of pieces nothing is known.
+    """
     views = accesses.launch.views
     listed = [access for access in accesses.listed if access.array not in accesses.own]
     pieces = [tuple(_pieces(accesses, access)) for access in listed]
@@ -111,7 +94,7 @@ def independence(accesses: NestAccesses) -> Verdict:
             if first.kind == second.kind != "store" or (first.array, second.array) not in sharing:
                 continue
             pair = alike[n], alike[m]
-            if pair not in is_unknown and n_compared > _MOST_PAIRS:
+            if pair not in is_unknown and n_compared > most_pairs:
                 unknown |= {first.at, second.at}
                 n_left += 1
                 continue

@@ -25,17 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IntegerValue:
-    """What an expression has as its value.
+    """What an expression has as its value."""
 
-    Attributes
-    ----------
-    form : AffineForm
-        Equal to the value, or equal modulo 2**64 where not `is_exact`.
-    low, high : int
-        The least and greatest it can be.
-    """
-
-    form: AffineForm
+    form: AffineForm  # equal to the value, or equal modulo 2**64 where not `is_exact`
+    # The least and greatest it can be.
     low: int
     high: int
     is_exact: bool = True

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     """An array, by its first name, and the values of indices: one element in an iteration, if they are equal."""
 
 
+# The name of an array that no parameter has.
 _PLACES: Final = "?"
-"""The name of an array that no parameter has."""
 
 
 class _Line(NamedTuple):

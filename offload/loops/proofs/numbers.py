@@ -22,22 +22,12 @@ class Trips:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array at a launch.
-
-    Attributes
-    ----------
-    extents : tuple of int
-    strides : tuple of int
-        In bytes.
-    itemsize : int
-        In bytes.
-    address : int
-        Of the element ``[0, …, 0]``. Addresses of all views of a launch are of one address space.
-    """
+    """An array at a launch."""
 
     extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    itemsize: int
+    strides: tuple[int, ...]  # in bytes
+    itemsize: int  # in bytes
+    # Of the element `[0, …, 0]`. Addresses of all views of a launch are of one address space.
     address: int
 
     @property
@@ -63,20 +53,10 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class LaunchNumbers:
-    """The numbers of a launch.
-
-    Attributes
-    ----------
-    axes : tuple of Trips
-    scalars : mapping of str to bool, int or float
-        Parameters, frozen scalars, and what the parts before the nest assign.
-    views : mapping of str to View
-        Of the arrays that are parameters.
-    contents : mapping of int to tuple of int
-        Least and greatest element where a load, by `at`, may read; of the loads for which they were looked up.
-    """
+    """The numbers of a launch."""
 
     axes: tuple[Trips, ...]
-    scalars: Mapping[str, bool | int | float]
-    views: Mapping[str, View]
+    scalars: Mapping[str, bool | int | float]  # parameters, frozen scalars, and what the parts before the nest assign
+    views: Mapping[str, View]  # of the arrays that are parameters
+    # Least and greatest element where a load, by `at`, may read; of the loads for which they were looked up.
     contents: Mapping[int, Interval] = field(default_factory=dict)

@@ -24,34 +24,25 @@ if TYPE_CHECKING:
     from offload.loops.proofs.bounds import Bounds
     from offload.loops.proofs.reach import NestAccesses
 
+# Iterations of a loop before which nothing is looked up: its checks take some 10 µs.
 LEAST_SIZE: Final = 10_000
-"""Iterations of a loop before which nothing is looked up: its checks take some 10 µs."""
 
+# Elements for each iteration that may be looked at: some 20 ns.
 MOST_ELEMENTS: Final = 64
-"""Elements for each iteration that may be looked at: some 20 ns."""
 
+# Different contents for which decisions are made anew, then the loop checks.
 MOST_CONTENTS: Final = 8
-"""Different contents for which decisions are made anew, then the loop checks."""
 
+# An index of an index takes two, one whose place comes from data a third.
 ROUNDS: Final = 3
-"""An index of an index takes two, one whose place comes from data a third."""
 
 
 class ArrayPart(NamedTuple):
-    """What a load reads: ``array[where]``, at most.
+    """What a load reads: ``array[where]``, at most."""
 
-    Attributes
-    ----------
-    at : int
-        The load's number.
-    array : str
-    ranges : tuple of (int, int)
-        Of each dimension the first index, and the one past the last.
-    """
-
-    at: int
+    at: int  # the load's number
     array: str
-    ranges: tuple[tuple[int, int], ...]
+    ranges: tuple[tuple[int, int], ...]  # of each dimension the first index, and the one past the last
 
     @property
     def where(self) -> tuple[slice, ...]:

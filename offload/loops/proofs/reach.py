@@ -36,56 +36,32 @@ Kind: TypeAlias = Literal["load", "store", "atomic"]
 
 @dataclass(frozen=True, slots=True)
 class ElementAccess:
-    """One access, as often as its text is carried out; text that is evaluated in two places makes two, of one `at`.
-
-    Attributes
-    ----------
-    indices : tuple of IntegerValue
-        As ``int64``, before negative ones are wrapped.
-    loops : tuple of int
-        The atoms of the inner loops around it whose trips are countable, outermost first.
-    is_certain : bool
-        Carried out at every point of its box.
-    """
+    """One access, as often as its text is carried out; text that is evaluated in two places makes two, of one `at`."""
 
     at: int
     array: str
     dtype: ir.Dtype
     kind: Kind
     place: ir.SourceLine
-    indices: tuple[IntegerValue, ...]
-    loops: tuple[int, ...]
-    is_certain: bool
+    indices: tuple[IntegerValue, ...]  # as `int64`, before negative ones are wrapped
+    loops: tuple[int, ...]  # the atoms of the inner loops around it whose trips are countable, outermost first
+    is_certain: bool  # carried out at every point of its box
 
 
 @dataclass(frozen=True, slots=True)
 class NestAccesses:
-    """What a nest accesses at a launch; nothing if it has no iteration.
-
-    Attributes
-    ----------
-    listed : tuple of ElementAccess
-        In the order of the text. What stands in a loop that never has a trip is not there.
-    space : Space
-        The atoms of their indices; those of the axes have the axes' numbers.
-    extents : mapping of str to tuple of int
-        Of parameters and local arrays.
-    own : frozenset of str
-        Arrays of which each iteration has its own.
-    written : frozenset of str
-        Parameters whose storage the nest may write.
-    narrow : frozenset of str
-        Variables of inner loops that nothing else assigns, and that 32 bits hold, with the bounds of their loops and
-        the numbers of their trips.
-    """
+    """What a nest accesses at a launch; nothing if it has no iteration."""
 
     nest: ir.Nest
     launch: LaunchNumbers
+    # In the order of the text. What stands in a loop that never has a trip is not there.
     listed: tuple[ElementAccess, ...]
-    space: Space
-    extents: Mapping[str, tuple[int, ...]]
-    own: frozenset[str]
-    written: frozenset[str]
+    space: Space  # the atoms of their indices; those of the axes have the axes' numbers
+    extents: Mapping[str, tuple[int, ...]]  # of parameters and local arrays
+    own: frozenset[str]  # arrays of which each iteration has its own
+    written: frozenset[str]  # parameters whose storage the nest may write
+    # Variables of inner loops that nothing else assigns, and that 32 bits hold, with the bounds of their loops and the
+    # numbers of their trips.
     narrow: frozenset[str]
 
 

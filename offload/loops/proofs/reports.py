@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from offload.loops.proofs.numbers import Trips
 
+# Slots of a record before those of the trips: state, what, access or line, index, dimension.
 HEAD: Final = 5
-"""Slots of a record before those of the trips: state, what, access or line, index, dimension."""
 
+# What can be wrong.
 INDEX, DIVISION, ASSERTION, STEP, BOUND = 1, 2, 3, 4, 5
-"""What can be wrong."""
 
 
 def failure_of(

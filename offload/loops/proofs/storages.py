@@ -28,21 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoopStorage:
-    """What a view is a part of.
+    """What a view is a part of."""
 
-    Attributes
-    ----------
-    name : str
-        Of the first array that is a part of it.
-    extents : tuple of int
-        Of the whole.
-    offsets : tuple of int
-        Where the view's element ``[0, …, 0]`` is.
-    """
-
-    name: str
-    extents: tuple[int, ...]
-    offsets: tuple[int, ...]
+    name: str  # of the first array that is a part of it
+    extents: tuple[int, ...]  # of the whole
+    offsets: tuple[int, ...]  # where the view's element `[0, …, 0]` is
 
 
 def storages(views: Mapping[str, View], written: Collection[str]) -> dict[str, LoopStorage] | None:

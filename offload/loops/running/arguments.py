@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from offload.loops.proofs.numbers import Trips, View
     from offload.loops.tree import ir
 
+# How a worker's copy of an array of atomics is merged into the array.
 _MERGE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "+": np.add,
     "*": np.multiply,
@@ -39,7 +40,6 @@ _MERGE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "|": np.bitwise_or,
     "^": np.bitwise_xor,
 }
-"""How a worker's copy of an array of atomics is merged into the array."""
 
 _PACKED: Final = {"float64": struct.Struct("d"), "float32": struct.Struct("f"), "uint32": struct.Struct("I")}
 
@@ -63,14 +63,6 @@ class NestRun:
 
     Attributes
     ----------
-    address : int
-        Of the structure of arguments.
-    order : sequence of int or None
-        That of the chunks, if it matters.
-    partials : array of uint64, shape (n_chunks, n_slots), or None
-        What each chunk leaves of reductions and of ``lastprivate`` scalars; None where there are none.
-    results : dict
-        The scalars that come out, once `finish` has run.
     is_part : bool
         Whether partial results stay as they are, since those of other runs come to them.
     """
@@ -104,15 +96,16 @@ class NestRun:
         form = blank.form
         self.blank, self.form, self._arrays, self.n_threads = blank, form, arrays, n_threads
         self.n_chunks = n_chunks = form.n_chunks(blank.trips, shuffles=rng is not None) if blank.size else 0
-        self.order: Sequence[int] | None = None
+        self.order: Sequence[int] | None = None  # that of the chunks, if it matters
         if rng is not None and n_chunks > 1:
             self.order = rng.sample(range(n_chunks), n_chunks)
+        # What each chunk leaves of reductions and of `lastprivate` scalars; None where there are none.
         self.partials = np.zeros((n_chunks, blank.n_slots), np.uint64) if blank.n_slots else None
-        self.results: dict[str, Any] = {}
+        self.results: dict[str, Any] = {}  # the scalars that come out, once `finish` has run
         self._values = values
         self._copies = {name: self._copies_of(name, operator) for name, operator in form.copies}
         self._memory = memory = blank.filled(addresses, values)
-        self.address = ctypes.addressof(memory)
+        self.address = ctypes.addressof(memory)  # of the structure of arguments
         for slot, field in blank.own:
             memory[slot] = self._slot(field)
 
@@ -221,17 +214,6 @@ class Blank(Generic[FormT_co]):
         Those that each run has for itself; floats.
     views : mapping of str to View
     axes : sequence of Trips
-
-    Attributes
-    ----------
-    pointers : list of (int, str)
-        Slots of addresses, with the names of arrays.
-    floats : list of (int, str, callable)
-        Where scalars go that each run has for itself: the offset in bytes, the name, and what puts it there.
-    own : list of (int, ArgumentSlot)
-        Slots of the addresses of what the run makes for itself.
-    n_fields, n_slots : int
-        Words before the report; partial results of a chunk.
     """
 
     __slots__ = (
@@ -265,10 +247,12 @@ class Blank(Generic[FormT_co]):
         self.size = math.prod(axis.trips for axis in axes)
         self.n_slots = len(form.nest.reductions) + len(form.nest.last)
         self._kinds = tuple((name, form.typed.scalars[name]) for name in free if name in scalars)
+        # Words before the report; partial results of a chunk.
         self.n_fields = len(fields)
-        self.pointers: list[tuple[int, str]] = []
+        self.pointers: list[tuple[int, str]] = []  # slots of addresses, with the names of arrays
+        # Where scalars go that each run has for itself: the offset in bytes, the name, and what puts it there.
         self.floats: list[tuple[int, str, Callable[..., None]]] = []
-        self.own: list[tuple[int, ArgumentSlot]] = []
+        self.own: list[tuple[int, ArgumentSlot]] = []  # slots of the addresses of what the run makes for itself
         self._image = (ctypes.c_int64 * (self.n_fields + HEAD + len(axes)))()
         for slot, field in enumerate(fields):
             self._enter(slot, field, views)

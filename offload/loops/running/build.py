@@ -39,11 +39,19 @@ class Builder:
         For ``OFFLOAD_CC``, ``CC``, ``OFFLOAD_CACHE_DIR`` and the platform's cache directory.
     limit_s : float
         For how long a compiler may run.
+    large_nchars : int
+        Sources of more characters are compiled with fewer optimisations.
     """
 
-    def __init__(self, environ: Mapping[str, str], limit_s: float = compilers.LIMIT_S) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        limit_s: float = compilers.LIMIT_S,
+        large_nchars: int = compilers.LARGE_NCHARS,
+    ) -> None:
         self._environ = environ
         self._limit_s = limit_s
+        self._large_nchars = large_nchars
         self._libraries: dict[str, ctypes.CDLL] = {}
         self._tried: list[str] = []
         self._obstacle: str | None = None
@@ -142,7 +150,8 @@ class Builder:
 
     def _choose(self) -> tuple[Compiler, ctypes.CDLL] | None:
         source = pool_source()
-        for compiler in compilers.candidates(self._environ, self._limit_s):
+        for candidate in compilers.candidates(self._environ, self._limit_s):
+            compiler = replace(candidate, large_nchars=self._large_nchars)
             try:
                 return compiler, self._library(compiler, source)
             except compilers.CompilerFailure as failure:
@@ -209,8 +218,8 @@ class _LoadError(OSError):
     """A library was not loaded."""
 
 
+# What the system says of a library that nothing is wrong with: no file of its folder may be executed, say.
 _NOT_MAPPED: Final = ("failed to map segment", "cannot allocate memory")
-"""What the system says of a library that nothing is wrong with: no file of its folder may be executed, say."""
 
 
 def _opened(library: Path) -> ctypes.CDLL:

@@ -30,26 +30,17 @@ _KINDS: Final = ("static", "dynamic", "guided")
 _LEVELS: Final = ("gang", "worker", "vector")
 _ORDERS: Final[tuple[Literal["seq", "independent", "auto"], ...]] = ("seq", "independent", "auto")
 _COUNTS: Final = ("num_threads", "num_teams", "thread_limit", "num_gangs", "num_workers", "vector_length")
+# The clauses by which an array, or a scalar, is an iteration's own.
 SHARING: Final = ("private", "firstprivate", "lastprivate")
-"""The clauses by which an array, or a scalar, is an iteration's own."""
 
 
 class SetWords(NamedTuple):
-    """What the clauses of a construct say of the devices of its loop.
+    """What the clauses of a construct say of the devices of its loop."""
 
-    Attributes
-    ----------
-    devices : str, tuple of int, or None
-        ``"all"``, or device numbers, the primary's first.
-    filter : str
-        ``"auto"``: times decide about ways; ``"always"``: it is split; ``"never"``: it is not.
-    is_eager : bool
-        Replicas are made equal after every loop.
-    """
-
-    devices: str | tuple[int, ...] | None = None
+    devices: str | tuple[int, ...] | None = None  # `"all"`, or device numbers, the primary's first
+    # `"auto"`: times decide about ways; `"always"`: it is split; `"never"`: it is not.
     filter: Literal["auto", "always", "never"] = "auto"
-    is_eager: bool = False
+    is_eager: bool = False  # replicas are made equal after every loop
 
     @classmethod
     def of(cls, directive: str, clauses: Mapping[str, Any]) -> SetWords:
@@ -62,56 +53,28 @@ class SetWords(NamedTuple):
 
 
 class LoopWords(NamedTuple):
-    """What the clauses of a construct say of its loop; what they say of its text is `parse.NestClauses`.
-
-    Attributes
-    ----------
-    collapse : int
-    reductions : tuple of (str, str)
-        Operators and names of the function.
-    private, firstprivate, lastprivate, atomic : tuple of str
-        Names of the function.
-    level : str
-        ``"gang"``, ``"worker"``, ``"vector"``, joined by ``" "``.
-    sizes : tuple of (str, int)
-        Numbers of a launch shape, by clause.
-    order : str
-        ``"seq"``, ``"independent"``, ``"auto"``, or empty.
-    tile : tuple of int
-    cache : tuple of str
-    schedule : tuple of (str, int or None), or None
-        Kind and size of a chunk.
-    num_threads : int or None
-    checks : bool
-        The call proves or observes that iterations are independent, and asserts count.
-    bounds : bool
-        Whether indices that depend on data are checked.
-    fastmath : str or None
-        ``"contract"``, ``"fast"``.
-    speculate : bool, str, DependenceProfile or None
-        ``True``, ``"always"``, a profile. None: the loop is asserted to be parallel, has to be (``check``), or is not
-        (``seq``).
-    several : bool
-        There may be several nests, and reductions that no clause names are found, as ``kernels_loop`` has it.
-    """
+    """What the clauses of a construct say of its loop; what they say of its text is `parse.NestClauses`."""
 
     collapse: int = 1
-    reductions: tuple[tuple[ReductionOperator, str], ...] = ()
+    reductions: tuple[tuple[ReductionOperator, str], ...] = ()  # operators and names of the function
+    # Names of the function.
     private: tuple[str, ...] = ()
     firstprivate: tuple[str, ...] = ()
     lastprivate: tuple[str, ...] = ()
     atomic: tuple[str, ...] = ()
-    level: str = ""
-    sizes: tuple[tuple[str, int], ...] = ()
-    order: Literal["", "seq", "independent", "auto"] = ""
+    level: str = ""  # `"gang"`, `"worker"`, `"vector"`, joined by `" "`
+    sizes: tuple[tuple[str, int], ...] = ()  # numbers of a launch shape, by clause
+    order: Literal["", "seq", "independent", "auto"] = ""  # `"seq"`, `"independent"`, `"auto"`, or empty
     tile: tuple[int, ...] = ()
     cache: tuple[str, ...] = ()
-    schedule: tuple[str, int | None] | None = None
+    schedule: tuple[str, int | None] | None = None  # kind and size of a chunk
     num_threads: int | None = None
-    checks: bool = False
-    bounds: bool = True
-    fastmath: str | None = None
+    checks: bool = False  # the call proves or observes that iterations are independent, and asserts count
+    bounds: bool = True  # whether indices that depend on data are checked
+    fastmath: str | None = None  # `"contract"`, `"fast"`
+    # `True`, `"always"`, a profile. None: the loop is asserted to be parallel, has to be (`check`), or is not (`seq`).
     speculate: bool | str | DependenceProfile | None = None
+    # There may be several nests, and reductions that no clause names are found, as `kernels_loop` has it.
     several: bool = False
 
     @property
@@ -308,6 +271,7 @@ def _check_speculate(value: Any) -> bool | str | DependenceProfile | None:
     )
 
 
+# The clauses of every loop construct, by name.
 COMMON_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "collapse": _check_collapse,
     "reduction": check_loop_reduction,
@@ -322,8 +286,8 @@ COMMON_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bounds": _check_bounds,
     "fastmath": _check_one_of("fastmath", False, "contract", "fast"),
 }
-"""The clauses of every loop construct, by name."""
 
+# Those of a loop construct for devices.
 DEVICE_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     **COMMON_CHECKS,
     "devices": check_devices,
@@ -331,4 +295,3 @@ DEVICE_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "exchange": _check_one_of("exchange", "lazy", "eager"),
     "speculate": _check_speculate,
 }
-"""Those of a loop construct for devices."""

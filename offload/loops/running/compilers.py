@@ -16,7 +16,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offload.errors import ClauseError
 
@@ -33,15 +33,16 @@ _OPTIONS = [
 ]
 
 
+# What compilers say where the source is not at fault.
 _OF_HOST = (
     *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENOMEM)),
     *("signal terminated program", "unable to execute command", "NoSpaceLeft"),  # of gcc, clang and zig
 )
-"""What compilers say where the source is not at fault."""
 
-_LARGE = 40_000
+LARGE_NCHARS: Final = 40_000  # a source of some 250 statements
+
+# For larger sources: -O3 took 15 s for 400 stores, this 0.2 s.
 _OF_LARGE = ("-O1",)
-"""For sources of more characters, of some 250 statements: -O3 took 15 s for 400 stores, this 0.2 s."""
 
 
 class CompilerFailure(Exception):  # noqa: N818  # no error of the program's: another compiler may do, or none
@@ -54,22 +55,13 @@ class HostFailure(CompilerFailure):
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A command that compiles C to a shared library.
-
-    Attributes
-    ----------
-    command : tuple of str
-    options : tuple of str
-    identity : str
-        What sets its results apart from those of another compiler, or for another processor.
-    limit_s : float
-        For how long it may run.
-    """
+    """A command that compiles C to a shared library."""
 
     command: tuple[str, ...]
     options: tuple[str, ...]
-    identity: str
-    limit_s: float = LIMIT_S
+    identity: str  # what sets its results apart from those of another compiler, or for another processor
+    limit_s: float = LIMIT_S  # for how long it may run
+    large_nchars: int = LARGE_NCHARS  # sources of more characters are compiled with fewer optimisations
 
     def __str__(self) -> str:
         return shlex.join(self.command)
@@ -101,7 +93,7 @@ class Compiler:
         return library
 
     def _options_for(self, source: str) -> tuple[str, ...]:
-        return (*self.options, *_OF_LARGE) if len(source) > _LARGE else self.options
+        return (*self.options, *_OF_LARGE) if len(source) > self.large_nchars else self.options
 
 
 def candidates(environ: Mapping[str, str], limit_s: float = LIMIT_S) -> Iterator[Compiler]:

@@ -176,22 +176,6 @@ class CudaBlank(Blank[CudaForm]):
     of : Shaped
     scalars, free, views, axes
         As for `Blank`.
-
-    Attributes
-    ----------
-    grid : Grid
-    shared_nbytes : int
-        Of a block's copies.
-    n_partials : int
-        Words that blocks leave of reductions.
-    is_reported : bool
-        Whether the kernel says what is wrong.
-    left : tuple of str
-        The scalars that come out, in the order of their slots behind the report.
-    has_own : bool
-        Whether a run has memory for itself.
-    blocks : list of int
-        Slots of how many blocks leave partial results.
     """
 
     __slots__ = (
@@ -215,16 +199,18 @@ class CudaBlank(Blank[CudaForm]):
         axes: Sequence[Trips],
     ) -> None:
         form, self.grid, self._copies = of
-        self.shared_nbytes = self._copies.nbytes
+        self.shared_nbytes = self._copies.nbytes  # of a block's copies
         self._loaded: tuple[Callable[[], Kernels | None], Loaded | None] = _nothing, None
-        self.blocks: list[int] = []
+        self.blocks: list[int] = []  # slots of how many blocks leave partial results
         nest, fields = form.nest, form.kernel.fields
         super().__init__(form, fields, scalars, free, views, axes)
         kinds = {field.kind for field in fields}
-        self.is_reported = "report" in kinds
+        self.is_reported = "report" in kinds  # whether the kernel says what is wrong
+        # Words that blocks leave of reductions.
         self.n_partials = max(1, self.grid.n_blocks * len(nest.reductions)) if "partials" in kinds else 0
+        # The scalars that come out, in the order of their slots behind the report.
         self.left = (*(item.name for item in nest.reductions if item.name not in views), *nest.last)
-        self.has_own = bool(self.own or self.left)
+        self.has_own = bool(self.own or self.left)  # whether a run has memory for itself
 
     def _enter(self, slot: int, field: ArgumentSlot, views: Mapping[str, View]) -> None:
         match field.kind:
@@ -304,13 +290,6 @@ class CudaRun:
     outputs : mapping
         By name, device arrays without dimensions to which scalars are written that come out; of others the host's
         memory has the value.
-
-    Attributes
-    ----------
-    is_kept : bool
-        Whether the kernels use memory of its own, so that it has to outlive them, and somebody looks at it then.
-    partials : device array of uint64, or None
-        What blocks leave of reductions.
     """
 
     __slots__ = ("_host", "_outputs", "_structure", "_values", "blank", "is_kept", "partials")
@@ -321,7 +300,8 @@ class CudaRun:
         self.blank = blank
         self._values, self._outputs = values, outputs
         self._host: np.ndarray[Any, Any] | None = None
-        self.partials: Any = None
+        self.partials: Any = None  # what blocks leave of reductions
+        # Whether the kernels use memory of its own, so that it has to outlive them, and somebody looks at it then.
         self.is_kept = blank.has_own
 
     def prepare(

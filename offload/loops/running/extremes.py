@@ -14,11 +14,11 @@ from offload.loops.running.build import builder
 from offload.loops.running.compilers import HostFailure
 from offload.runtime.current import here
 
+# Smaller arrays lie in a core's cache, where NumPy's passes take less time than it takes to start threads.
 _LEAST_NBYTES: Final = 1 << 20
-"""Smaller arrays lie in a core's cache, where NumPy's passes take less time than it takes to start threads."""
 
+# As for loops: enough that threads which are late or slow even out.
 _CHUNKS: Final = 64
-"""As for loops: enough that threads which are late or slow even out."""
 
 
 def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:

@@ -51,17 +51,13 @@ class Looks:
         By name.
     task : DeviceTask, optional
         The one that the call is made in; None: on the host.
-
-    Attributes
-    ----------
-    versions : dict of str to int, or None
-        What has been found is what is remembered of these versions of arrays, and nothing else has been asked for; None
-        where something else has.
     """
 
     def __init__(self, arrays: Mapping[str, Any], task: DeviceTask | None = None) -> None:
         self._arrays = arrays
         self._task = task
+        # What has been found is what is remembered of these versions of arrays, and nothing else has been asked for;
+        # None where something else has.
         self.versions: dict[str, int] | None = {}
 
     def __call__(self, parts: Sequence[ArrayPart], most: int | None) -> dict[int, Interval]:
@@ -111,8 +107,8 @@ class Looks:
             contents.note(key, fact)
 
 
+# The fact that a call has had a use for one.
 _SEEN: Final = object()
-"""The fact that a call has had a use for one."""
 
 
 class DeviceLooks(Looks):

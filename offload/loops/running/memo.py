@@ -12,11 +12,11 @@ from typing import Any, Final, TypeAlias, TypeVar
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
+# The layouts of a call's arrays (shapes and strides in turn), and its scalars, with floats as their bits.
 CallKey: TypeAlias = "tuple[tuple[Any, ...], tuple[Any, ...]]"
-"""The layouts of a call's arrays (shapes and strides in turn), and its scalars, with floats as their bits."""
 
+# Entries of a memo: more than a program has sizes that take turns.
 MOST_CALLS: Final = 64
-"""Entries of a memo: more than a program has sizes that take turns."""
 
 
 class Memo(dict[KeyT, ValueT]):

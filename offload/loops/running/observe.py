@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 _WORDS: Final = LoopWords()
 
+# How often the steps that are wanted a run may take until its loops end: what a slice is to take is only estimated.
 _LEEWAY: Final = 2
-"""How often the steps that are wanted a run may take until its loops end: what a slice is to take is only estimated."""
 
 
 class NestObserver:

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from offload.loops.emit.emit_c import CKernel, CVariant
     from offload.loops.tree import ir
 
+# Between two looks at signals, on the calling thread.
 _SLICE_NS: Final = 20_000_000
-"""Between two looks at signals, on the calling thread."""
 
+# Of that the first slice of a run takes a part, by what trips of the run before took: these may take longer.
 _CAUTION: Final = 64
-"""Of that the first slice of a run takes a part, by what trips of the run before took: these may take longer."""
 
+# The first slice of a run without a compiler: an iteration takes some microseconds.
 _PYTHON_TRIPS: Final = 64
-"""The first slice of a run without a compiler: an iteration takes some microseconds."""
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
 
@@ -93,13 +93,6 @@ class OrderedRun:
         Of their elements ``[0, …, 0]``.
     values : mapping
         The arguments of the call, for the scalars that each run has for itself.
-
-    Attributes
-    ----------
-    trips : int
-        Of the outermost loop; 0 where there is no iteration at all.
-    address, record : int
-        Of the structure of arguments, and in it of the record of what is wrong.
     """
 
     def __init__(
@@ -112,7 +105,7 @@ class OrderedRun:
         self.form = form = blank.form
         self._blank, self._arrays = blank, arrays
         self._scalars = blank.scalars_of(values)
-        self.trips = blank.trips if blank.size else 0
+        self.trips = blank.trips if blank.size else 0  # of the outermost loop; 0 where there is no iteration at all
         self._slots = np.zeros((1, max(blank.n_slots, 1)), np.uint64)
         self._items = [item.name for item in form.nest.reductions]
         for slot, name in enumerate((*self._items, *form.nest.last)):
@@ -121,6 +114,7 @@ class OrderedRun:
                 self._slots[0, slot] = bits(before)
         self._memory = memory = blank.filled(addresses, values)
         self._cancel = np.zeros(1, np.int64)
+        # Of the structure of arguments, and in it of the record of what is wrong.
         self.address = ctypes.addressof(memory)
         self.record = self.address + 8 * blank.n_fields
         own = {"report": self.record, "partials": address_of(self._slots), "cancel": address_of(self._cancel)}

@@ -52,106 +52,57 @@ if TYPE_CHECKING:
     from offload.loops.running.memo import CallRecord
     from offload.loops.running.specialise import LoopProgram, Specialisation
 
+# What the workers' copies of an array of atomics may have.
 _COPIES_NBYTES: Final = 64 << 20
-"""What the workers' copies of an array of atomics may have."""
 
 
+# Elements of a table of indices that the calls of a loop look at for a warning: to sort them takes 0.3 s.
 _MOST_LOOKED_AT: Final = 1 << 22
-"""Elements of a table of indices that the calls of a loop look at for a warning: to sort them takes 0.3 s."""
 
 _NO_ADDRESSING: Final = Addressing(frozenset(), frozenset())
 
 
 class Numbers(NamedTuple):
-    """The numbers of a call.
+    """The numbers of a call."""
 
-    Attributes
-    ----------
-    scalars : tuple of dict
-        For each nest, by name, NumPy scalars as they are before it.
-    axes : tuple of tuple of Trips
-        Of each nest.
-    views : dict of str to View
-        Where arrays lie.
-    record : CallRecord
-        What is known of the calls with these layouts and scalars.
-    lies : hashable
-        What else decisions follow from, of arrays that share memory or are not aligned: how they lie to each other.
-    """
-
-    scalars: tuple[dict[str, Any], ...]
-    axes: tuple[tuple[Trips, ...], ...]
-    views: dict[str, View]
-    record: CallRecord
+    scalars: tuple[dict[str, Any], ...]  # for each nest, by name, NumPy scalars as they are before it
+    axes: tuple[tuple[Trips, ...], ...]  # of each nest
+    views: dict[str, View]  # where arrays lie
+    record: CallRecord  # what is known of the calls with these layouts and scalars
+    # What else decisions follow from, of arrays that share memory or are not aligned: how they lie to each other.
     lies: Hashable = None
 
 
 class Outside(NamedTuple):
-    """An access that leaves its array in an iteration which is certainly carried out.
-
-    Attributes
-    ----------
-    access : ElementAccess
-    extent, dimension, reached : int
-        The array's extent in a dimension, and the index there.
-    iteration : str
-        ``"i=3, j=0"``.
-    """
+    """An access that leaves its array in an iteration which is certainly carried out."""
 
     access: ElementAccess
+    # The array's extent in a dimension, and the index there.
     extent: int
     dimension: int
     reached: int
-    iteration: str
+    iteration: str  # `"i=3, j=0"`
 
 
 class NestPlan(NamedTuple):
-    """What is decided about a nest.
+    """What is decided about a nest."""
 
-    Attributes
-    ----------
-    typed : Typed
-        The function, or one that has the nest as another text.
-    nest : Nest
-    text : hashable
-        Tells the texts of a nest apart; None is its own.
-    bounds : mapping of int to Bounds
-        By access.
-    verdict : Verdict
-        Whether its iterations are independent.
-    overwritten : frozenset of str
-        Arrays of which it writes every element, and reads none.
-    wanted : tuple of ArrayPart
-        What would say more about accesses that are checked.
-    outside : Outside or None
-        An access that certainly leaves its array.
-    variant : CVariant
-    narrow : tuple of str
-        Variables of inner loops that 32 bits hold.
-    observed : frozenset of int
-        Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
-    addressing : Addressing
-        Of what it follows which elements iterations access; of calls that have to know that.
-    lost : tuple of LostUpdate
-        Updates that may be lost, of a loop whose iterations nobody has said, proved or seen to be independent.
-    is_sound : bool
-        Whether `check` has nothing against it.
-    """
-
-    typed: ir.Typed
+    typed: ir.Typed  # the function, or one that has the nest as another text
     nest: ir.Nest
-    text: Hashable
-    bounds: Mapping[int, Bounds]
-    verdict: Verdict
-    overwritten: frozenset[str]
-    wanted: tuple[ArrayPart, ...]
-    outside: Outside | None
+    text: Hashable  # tells the texts of a nest apart; None is its own
+    bounds: Mapping[int, Bounds]  # by access
+    verdict: Verdict  # whether its iterations are independent
+    overwritten: frozenset[str]  # arrays of which it writes every element, and reads none
+    wanted: tuple[ArrayPart, ...]  # what would say more about accesses that are checked
+    outside: Outside | None  # an access that certainly leaves its array
     variant: CVariant
-    narrow: tuple[str, ...]
+    narrow: tuple[str, ...]  # variables of inner loops that 32 bits hold
+    # Loads and stores, by `at`, of which the call has to see whether iterations depend on each other by them.
     observed: frozenset[int]
-    addressing: Addressing
+    addressing: Addressing  # of what it follows which elements iterations access; of calls that have to know that
+    # Updates that may be lost, of a loop whose iterations nobody has said, proved or seen to be independent.
     lost: tuple[LostUpdate, ...]
-    is_sound: bool
+    is_sound: bool  # whether `check` has nothing against it
 
 
 def numbers_of(spec: Specialisation, values: Mapping[str, Any], view_of: Callable[[Any], View]) -> Numbers:

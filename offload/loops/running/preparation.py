@@ -73,24 +73,19 @@ class Apart:
         Of a call with such arrays.
     is_any : bool
         Arrays may share none at all; else none that is written.
-
-    Attributes
-    ----------
-    sizes : tuple of (str, int)
-        The sizes of elements in bytes, by array.
-    pairs : tuple
-        Of arrays that must not share memory: each one's name, and where its first and last byte lie from its address.
     """
 
     __slots__ = ("pairs", "sizes")
 
     def __init__(self, spec: Specialisation, numbers: Numbers, *, is_any: bool = False) -> None:
+        # The sizes of elements in bytes, by array.
         self.sizes = tuple((name, view.itemsize) for name, view in numbers.views.items())
         spans: dict[str, tuple[int, int]] = {}
         for name, view in numbers.views.items():
             if (span := view.span) is not None:
                 spans[name] = span[0] - view.address, span[1] - view.address
         names = list(spans)
+        # Of arrays that must not share memory: each one's name, and where its first and last byte lie from its address.
         self.pairs = tuple(
             (one, *spans[one], other, *spans[other])
             for number, one in enumerate(names)
@@ -120,17 +115,10 @@ def apart_of(spec: Specialisation, numbers: Numbers) -> Apart:
 
 
 class Steady(NamedTuple):
-    """What has to hold for another call with the same numbers to lead to the same.
-
-    Attributes
-    ----------
-    apart : Apart
-    versions : mapping of str to int
-        The contents of arrays at the same addresses still have these.
-    """
+    """What has to hold for another call with the same numbers to lead to the same."""
 
     apart: Apart
-    versions: Mapping[str, int]
+    versions: Mapping[str, int]  # the contents of arrays at the same addresses still have these
 
 
 class Prepared(Generic[BlankT_co]):
@@ -142,10 +130,6 @@ class Prepared(Generic[BlankT_co]):
     numbers : Numbers
         Of one such call.
     where : Where
-
-    Attributes
-    ----------
-    apart : Apart
     """
 
     __slots__ = ("_looks", "_numbers", "_plans", "_settled", "_spec", "_where", "apart")

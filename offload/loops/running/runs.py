@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from offload.loops.running.clauses import LoopWords
     from offload.loops.tree import ir
 
+# A shorter loop runs on one thread: to wake a helper that sleeps takes some 5 µs, and it has caches to fill.
 _SHORT_NS: Final = 30_000
-"""A shorter loop runs on one thread: to wake a helper that sleeps takes some 5 µs, and it has caches to fill."""
 
+# What an iteration is thought to take before one has been timed.
 _TRIP_NS: Final = 2.0
-"""What an iteration is thought to take before one has been timed."""
 
 _CONTRACT: Final = ("-ffp-contract=fast",)
+# What compilers are told beside `compilers`' own options, which have `-fno-trapping-math` already.
 _FASTMATH: Final[dict[str | None, tuple[str, ...]]] = {
     None: (),
     "contract": _CONTRACT,
     "fast": (*_CONTRACT, "-fassociative-math", "-fno-signed-zeros"),  # gcc reassociates nothing without the latter
 }
-"""What compilers are told beside `compilers`' own options, which have ``-fno-trapping-math`` already."""
 
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -53,11 +53,6 @@ class NestForm:
     variant : CVariant
     words : LoopWords
         For the size of chunks, and what the compiler may do to arithmetic.
-
-    Attributes
-    ----------
-    copies : tuple of (str, str)
-        Arrays of which each worker has a copy, with the operator that merges them.
     """
 
     def __init__(self, typed: ir.Typed, nest: ir.Nest, variant: CVariant, words: LoopWords) -> None:
@@ -72,6 +67,7 @@ class NestForm:
         self._trip_ns = _TRIP_NS
         self._guided: tuple[int, Any] = (-1, None)  # the bounds of chunks of so many trips
         operators = copied(nest) if self.is_compiled else {}
+        # Arrays of which each worker has a copy, with the operator that merges them.
         self.copies = tuple((name, operators[name]) for name in variant.copies if name in operators)
 
     @cached_property

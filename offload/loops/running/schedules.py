@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
+# Chunks of a loop: enough that threads which are late or slow even out, few enough to combine in no time.
 CHUNKS: Final = 64
-"""Chunks of a loop: enough that threads which are late or slow even out, few enough to combine in no time."""
 
 _MANY: Final = 16 * CHUNKS
+# Where `schedule` gives the size of a chunk: 512 KB of partial results for each item of a reduction.
 _MOST: Final = 1 << 16
-"""Where ``schedule`` gives the size of a chunk: 512 KB of partial results for each item of a reduction."""
 
+# The part of what is left that a guided chunk has: half of what each of 16 threads would have.
 _SHARE: Final = 32
-"""The part of what is left that a guided chunk has: half of what each of 16 threads would have."""
 
 
 def n_chunks(trips: int, rows: int, schedule: tuple[str, int | None] | None, *, shuffles: bool) -> int:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from offload.loops.front.source import Outlook
     from offload.loops.running.clauses import LoopWords
 
+# What of an argument is in the key: the type of a scalar or an array; None is None.
 Kind: TypeAlias = ir.Type | ir.LoopArrayType | None
-"""What of an argument is in the key: the type of a scalar or an array; None is None."""
 
 Parts: TypeAlias = "tuple[Callable[[dict[str, Any], Mapping[str, Any]], tuple[AxisRange, ...] | None], ...]"
 

@@ -54,8 +54,8 @@ class OnHost:
 
 
 ON_HOST: Final = OnHost()
+# Where the program says that one thread runs the loop.
 ALONE: Final = OnHost(is_in_order=True)
-"""Where the program says that one thread runs the loop."""
 
 
 def kernels_of(device: Device, program: LoopProgram) -> Kernels:

@@ -31,28 +31,20 @@ if TYPE_CHECKING:
     from offload.loops.proofs.storages import LoopStorage
 
 LEAST: Final = -(1 << 63)
+# The ends of the first and of the last range.
 MOST: Final = (1 << 63) - 1
-"""The ends of the first and of the last range."""
 
+# Trips or indices from the first to before the second.
 Span: TypeAlias = tuple[int, int]
-"""Trips or indices from the first to before the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a storage is divided.
-
-    Attributes
-    ----------
-    dimension : int
-    ranges : tuple of (int, int)
-        Half-open, for each device, in the storage's own indices.
-    is_aligned : bool
-        Whether a device owns what the trips of its block write, and nothing else of what is written.
-    """
+    """How a storage is divided."""
 
     dimension: int
-    ranges: tuple[Span, ...]
+    ranges: tuple[Span, ...]  # half-open, for each device, in the storage's own indices
+    # Whether a device owns what the trips of its block write, and nothing else of what is written.
     is_aligned: bool = False
 
 
@@ -157,20 +149,11 @@ def hull(spans: Iterable[Span]) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Answers in which trips a device needs what.
+    """Answers in which trips a device needs what."""
 
-    Attributes
-    ----------
-    count : int
-        Trips of the outermost iterator.
-    images : mapping of DemandTerm to Image or None
-    ranges : mapping of str to tuple of (int, int)
-        Of each storage, for each device; of blocks by "".
-    """
-
-    count: int
+    count: int  # trips of the outermost iterator
     images: Mapping[DemandTerm, Image | None]
-    ranges: Mapping[str, tuple[Span, ...]]
+    ranges: Mapping[str, tuple[Span, ...]]  # of each storage, for each device; of blocks by ""
 
     def needed(self, demand: Demand, device: int) -> Span:
         """Return the hull of the trips in which a device may need a point of this demand."""

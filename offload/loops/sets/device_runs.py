@@ -32,17 +32,10 @@ if TYPE_CHECKING:
 
 
 class JointRun(Protocol):
-    """A run of a nest on several devices.
-
-    Attributes
-    ----------
-    way : Way
-    joins : bool
-        Whether `finish` has something to do, for which all devices have to be waited for.
-    """
+    """A run of a nest on several devices."""
 
     way: Way
-    joins: bool
+    joins: bool  # whether `finish` has something to do, for which all devices have to be waited for
 
     def prepare(self, number: int, device: Device, stream: Any) -> None:
         """Compile, and allocate what a device needs, by its number in the set; raise `DeviceMemoryError`."""

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from offload.loops.sets.nest_division import FilterMode
     from offload.loops.sets.ways import NestPiece, Way, Ways
 
+# From the most divided on.
 MODES: Final[tuple[FilterMode, ...]] = ("split", "duplicate", "single")
-"""From the most divided on."""
 
+# Places of arguments in sets that a way remembers: programs have a few arrays that take turns.
 _LIES: Final = 32
-"""Places of arguments in sets that a way remembers: programs have a few arrays that take turns."""
 
 BlankT = TypeVar("BlankT")
 
@@ -56,27 +56,13 @@ class Asked(NamedTuple):
 
 
 class Lie(NamedTuple):
-    """Where an argument lies in a replica set.
+    """Where an argument lies in a replica set."""
 
-    Attributes
-    ----------
-    group : int
-        Of arguments in one set; a number of the set in the call.
-    whole : Layout
-        Of the set.
-    address : int
-        Of the argument's element ``[0, …, 0]``, where the set's layout is.
-    host : array
-        Has its shape and strides.
-    order : tuple of int
-        The number in the set of each device of the loop.
-    """
-
-    group: int
-    whole: Layout
-    address: int
-    host: Any
-    order: tuple[int, ...]
+    group: int  # of arguments in one set; a number of the set in the call
+    whole: Layout  # of the set
+    address: int  # of the argument's element `[0, …, 0]`, where the set's layout is
+    host: Any  # has its shape and strides
+    order: tuple[int, ...]  # the number in the set of each device of the loop
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -223,12 +209,6 @@ class Divided(Generic[BlankT]):
         As `offload.loops.sets.ways.ways_of` takes them.
     blanks : callable
         Returns what is filled in on a device for a nest by its number, and a piece.
-
-    Attributes
-    ----------
-    apart : Apart
-        Whether arrays share no memory.
-    numbers : Numbers
     """
 
     __slots__ = (
@@ -250,7 +230,7 @@ class Divided(Generic[BlankT]):
         blanks: Callable[[int, NestPiece, Numbers], BlankT],
     ) -> None:
         self.numbers = numbers
-        self.apart = Apart(spec, numbers, is_any=True)
+        self.apart = Apart(spec, numbers, is_any=True)  # whether arrays share no memory
         self._spec, self._weights, self._blanks = spec, tuple(weights), blanks
         self._plans = plans_of(spec, numbers)
         self._nests: dict[Any, tuple[DividedNest[BlankT], ...]] = {}

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from offload.loops.proofs.reach import NestAccesses
     from offload.loops.sets.nest_division import FilterMode
 
+# How often the writes of an array may be carried out in all; beyond, to exchange nothing is cheaper.
 MOST_REPEATED: Final = 1.5
-"""How often the writes of an array may be carried out in all; beyond, to exchange nothing is cheaper."""
 
 
 def filtered(typed: ir.Typed, nest: ir.Nest, launch: LaunchNumbers, weights: Sequence[int]) -> Filtering:

@@ -44,28 +44,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a nest is divided among devices.
+    """How a nest is divided among devices."""
 
-    Attributes
-    ----------
-    trips : tuple of Span
-        The trips of the outermost axis that each device carries out; first and end are equal where it has none.
-    owned : mapping of str to tuple of (Box or None)
-        What each device owns of the arrays whose writes are divided, None where that is nothing; disjoint boxes that
-        make up the array. The other arrays that the nest writes are written on all devices.
-    is_guarded : bool
-        Whether writes to them are carried out for some of the trips only.
-    own_loads : frozenset of int
-        Loads, by `at`, that a device carries out for elements that it owns only.
-    last : int
-        The device whose ``lastprivate`` arrays hold afterwards.
-    """
-
+    # The trips of the outermost axis that each device carries out; first and end are equal where it has none.
     trips: tuple[Span, ...]
+    # What each device owns of the arrays whose writes are divided, None where that is nothing; disjoint boxes that make
+    # up the array. The other arrays that the nest writes are written on all devices.
     owned: Mapping[str, tuple[Box | None, ...]]
-    is_guarded: bool
+    is_guarded: bool  # whether writes to them are carried out for some of the trips only
+    # Loads, by `at`, that a device carries out for elements that it owns only.
     own_loads: frozenset[int] = frozenset()
-    last: int = 0
+    last: int = 0  # the device whose `lastprivate` arrays hold afterwards
 
 
 @dataclass(frozen=True, slots=True)

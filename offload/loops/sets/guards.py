@@ -39,18 +39,10 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A nest with tests.
-
-    Attributes
-    ----------
-    body : tuple of Statement
-    scalars : mapping of str to Type
-        What the nest has more than before.
-    bounds : tuple of Bound
-    """
+    """A nest with tests."""
 
     body: tuple[ir.Statement, ...]
-    scalars: Mapping[str, ir.Type]
+    scalars: Mapping[str, ir.Type]  # what the nest has more than before
     bounds: tuple[Bound, ...]
 
 
@@ -209,8 +201,8 @@ class _Guards:
         return name
 
 
+# Where what varies in no loop is tested.
 _ITERATION: Final = -1
-"""Where what varies in no loop is tested."""
 
 
 def _order(term: DemandTerm) -> tuple[object, ...]:

@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
     from offload.loops.sets.nest_division import FilterMode
 
+# A way that the model expects to take so many times as long as the best is not tried.
 MOST_TIMES: Final = 3.0
-"""A way that the model expects to take so many times as long as the best is not tried."""
 
+# Another way has to take less than this part of the time of one device alone.
 GAIN: Final = 0.95
-"""Another way has to take less than this part of the time of one device alone."""
 
+# What a loop takes that does nothing, of which a fork and a join are 15 µs more.
 CALL_S: Final = 10e-6
-"""What a loop takes that does nothing, of which a fork and a join are 15 µs more."""
 
 FORK_S: Final = 15e-6
 
+# What a call on several devices takes of the host, at least: several times what it takes on one.
 SPREAD_S: Final = 200e-6
-"""What a call on several devices takes of the host, at least: several times what it takes on one."""
 
+# Calls of one device alone of which the quickest counts, before another way is tried or taken.
 N_TIMED: Final = 3
-"""Calls of one device alone of which the quickest counts, before another way is tried or taken."""
 
 _BYTES_PER_S: Final = 3e12
 _SENT_BYTES_PER_S: Final = 3e11
@@ -58,21 +58,11 @@ Copies of the host's pageable memory are those of an H100.
 
 
 class Cost(NamedTuple):
-    """What a device has to do in a way.
+    """What a device has to do in a way."""
 
-    Attributes
-    ----------
-    nbytes : int
-        That it reads and writes.
-    steps : int
-        Nodes of the text times iterations.
-    sent_nbytes : int
-        That it has to be sent, in the steady state of a loop that is called again and again.
-    """
-
-    nbytes: int
-    steps: int
-    sent_nbytes: int
+    nbytes: int  # that it reads and writes
+    steps: int  # nodes of the text times iterations
+    sent_nbytes: int  # that it has to be sent, in the steady state of a loop that is called again and again
 
 
 def expected_s(costs: Sequence[Cost]) -> float:
@@ -91,21 +81,6 @@ class Chooser:
     ----------
     expected : mapping of str to float
         What each way takes, in seconds, as the model has it; the most divided first.
-
-    Attributes
-    ----------
-    candidates : tuple of str
-        The ways that may be taken.
-    times : dict of str to float
-        In seconds, of those that have been timed; the least of each.
-    least : dict of str to float
-        What the time of one device says of ways that are not tried for that: the seconds that each would take at least.
-    chosen : str or None
-        The one that is taken, as all have been timed or there is one.
-    latest : str or None
-        The mode of the latest call: that of the nest that was divided most. The caller notes it.
-    sent_nbytes : int or None
-        What it had to have copied from device to device; likewise.
     """
 
     __slots__ = (
@@ -127,14 +102,19 @@ class Chooser:
     def __init__(self, expected: Mapping[FilterMode, float]) -> None:
         best = min(expected.values())
         self.expected = dict(expected)
+        # The ways that may be taken.
         self.candidates: tuple[FilterMode, ...] = tuple(
             mode for mode, seconds in expected.items() if seconds <= MOST_TIMES * best
         )
-        self.times: dict[FilterMode, float] = {}
+        self.times: dict[FilterMode, float] = {}  # in seconds, of those that have been timed; the least of each
+        # What the time of one device says of ways that are not tried for that: the seconds that each would take at
+        # least.
         self.least: dict[FilterMode, float] = {}
+        # The one that is taken, as all have been timed or there is one.
         self.chosen: FilterMode | None = self.candidates[0] if len(self.candidates) == 1 else None
+        # The mode of the latest call: that of the nest that was divided most. The caller notes it.
         self.latest: FilterMode | None = None
-        self.sent_nbytes: int | None = None
+        self.sent_nbytes: int | None = None  # what it had to have copied from device to device; likewise
         self._alone_s = inf
         self._alone_sent_nbytes = 0
         self._n_awaited = 0

@@ -37,75 +37,37 @@ FilterMode: TypeAlias = Literal["split", "duplicate", "single"]
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Where a statement is carried out.
-
-    Attributes
-    ----------
-    line : int
-    text : str
-        ``"b[i, j] = …"``.
-    terms : tuple of (str, str), optional
-        An array and the index that a device has to own, of each term; an iteration's block has the name "". None: on
-        every device.
-    """
+    """Where a statement is carried out."""
 
     line: int
-    text: str
+    text: str  # `"b[i, j] = …"`
+    # An array and the index that a device has to own, of each term; an iteration's block has the name "". None: on
+    # every device.
     terms: tuple[tuple[str, str], ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filtering:
-    """How a nest is divided at a launch.
+    """How a nest is divided at a launch."""
 
-    Attributes
-    ----------
-    mode : str
-        ``"split"``; ``"duplicate"``: every device does everything; ``"single"``: one device does.
-    why : str
-        In words.
-    accesses : NestAccesses
-        Of the nest, each by a number of its own.
-    feeding : Feeding
-    demand : mapping of int to Demand
-        By the numbers of `feeding`'s points.
-    storages : mapping of str to LoopStorage
-        What each array is a part of.
-    splits : mapping of str to Split
-        Of each storage that is written, and not computed everywhere.
-    everywhere : frozenset of str
-        The storages that every device computes.
-    cutter : Cutter
-    blocks : tuple of (int, int)
-        Of trips of the outermost iterator, for each device: in whose order partial results are combined. The device
-        that has the last trip has what it leaves.
-    trips : tuple of (int, int)
-        What each device goes through.
-    is_cut : bool
-        Whether these trips are all that a device needs, so that the nest runs as it is; else `guarded` does.
-    points : tuple of FlowPoint
-        The outermost statements.
-    originals : mapping of int to int
-        The numbers, `at`, that the program's accesses have, by those that `accesses` has.
-    checked : frozenset of int
-        The accesses, by `at`, that may leave their array.
-    """
-
-    mode: FilterMode
-    why: str
-    accesses: NestAccesses
+    mode: FilterMode  # `"split"`; `"duplicate"`: every device does everything; `"single"`: one device does
+    why: str  # in words
+    accesses: NestAccesses  # of the nest, each by a number of its own
     feeding: Feeding
-    demand: Mapping[int, Demand]
-    storages: Mapping[str, LoopStorage]
-    splits: Mapping[str, Split]
-    everywhere: frozenset[str]
+    demand: Mapping[int, Demand]  # by the numbers of `feeding`'s points
+    storages: Mapping[str, LoopStorage]  # what each array is a part of
+    splits: Mapping[str, Split]  # of each storage that is written, and not computed everywhere
+    everywhere: frozenset[str]  # the storages that every device computes
     cutter: Cutter
+    # Of trips of the outermost iterator, for each device: in whose order partial results are combined. The device that
+    # has the last trip has what it leaves.
     blocks: tuple[Span, ...]
-    trips: tuple[Span, ...]
+    trips: tuple[Span, ...]  # what each device goes through
+    # Whether these trips are all that a device needs, so that the nest runs as it is; else `guarded` does.
     is_cut: bool
-    points: tuple[FlowPoint, ...]
-    originals: Mapping[int, int]
-    checked: frozenset[int]
+    points: tuple[FlowPoint, ...]  # the outermost statements
+    originals: Mapping[int, int]  # the numbers, `at`, that the program's accesses have, by those that `accesses` has
+    checked: frozenset[int]  # the accesses, by `at`, that may leave their array
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:

@@ -37,27 +37,16 @@ def equal_weights(n_devices: int) -> tuple[int, ...]:
     return (1,) * n_devices
 
 
+# What a launch takes; tests put others in its place.
 weights_of = equal_weights
-"""What a launch takes; tests put others in its place."""
 
 
 class SetCall(Protocol):
-    """A call on several devices.
-
-    Attributes
-    ----------
-    spec : Specialisation
-    values : mapping
-        Its arguments; arrays of the first device.
-    arrays : list of mapping
-        Of each device, by name.
-    places : tuple of DevicePlace
-    task : DeviceTask
-    """
+    """A call on several devices."""
 
     spec: Specialisation
-    values: Mapping[str, Any]
-    arrays: Sequence[Mapping[str, Any]]
+    values: Mapping[str, Any]  # its arguments; arrays of the first device
+    arrays: Sequence[Mapping[str, Any]]  # of each device, by name
     places: tuple[DevicePlace, ...]
     task: DeviceTask
 

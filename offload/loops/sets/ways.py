@@ -36,65 +36,31 @@ _IN_ORDER: Final = "its iterations run in order"
 
 
 class NestPiece(NamedTuple):
-    """What a device carries out of a nest.
-
-    Attributes
-    ----------
-    plan : NestPlan
-    scalars : mapping of str to NumPy scalar
-        Before the nest.
-    axes : tuple of Trips
-    """
+    """What a device carries out of a nest."""
 
     plan: NestPlan
-    scalars: Mapping[str, Any]
+    scalars: Mapping[str, Any]  # before the nest
     axes: tuple[Trips, ...]
 
 
 class Way(NamedTuple):
-    """A way to carry out a nest.
-
-    Attributes
-    ----------
-    mode : str
-    pieces : tuple of NestPiece
-        One a device.
-    prints : mapping of str to Footprint
-        Of the arrays that devices need or write.
-    last : int
-        The device with the last iteration.
-    summed : int
-        How many devices, from the first on, leave partial results that count.
-    devices : tuple of int
-        Those that go through iterations.
-    """
+    """A way to carry out a nest."""
 
     mode: FilterMode
-    pieces: tuple[NestPiece, ...]
-    prints: Mapping[str, Footprint]
-    last: int
-    summed: int
-    devices: tuple[int, ...]
+    pieces: tuple[NestPiece, ...]  # one a device
+    prints: Mapping[str, Footprint]  # of the arrays that devices need or write
+    last: int  # the device with the last iteration
+    summed: int  # how many devices, from the first on, leave partial results that count
+    devices: tuple[int, ...]  # those that go through iterations
 
 
 class Ways(NamedTuple):
-    """What can be done with a nest.
-
-    Attributes
-    ----------
-    filtering : Filtering
-    why : str
-        Why these are the ways.
-    by_mode : mapping of str to Way
-        The most divided first.
-    is_written : bool
-        Whether the nest leaves anything.
-    """
+    """What can be done with a nest."""
 
     filtering: Filtering
-    why: str
-    by_mode: Mapping[FilterMode, Way]
-    is_written: bool
+    why: str  # why these are the ways
+    by_mode: Mapping[FilterMode, Way]  # the most divided first
+    is_written: bool  # whether the nest leaves anything
 
 
 def ways_of(plan: NestPlan, number: int, numbers: Numbers, weights: Sequence[int], before: Ways | None = None) -> Ways:

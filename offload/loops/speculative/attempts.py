@@ -44,48 +44,24 @@ def note_time(spec: Specialisation, record: CallRecord, known: Callable[[History
 
 
 class Attempt(NamedTuple):
-    """A call that is to run in parallel, and may not.
+    """A call that is to run in parallel, and may not."""
 
-    Attributes
-    ----------
-    spec, numbers, plan
-        The loop, the numbers of the call on the device, and what is decided for them.
-    loop : LoggedLoop
-    values : mapping
-        The arguments, by name: device arrays and scalars.
-    addresses : mapping of str to int
-        Of the arrays' elements ``[0, …, 0]`` on the device.
-    task : DeviceTask
-        The one that the call is made in. Its copies-in are on its lane.
-    """
-
+    # The loop, the numbers of the call on the device, and what is decided for them.
     spec: Specialisation
     numbers: Numbers
     plan: NestPlan
     loop: LoggedLoop
-    values: Mapping[str, Any]
-    addresses: Mapping[str, int]
+    values: Mapping[str, Any]  # the arguments, by name: device arrays and scalars
+    addresses: Mapping[str, int]  # of the arrays' elements `[0, …, 0]` on the device
+    # The one that the call is made in. Its copies-in are on its lane.
     task: DeviceTask
 
 
 class Outcome(NamedTuple):
-    """What has become of an attempt. The results of the winner are in the arrays of the attempt.
-
-    Attributes
-    ----------
-    winner : str
-    violation : Violation, Exception or None
-        What the device has found, of whatever the host has won.
-    results : dict
-        The scalars that come out.
-    error : Exception or None
-        What the serial program raises; the arrays hold what that has written.
-    raced : bool
-        Whether the device took part.
-    """
+    """What has become of an attempt. The results of the winner are in the arrays of the attempt."""
 
     winner: Winner
-    violation: Violation | Exception | None
-    results: Mapping[str, Any]
-    error: Exception | None = None
-    raced: bool = True
+    violation: Violation | Exception | None  # what the device has found, of whatever the host has won
+    results: Mapping[str, Any]  # the scalars that come out
+    error: Exception | None = None  # what the serial program raises; the arrays hold what that has written
+    raced: bool = True  # whether the device took part

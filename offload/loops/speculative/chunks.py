@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from offload.devices.base import Device
 
+# What a chunk is to take: twice the least, since what is known of the last one is not what the next will take.
 CHUNK_S: Final = 2e-3
-"""What a chunk is to take: twice the least, since what is known of the last one is not what the next will take."""
 
 _AHEAD: Final = 2
+# The part of a loop of which nothing is known that the first chunk is.
 _FIRST: Final = 8
-"""The part of a loop of which nothing is known that the first chunk is."""
 
 _GROWTH: Final = 8
 
@@ -37,16 +37,12 @@ class ChunkedRun(Protocol):
 
     Attributes
     ----------
-    trips : int
-        Of the outermost loop.
-    is_whole : bool
-        Whether they have to be launched in one piece.
     is_open : bool
         Whether all has passed, and nothing is known of it before `settle` has passed as well.
     """
 
-    trips: int
-    is_whole: bool
+    trips: int  # of the outermost loop
+    is_whole: bool  # whether they have to be launched in one piece
 
     @property
     def is_open(self) -> bool: ...
@@ -76,13 +72,6 @@ class DeviceChunks:
         Where it launches.
     expected_s : float or None
         What the whole loop is thought to take.
-
-    Attributes
-    ----------
-    violation : object
-        What was wrong, as `ChunkedRun.found` tells it, or an exception of a launch.
-    taken_s : float or None
-        From the first launch to the end, of a device that was clean.
     """
 
     def __init__(self, logged: ChunkedRun, device: Device, stream: Any, expected_s: float | None = None) -> None:
@@ -97,8 +86,8 @@ class DeviceChunks:
             self._size = _rounded(logged.trips * min(1.0, CHUNK_S / expected_s))
         else:
             self._size = max(1, logged.trips // _FIRST)
-        self.violation: Any = None
-        self.taken_s: float | None = None
+        self.violation: Any = None  # what was wrong, as `ChunkedRun.found` tells it, or an exception of a launch
+        self.taken_s: float | None = None  # from the first launch to the end, of a device that was clean
 
     def start(self) -> None:
         """Launch the first chunks."""

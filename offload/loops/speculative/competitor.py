@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from offload.loops.running.ordered_form import OrderedRun
 
+# Between two looks at the word that gives a run up.
 SLICE_NS: Final = 1_000_000
-"""Between two looks at the word that gives a run up."""
 
 
 class _Words(ctypes.Structure):
@@ -100,8 +100,8 @@ class Competitor:
             running.discard(self)
 
 
+# Those that have a thread.
 running: set[Competitor] = set()
-"""Those that have a thread."""
 
 
 @functools.cache

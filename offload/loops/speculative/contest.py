@@ -28,25 +28,25 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Races of a loop in which both sides start at once: by then it is known what each takes.
 _TOGETHER: Final = 3
-"""Races of a loop in which both sides start at once: by then it is known what each takes."""
 
+# While the host keeps winning, the device is tried again after so many calls, or when these have taken so many times
+# what the device takes: no more than a fiftieth of the time goes into that.
 _AGAIN: Final = 50
-"""While the host keeps winning, the device is tried again after so many calls, or when these have taken so many times
-what the device takes: no more than a fiftieth of the time goes into that."""
 
 _SLOWER: Final = 2.0
+# How much a call on the host counts for, and of how many times what those before it took: others may have the core.
 _WEIGHT: Final = 0.25
-"""How much a call on the host counts for, and of how many times what those before it took: others may have the core."""
 
+# Over the device's time: a host that has come to take so long wins no more.
 _LOST: Final = 1.25
-"""Over the device's time: a host that has come to take so long wins no more."""
 
+# Of what the device is thought to take: so long the competitor waits for it.
 _PATIENCE: Final = 1.5
-"""Of what the device is thought to take: so long the competitor waits for it."""
 
+# Of what the serial program is thought to take: no longer, so that a call takes 1.05 of that at most.
 _DELAY: Final = 0.05
-"""Of what the serial program is thought to take: no longer, so that a call takes 1.05 of that at most."""
 
 
 class RaceEvent(Enum):
@@ -83,22 +83,13 @@ _OF_DEVICE: Final = {RaceEvent.DEVICE_CLEAN, RaceEvent.DEVICE_WRONG, RaceEvent.D
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """The state of a race.
+    """The state of a race."""
 
-    Attributes
-    ----------
-    device, host : str
-        ``"idle"``, ``"running"``, ``"stopping"``: it has been told to, ``"ended"``: nothing of it runs.
-    outcome : Instruction or None
-        The commit that is decided.
-    is_over : bool
-        Whether the commit has been given.
-    """
-
+    # `"idle"`, `"running"`, `"stopping"`: it has been told to, `"ended"`: nothing of it runs.
     device: Side = "idle"
     host: Side = "idle"
-    outcome: Instruction | None = None
-    is_over: bool = False
+    outcome: Instruction | None = None  # the commit that is decided
+    is_over: bool = False  # whether the commit has been given
 
     @classmethod
     def begun(cls, *, device: bool, host: bool) -> tuple[Contest, tuple[Instruction, ...]]:
@@ -160,58 +151,36 @@ class Contest:
         return state, tuple(given)
 
 
+# Which commit an event decides, where none was.
 _DECIDED: Final = {
     RaceEvent.DEVICE_CLEAN: Instruction.COMMIT_DEVICE,
     RaceEvent.HOST_DONE: Instruction.COMMIT_HOST,
     RaceEvent.HOST_RAISED: Instruction.RAISE,
 }
-"""Which commit an event decides, where none was."""
 
 
 # -- who starts ------------------------------------------------------------------------------------------
 
 
 class RaceStart(NamedTuple):
-    """Which sides begin a race.
-
-    Attributes
-    ----------
-    device : bool
-    host_after_s : float or None
-        When the competitor is due; None: not before the device was wrong.
-    """
+    """Which sides begin a race."""
 
     device: bool
-    host_after_s: float | None
+    host_after_s: float | None  # when the competitor is due; None: not before the device was wrong
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What earlier races of a loop tell.
+    """What earlier races of a loop tell."""
 
-    Attributes
-    ----------
-    n_calls : int
-        Those that came to a race, with such as the host ran alone.
-    n_races : int
-        Those in which the device took part.
-    device_s, host_s : float or None
-        What each side takes for the whole loop, as far as it is known.
-    winner : str or None
-        That of the last race in which the device took part.
-    n_since : int
-        Calls that the host had alone since the device took part.
-    least_s : float
-        What a call on the device takes at least, with copies.
-    """
-
-    n_calls: int = 0
-    n_races: int = 0
+    n_calls: int = 0  # those that came to a race, with such as the host ran alone
+    n_races: int = 0  # those in which the device took part
+    # What each side takes for the whole loop, as far as it is known.
     device_s: float | None = None
     host_s: float | None = None
-    winner: Literal["device", "host"] | None = None
-    n_since: int = 0
-    least_s: float = 0.0
+    winner: Literal["device", "host"] | None = None  # that of the last race in which the device took part
+    n_since: int = 0  # calls that the host had alone since the device took part
+    least_s: float = 0.0  # what a call on the device takes at least, with copies
 
     @property
     def is_hosts(self) -> bool:

@@ -47,18 +47,10 @@ if TYPE_CHECKING:
 
 
 class HostChoice(NamedTuple):
-    """Where a call runs.
+    """Where a call runs."""
 
-    Attributes
-    ----------
-    on_host : bool
-        On the program's own arrays.
-    is_first : bool
-        It has been profiled, and nothing was known before.
-    """
-
-    on_host: bool
-    is_first: bool = False
+    on_host: bool  # on the program's own arrays
+    is_first: bool = False  # it has been profiled, and nothing was known before
 
 
 class SpeculativeWork(TargetWork):

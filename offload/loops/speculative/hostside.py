@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from offload.loops.running.specialise import Specialisation
     from offload.runtime.launch import DeviceTask
 
+# Of a copy: between two pieces a race looks at the device.
 _PIECE_NBYTES: Final = 32 << 20
-"""Of a copy: between two pieces a race looks at the device."""
 
+# Between two looks at what the device or a thread does; in a sandbox a pause takes a millisecond.
 _PAUSE_S: Final = 50e-6
-"""Between two looks at what the device or a thread does; in a sandbox a pause takes a millisecond."""
 
 _FEW_CORES: Final = 4
 _LOOKS: Final = 2000
+# Without a pause, of some microseconds each: where there are few cores, others need them.
 _LOOKS_ON_FEW_CORES: Final = 50
-"""Without a pause, of some microseconds each: where there are few cores, others need them."""
 
 
 class HostSide:

@@ -41,28 +41,18 @@ if TYPE_CHECKING:
     from offload.loops.watched.watching import Watched
     from offload.runtime.launch import DeviceTask
 
+# Chunks of a logged loop for which blanks are kept.
 _MOST_BLANKS: Final = 256
-"""Chunks of a logged loop for which blanks are kept."""
 
 
 class Violation(NamedTuple):
-    """Two iterations that may not run beside each other.
-
-    Attributes
-    ----------
-    array : str
-    element : tuple of int
-        Its indices, without those of dimensions that the log does not tell apart.
-    iterations : tuple of (int or None)
-        By the numbers that a serial loop gives them; None of one that is not known.
-    what : int
-        As in `offload.loops.watched.flagging`.
-    """
+    """Two iterations that may not run beside each other."""
 
     array: str
-    element: tuple[int, ...]
+    element: tuple[int, ...]  # its indices, without those of dimensions that the log does not tell apart
+    # By the numbers that a serial loop gives them; None of one that is not known.
     iterations: tuple[int | None, int | None]
-    what: int
+    what: int  # as in `offload.loops.watched.flagging`
 
 
 class LoggedLoop:
@@ -81,21 +71,6 @@ class LoggedLoop:
         The address slice alone.
     has_sections : bool
         Sections stand for words where that is possible.
-
-    Attributes
-    ----------
-    spec, numbers
-        The nest with its log as launchers know it; the numbers of the call.
-    needs : Needed
-    is_doubtful : bool
-        A run has found sections that are not in order.
-    logged : Logged
-    is_whole : bool
-        Its trips are run in one piece, since something comes out of it.
-    n_iterations, n_inner : int
-        Of the nest, and of one trip of its outermost loop.
-    is_new : bool
-        No run of it has ended: what it and its launches are made of is made meanwhile.
     """
 
     def __init__(
@@ -109,10 +84,10 @@ class LoggedLoop:
         has_sections: bool = False,
     ) -> None:
         axes, self.numbers, self._plan = numbers.axes[0], numbers, plan
-        self.is_new = True
+        self.is_new = True  # no run of it has ended: what it and its launches are made of is made meanwhile
         trips = [axis.trips for axis in axes]
         self._program_spec, self.needs = spec, of
-        self.is_doubtful = False
+        self.is_doubtful = False  # a run has found sections that are not in order
         self.cells = cells = cells_of(numbers.views, of.written, of.left_out)
         modes = {at: "check" if mode == "wrap" and _is_unsafe(spec) else mode for at, mode in plan.variant.modes}
         own = {at: modes.get(before, "check") for at, before in of.originals.items()}
@@ -121,11 +96,14 @@ class LoggedLoop:
         if is_inspector:
             self.logged = inspector(self.logged, of)
         nest = self.logged.watched.nest
+        # Its trips are run in one piece, since something comes out of it.
         self.is_whole = bool(nest.reductions or nest.last or "lastprivate" in nest.privates.values())
+        # Of the nest, and of one trip of its outermost loop.
         self.n_iterations, self.n_inner = math.prod(trips), math.prod(trips[1:])
         log = self.logged
         words = {name: log.n_cells[storage] for names in (log.writers, log.readers) for storage, name in names.items()}
         free = (log.base, log.many, log.first)
+        # The nest with its log as launchers know it; the numbers of the call.
         self.spec = _specialised(spec, log.watched, (*words, log.flag), free)
         self._words = {**{name: _view(n, 4) for name, n in words.items()}, log.flag: _view(FLAG_WORDS, 8)}
         self._made = _made(plan, log.watched, {**numbers.views, **self._words}, plan.variant.unit_steps)
@@ -196,15 +174,6 @@ class LoggedRun:
         Of the arrays' elements ``[0, …, 0]``.
     task : DeviceTask
 
-    Attributes
-    ----------
-    trips : int
-        Of the outermost loop; chunks are ranges of it.
-    n_inner : int
-        Iterations of one such trip.
-    is_whole : bool
-        All trips are to be one chunk.
-
     Raises
     ------
     DeviceMemoryError
@@ -221,6 +190,9 @@ class LoggedRun:
         spec = loop.spec
         self._kernels: Kernels = kernels_of(self._device, spec.program)
         self._where = ON_CUDA if self._kernels.dialect == "cuda" else ON_HOST
+        # All trips are to be one chunk.
+        # Iterations of one such trip.
+        # Of the outermost loop; chunks are ranges of it.
         self.trips, self.n_inner, self.is_whole = loop.numbers.axes[0][0].trips, loop.n_inner, loop.is_whole
         self._log = Log(loop.logged, values, loop.n_iterations, task)
         device, stream = self._device, self._stream

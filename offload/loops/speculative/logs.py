@@ -31,25 +31,18 @@ if TYPE_CHECKING:
 _WORD: Final = np.dtype(np.uint32)
 _KEY: Final = "log"
 
+# Words of one size that are kept beside a storage: of so many parts of it, or of loops that run at a time.
 _MOST: Final = 4
-"""Words of one size that are kept beside a storage: of so many parts of it, or of loops that run at a time."""
 
 
 @dataclass(slots=True)
 class Words:
-    """The words of a storage.
+    """The words of a storage."""
 
-    Attributes
-    ----------
-    writers, readers : array of uint32, or None
-        Device arrays, a word for each cell; None until one is asked for.
-    base : int
-        What no word exceeds.
-    """
-
+    # Device arrays, a word for each cell; None until one is asked for.
     writers: Any = None
     readers: Any = None
-    base: int = 0
+    base: int = 0  # what no word exceeds
 
 
 class Log:
@@ -63,11 +56,6 @@ class Log:
     n_iterations : int
     task : DeviceTask
         The run's; on its stream words are cleared.
-
-    Attributes
-    ----------
-    base, many : int
-        As `offload.loops.watched.exchange_log` has them.
 
     Raises
     ------
@@ -85,6 +73,7 @@ class Log:
         except BaseException:
             self.give_back()
             raise
+        # As `offload.loops.watched.exchange_log` has them.
         self.base = max((words.base for words in self._words.values()), default=0)
         if self.base + 1 + n_iterations > MOST_IDS:
             self.base = 0

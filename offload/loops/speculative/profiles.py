@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from offload.loops.running.specialise import LoopProgram, Specialisation
 
 
+# Of a first call that is observed: about a millisecond, compiled (`offload.loops.watched.profiling`).
 STEPS: Final = 1 << 16
-"""Of a first call that is observed: about a millisecond, compiled (`offload.loops.watched.profiling`)."""
 
 
 def observed(

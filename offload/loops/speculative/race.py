@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from offload.loops.speculative.attempts import Attempt
     from offload.loops.speculative.chunks import ChunkedRun
 
+# Sizes of a loop of which races are remembered.
 _MOST: Final = 64
-"""Sizes of a loop of which races are remembered."""
 
 
 def race(attempt: Attempt) -> Outcome:
@@ -269,19 +269,12 @@ class _HostRun:
     side : HostSide
     is_beside : bool
         Whether a device takes part; else no thread is needed.
-
-    Attributes
-    ----------
-    arrays : dict
-        Those that it works on.
-    results : mapping
-        The scalars that come out, once it is done.
     """
 
     def __init__(self, attempt: Attempt, side: HostSide, *, is_beside: bool) -> None:
         self._attempt, self._is_beside = attempt, is_beside
-        self.arrays: dict[str, Any] = {}
-        self.results: Mapping[str, Any] = {}
+        self.arrays: dict[str, Any] = {}  # those that it works on
+        self.results: Mapping[str, Any] = {}  # the scalars that come out, once it is done
         self.whole_s: float | None = None
         self._filling: Generator[None, None, None] | None = side.filling(self.arrays)
         self._run: OrderedRun | None = None
@@ -358,8 +351,8 @@ def alone(is_so: bool = True) -> Iterator[None]:
         _alone = before
 
 
+# Threads that look on at a race: they need no core.
 _looking: set[int] = set()
-"""Threads that look on at a race: they need no core."""
 
 
 def _has_core(engine: Any) -> bool:

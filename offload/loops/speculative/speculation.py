@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 Results = dict[str, Any]
 
 FIRST: Final = "it is the first call with arguments of such types"
+# What `decided` returns where the loop is to run as any other does.
 PLAIN: Final = "plain"
-"""What `decided` returns where the loop is to run as any other does."""
 
 
 _NO_MEMORY: Final = "there is no memory for its log"
 
+# Of arrays that the device has: more are not fetched for a profile; the inspector, or a race, says what it would.
 _FETCHED_NBYTES: Final = 1 << 20
-"""Of arrays that the device has: more are not fetched for a profile; the inspector, or a race, says what it would."""
 
 
 def decided(

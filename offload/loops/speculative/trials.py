@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from offload.loops.running.plan import NestPlan, Numbers
     from offload.loops.running.specialise import Specialisation
 
+# How long the host is tried, of a loop of which nothing is known.
 _SAMPLE_S: Final = 1e-3
-"""How long the host is tried, of a loop of which nothing is known."""
 
+# Of what is tried at a time.
 _GROWTH: Final = 4
-"""Of what is tried at a time."""
 
+# Of what a loop writes: more takes longer to copy than to try.
 _LARGE_NBYTES: Final = 1 << 20
-"""Of what a loop writes: more takes longer to copy than to try."""
 
 _LEAST_S: Final = 200e-6
+# A call on a device that maps its arrays takes no less: on an H100 one of 10,000 iterations took a millisecond, and
+# memory that is not page-locked is copied at less than half of that rate.
 _MOST_BYTES_PER_S: Final = 32e9
-"""A call on a device that maps its arrays takes no less: on an H100 one of 10,000 iterations took a millisecond, and
-memory that is not page-locked is copied at less than half of that rate."""
 
 
 def tried(

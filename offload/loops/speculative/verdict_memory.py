@@ -24,40 +24,21 @@ REMEMBERED: Final = "its iterations were independent for such arguments"
 
 
 class Remembered(NamedTuple):
-    """A call that may run as any other loop does, as one before it.
-
-    Attributes
-    ----------
-    memory : Memory
-    contents : mapping of str to Contents, or None
-        Other calls with the same numbers may as long as arrays at the same addresses have these; None: not so.
-    why : str
-    """
+    """A call that may run as any other loop does, as one before it."""
 
     memory: Memory
+    # Other calls with the same numbers may as long as arrays at the same addresses have these; None: not so.
     contents: Mapping[str, Contents] | None
     why: str
 
 
 class VerdictBasis(NamedTuple):
-    """What follows from the numbers of a call.
+    """What follows from the numbers of a call."""
 
-    Attributes
-    ----------
-    is_parallel : bool
-        It is proved.
-    arrays : tuple of str
-        Those of whose contents a verdict follows.
-    floats : tuple of str
-        Parameters from which it follows and that are no part of the numbers.
-    apart : Apart
-        Arrays that share no memory, of which alone this is so.
-    """
-
-    is_parallel: bool
-    arrays: tuple[str, ...]
-    floats: tuple[str, ...]
-    apart: Apart
+    is_parallel: bool  # it is proved
+    arrays: tuple[str, ...]  # those of whose contents a verdict follows
+    floats: tuple[str, ...]  # parameters from which it follows and that are no part of the numbers
+    apart: Apart  # arrays that share no memory, of which alone this is so
 
 
 def remembered(spec: Specialisation, values: Mapping[str, Any], task: DeviceTask) -> Remembered | None:

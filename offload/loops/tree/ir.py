@@ -31,11 +31,11 @@ Operator = Literal["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>
 Relation = Literal["<", "<=", "==", "!=", ">=", ">"]
 ReductionOperator = Literal["+", "*", "min", "max", "&", "|", "^", "and", "or"]
 AtomicOperator = Literal["+", "-", "*", "min", "max", "&", "|", "^", "exchange", "cas"]
+# What is done about an index: nothing, negative ones are wrapped, or wrapped and checked.
 Mode = Literal["off", "wrap", "check"]
-"""What is done about an index: nothing, negative ones are wrapped, or wrapped and checked."""
 
+# What the private and local arrays of an iteration may have: a thread's share of a GPU's memory for such.
 MOST_PRIVATE_NBYTES: Final = 16 << 10
-"""What the private and local arrays of an iteration may have: a thread's share of a GPU's memory for such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +99,11 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent(Expression):
-    """``a.shape[k]``; typed functions have no negative dimension.
-
-    Attributes
-    ----------
-    n_dimensions : int, optional
-        How many the array must have, where its shape is taken apart: ``n, m = a.shape``.
-    """
+    """``a.shape[k]``; typed functions have no negative dimension."""
 
     array: str
     dimension: int
+    # How many the array must have, where its shape is taken apart: `n, m = a.shape`.
     n_dimensions: int | None = None
 
 
@@ -358,49 +353,32 @@ class LoopAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nest:
-    """A nest of associated loops, outermost first, and what one iteration does.
-
-    Attributes
-    ----------
-    privates : mapping of str to str
-        Arrays of which each iteration has its own: ``"private"``, ``"firstprivate"``, ``"lastprivate"``.
-    last : tuple of str
-        Scalars of which the sequentially last iteration's value is returned.
-    """
+    """A nest of associated loops, outermost first, and what one iteration does."""
 
     axes: tuple[LoopAxis, ...]
     body: tuple[Statement, ...]
     clauses: LoopClauses
     place: SourceLine
     reductions: tuple[LoopReduction, ...] = ()
+    # Arrays of which each iteration has its own: `"private"`, `"firstprivate"`, `"lastprivate"`.
     privates: Mapping[str, str] = field(default_factory=dict)
-    last: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()  # scalars of which the sequentially last iteration's value is returned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFunction:
-    """A loop function.
-
-    Attributes
-    ----------
-    parameters : tuple of str
-        In their order. Those that are None at the call are in ``absent``, and nowhere else.
-    arrays : tuple of str
-        The parameters that are indexed, or whose shape is asked for.
-    parts : tuple
-        Scalar statements, which the host carries out before a launch, and nests, in the order of the text. What reads
-        array elements stands in a nest.
-    returns : tuple of str
-        Scalars; each is in a nest's reductions or ``last``.
-    """
+    """A loop function."""
 
     name: str
     place: SourceLine
+    # In their order. Those that are None at the call are in `absent`, and nowhere else.
     parameters: tuple[str, ...]
     absent: frozenset[str]
-    arrays: tuple[str, ...]
+    arrays: tuple[str, ...]  # the parameters that are indexed, or whose shape is asked for
+    # Scalar statements, which the host carries out before a launch, and nests, in the order of the text. What reads
+    # array elements stands in a nest.
     parts: tuple[Statement | Nest, ...]
-    returns: tuple[str, ...]
+    returns: tuple[str, ...]  # scalars; each is in a nest's reductions or `last`
     returns_tuple: bool
 
     @property
@@ -410,19 +388,9 @@ class ParsedFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """A function whose expressions have types.
-
-    Attributes
-    ----------
-    scalars : mapping of str to Type
-        Of parameters, locals and loops' variables.
-    arrays : mapping of str to LoopArrayType
-        Of parameters and local arrays.
-    notes : tuple of str
-        What the user may want to know: accumulators narrower than 8 bytes.
-    """
+    """A function whose expressions have types."""
 
     function: ParsedFunction
-    scalars: Mapping[str, Type]
-    arrays: Mapping[str, LoopArrayType]
-    notes: tuple[str, ...] = ()
+    scalars: Mapping[str, Type]  # of parameters, locals and loops' variables
+    arrays: Mapping[str, LoopArrayType]  # of parameters and local arrays
+    notes: tuple[str, ...] = ()  # what the user may want to know: accumulators narrower than 8 bytes

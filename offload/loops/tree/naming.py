@@ -12,12 +12,12 @@ from offload.arrays.items import SCALARS
 FLOATS: Final = frozenset(
     {float, *(kind for kind in SCALARS if isinstance(kind, type) and issubclass(kind, np.floating))}
 )
+# What tells floats apart: a division tells 0.0 from -0.0, and NaN equals nothing.
 float_bits: Final = struct.Struct("d").pack
-"""What tells floats apart: a division tells 0.0 from -0.0, and NaN equals nothing."""
 
 
+# The name of the call that was made, or found, last: no call of a loop has it, since it has arguments.
 LATEST: Final = ()
-"""The name of the call that was made, or found, last: no call of a loop has it, since it has arguments."""
 
 
 def name_of(args: tuple[Any, ...]) -> tuple[Any, ...] | None:

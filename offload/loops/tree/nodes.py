@@ -16,8 +16,8 @@ NodeType = TypeVar("NodeType", bound=Node)
 
 _NODES: Final = (ir.Expression, ir.Statement)
 
+# By class, the fields that may consist of nodes: to look at all of them took most of the time of `walk`.
 _PARTS: Final[dict[type, tuple[str, ...]]] = {}
-"""By class, the fields that may consist of nodes: to look at all of them took most of the time of `walk`."""
 
 _PLAIN: Final = frozenset({"place", "type", "name", "operator"})
 

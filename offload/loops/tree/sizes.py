@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Threads of a warp: the least row, and the one whose threads exchange values without shared memory.
 ROW: Final = 32
-"""Threads of a warp: the least row, and the one whose threads exchange values without shared memory."""
 
+# Of a block.
 MOST_THREADS: Final = 1024
-"""Of a block."""
 
 
 def size_error(sizes: Iterable[tuple[str, int]]) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 INT: Final = ir.Type("int64", is_weak=True)
 TRUTH: Final = ir.Type("bool", is_weak=True)
 
+# What is longer is not worth a test of its own, and could double with each assignment.
 _MOST_NODES: Final = 64
-"""What is longer is not worth a test of its own, and could double with each assignment."""
 
 
 @dataclass(frozen=True, slots=True)

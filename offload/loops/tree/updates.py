@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from offload.loops.tree import ir
 
+# Tells what is updated, if an expression is that.
 Item = Callable[[ast.expr], str | None]
-"""Tells what is updated, if an expression is that."""
 
+# Tells which known function an expression stands for, if it does.
 Function = Callable[[ast.expr], str | None]
-"""Tells which known function an expression stands for, if it does."""
 
 _OPERATORS: Final[dict[type[ast.operator], ir.ReductionOperator]] = {
     ast.Add: "+",

@@ -26,27 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Where the elements of an array are among the cells of its storage.
+    """Where the elements of an array are among the cells of its storage."""
 
-    Attributes
-    ----------
-    storage : str
-        By the first array that is a part of it.
-    n_cells : int
-        Of the whole storage.
-    offset : int
-        The first cell of the element ``[0, …, 0]``.
-    steps : tuple of int
-        From an element to the next, in cells, of each dimension; 0 of one that is left out.
-    width : int
-        Cells of an element.
-    """
-
-    storage: str
-    n_cells: int
-    offset: int
-    steps: tuple[int, ...]
-    width: int = 1
+    storage: str  # by the first array that is a part of it
+    n_cells: int  # of the whole storage
+    offset: int  # the first cell of the element `[0, …, 0]`
+    steps: tuple[int, ...]  # from an element to the next, in cells, of each dimension; 0 of one that is left out
+    width: int = 1  # cells of an element
 
     @property
     def are_elements(self) -> bool:

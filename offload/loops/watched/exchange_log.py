@@ -59,47 +59,32 @@ if TYPE_CHECKING:
 NO_SECTIONS: Final[Mapping[str, LogSection]] = MappingProxyType({})
 ID: Final = ir.Type("uint32")
 MOST_IDS: Final = (1 << 32) - 1
+# Loops of that many iterations are not speculated.
 MOST_ITERATIONS: Final = 1 << 31
-"""Loops of that many iterations are not speculated."""
 
+# Trips of a loop that may never end. One that has more is called a violation, and the loop runs in order.
 _FUEL: Final = 1 << 20
-"""Trips of a loop that may never end. One that has more is called a violation, and the loop runs in order."""
 
+# A loop that may never end looks at the flag in one trip of so many, plus one.
 _LOOK: Final = 1023
-"""A loop that may never end looks at the flag in one trip of so many, plus one."""
 
 
 class Logged(NamedTuple):
-    """A nest with a log.
-
-    Attributes
-    ----------
-    watched : Watched
-    writers, readers : mapping of str to str
-        By storage, the names of the arrays of its words, of uint32.
-    flag : str
-        The name of the flag: an array of `FLAG_WORDS` words of int64, zero at first.
-    base, many, first : str
-        Scalars of uint32: what words that are old do not exceed; what stands for several readers; the id of the
-        iteration whose trips are all 0.
-    n_cells : mapping of str to int
-        Of each storage that is logged.
-    storages : tuple of str
-        The number of a storage in the flag is its place here.
-    sectioned : tuple of str
-        The storages that have no words, as iterations have sections of them.
-    """
+    """A nest with a log."""
 
     watched: Watched
+    # By storage, the names of the arrays of its words, of uint32.
     writers: Mapping[str, str]
     readers: Mapping[str, str]
-    flag: str
+    flag: str  # the name of the flag: an array of `FLAG_WORDS` words of int64, zero at first
+    # Scalars of uint32: what words that are old do not exceed; what stands for several readers; the id of the iteration
+    # whose trips are all 0.
     base: str
     many: str
     first: str
-    n_cells: Mapping[str, int]
-    storages: tuple[str, ...]
-    sectioned: tuple[str, ...] = ()
+    n_cells: Mapping[str, int]  # of each storage that is logged
+    storages: tuple[str, ...]  # the number of a storage in the flag is its place here
+    sectioned: tuple[str, ...] = ()  # the storages that have no words, as iterations have sections of them
 
 
 def logged(

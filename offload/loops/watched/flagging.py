@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from offload.loops.tree.ir import Expression, Statement
     from offload.loops.tree.making import Maker
 
+# What was found, with the storage above `WHAT_BITS`; the cell; both ids, the finder's in the high half; `OPEN`.
 FLAG_WORDS: Final = 4
-"""What was found, with the storage above `WHAT_BITS`; the cell; both ids, the finder's in the high half; `OPEN`."""
 
+# The word that is not 0 where some section is not in order, so that nothing is known (`sections`).
 OPEN: Final = 3
-"""The word that is not 0 where some section is not in order, so that nothing is known (`sections`)."""
 
 WHAT_BITS: Final = 8
 ID_BITS: Final = 32
 
+# What can be found. A reader beyond all iterations stands for several; the last two have no cell and no ids.
 TWO_WRITERS, WRITER_AND_READER, OUTSIDE, FUEL = 1, 2, 3, 4
-"""What can be found. A reader beyond all iterations stands for several; the last two have no cell and no ids."""
 
 
 class Writer(Protocol):

@@ -42,31 +42,16 @@ if TYPE_CHECKING:
 
 
 class Needed(NamedTuple):
-    """What a log needs.
+    """What a log needs."""
 
-    Attributes
-    ----------
-    nest : Nest
-        The nest; each access has a number of its own.
-    originals : mapping of int to int
-        Which number it had before.
-    loads, stores : frozenset of int
-        The accesses that are logged, by their own numbers; atomic steps as stores.
-    once : frozenset of int
-        Those of them that are logged once an iteration.
-    left_out : mapping of str to int
-        Of arrays, how many of the last dimensions are not told apart.
-    written : frozenset of str
-        Arrays whose storage the nest may write.
-    """
-
-    nest: Nest
-    originals: Mapping[int, int]
+    nest: Nest  # the nest; each access has a number of its own
+    originals: Mapping[int, int]  # which number it had before
+    # The accesses that are logged, by their own numbers; atomic steps as stores.
     loads: frozenset[int]
     stores: frozenset[int]
-    once: frozenset[int]
-    left_out: Mapping[str, int]
-    written: frozenset[str]
+    once: frozenset[int]  # those of them that are logged once an iteration
+    left_out: Mapping[str, int]  # of arrays, how many of the last dimensions are not told apart
+    written: frozenset[str]  # arrays whose storage the nest may write
 
 
 def needed(typed: Typed, nest: Nest, launch: LaunchNumbers, unknown: Collection[int]) -> Needed:

@@ -36,63 +36,43 @@ if TYPE_CHECKING:
     from offload.loops.watched.cells import Cells
 
 KINDS: Final[tuple[DependenceKind, ...]] = "flow", "anti", "output"
+# The words of a cell; there are four, so that none lies across two lines of a cache. Where no load is noted, which is
+# usual if a profile is to be quick, there is the first alone: memory is what it costs.
 WRITER, READER, OTHER, _WORDS = 0, 1, 2, 4
-"""The words of a cell; there are four, so that none lies across two lines of a cache. Where no load is noted, which is
-usual if a profile is to be quick, there is the first alone: memory is what it costs."""
 
+# The words of a record; behind them is the element of the first event, an index a dimension.
 COUNT, LEAST, GREATEST, SOURCE, SINK, HEAD = 0, 1, 2, 3, 4, 5
-"""The words of a record; behind them is the element of the first event, an index a dimension."""
 
+# Steps of an access that is noted: it touches words all over memory, a trip of an inner loop takes a nanosecond.
 NOTE: Final = 8
-"""Steps of an access that is noted: it touches words all over memory, a trip of an inner loop takes a nanosecond."""
 
+# Of a word, for the access. Those beyond the last number share it.
 _MOST_ACCESS_BITS: Final = 12
-"""Of a word, for the access. Those beyond the last number share it."""
 
+# The type of a word, by whether it is narrow.
 _WORD: Final[Mapping[bool, ir.Type]] = {True: ir.Type("uint32"), False: ir.Type("int64")}
-"""The type of a word, by whether it is narrow."""
 
 
 class Profiled(NamedTuple):
-    """A nest that takes note.
-
-    Attributes
-    ----------
-    watched : Watched
-    cells, records, exposed : str
-        Names of the arrays that it is given, zero at first: the words of each cell; the records, of int64; a word of
-        int64 for each array.
-    first_cells : mapping of str to int
-        Where the cells of each storage begin.
-    n_cells, n_in_cell : int
-        Cells, and the words of each.
-    arrays : tuple of str
-        Those that are watched; the records of the n-th, one for each kind, begin with record ``3*n``.
-    numbers : tuple of int
-        The accesses, by `at`, in the order of their numbers.
-    n_words : int
-        Of a record.
-    dtype : str
-        Of the words of cells.
-    access_bits : int
-        Low bits of a word that tell the access.
-    steps : str or None
-        The name of an array of one int64, 0 at first, in which steps are counted, where they are.
-    """
+    """A nest that takes note."""
 
     watched: Watched
+    # Names of the arrays that it is given, zero at first: the words of each cell; the records, of int64; a word of
+    # int64 for each array.
     cells: str
     records: str
     exposed: str
-    first_cells: Mapping[str, int]
+    first_cells: Mapping[str, int]  # where the cells of each storage begin
+    # Cells, and the words of each.
     n_cells: int
     n_in_cell: int
+    # Those that are watched; the records of the n-th, one for each kind, begin with record `3*n`.
     arrays: tuple[str, ...]
-    numbers: tuple[int, ...]
-    n_words: int
-    dtype: ir.Dtype
-    access_bits: int
-    steps: str | None
+    numbers: tuple[int, ...]  # the accesses, by `at`, in the order of their numbers
+    n_words: int  # of a record
+    dtype: ir.Dtype  # of the words of cells
+    access_bits: int  # low bits of a word that tell the access
+    steps: str | None  # the name of an array of one int64, 0 at first, in which steps are counted, where they are
 
 
 def profiled(

@@ -43,22 +43,17 @@ if TYPE_CHECKING:
     from offload.loops.watched.cells import Cells
     from offload.loops.watched.needs import Needed
 
+# Ends of a section that are compared: more are not worth it.
 _MOST: Final = 6
-"""Ends of a section that are compared: more are not worth it."""
 
 _MOST_NODES: Final = 64
 
 
 class LogSection(NamedTuple):
-    """Where an iteration touches an array of one dimension.
+    """Where an iteration touches an array of one dimension."""
 
-    Attributes
-    ----------
-    lows, highs : tuple of Expression
-        It touches nothing before the least of ``lows``, nor behind the greatest of ``highs``. Of `INT`; they can be
-        had at the head of the iteration.
-    """
-
+    # It touches nothing before the least of `lows`, nor behind the greatest of `highs`. Of `INT`; they can be had at
+    # the head of the iteration.
     lows: tuple[Expression, ...]
     highs: tuple[Expression, ...]
 

@@ -33,45 +33,22 @@ if TYPE_CHECKING:
 
 
 class Watched(NamedTuple):
-    """A nest that is watched.
+    """A nest that is watched."""
 
-    Attributes
-    ----------
-    typed : Typed
-        The function, with that nest alone, and the arrays and scalars that it is given besides.
-    nest : Nest
-    modes : mapping of int to str
-        Of all its accesses.
-    given : mapping of str to int
-        The scalars that say where cells are, with their values at the launch.
-    """
-
-    typed: Typed
+    typed: Typed  # the function, with that nest alone, and the arrays and scalars that it is given besides
     nest: Nest
-    modes: Mapping[int, ir.Mode]
-    given: Mapping[str, int]
+    modes: Mapping[int, ir.Mode]  # of all its accesses
+    given: Mapping[str, int]  # the scalars that say where cells are, with their values at the launch
 
 
 class AccessPlace(NamedTuple):
-    """Where an access goes.
-
-    Attributes
-    ----------
-    node : Load, Store or Atomic
-    cell : Expression
-        The first of its cells.
-    width : int
-        How many there are.
-    indices : tuple of Expression
-        None is negative.
-    mode : str
-        How an index that is the cell is checked; otherwise it is inside of its array, and ``"off"``.
-    """
+    """Where an access goes."""
 
     node: ir.Load | ir.Store | ir.Atomic
-    cell: Expression
-    width: int
-    indices: tuple[Expression, ...]
+    cell: Expression  # the first of its cells
+    width: int  # how many there are
+    indices: tuple[Expression, ...]  # None is negative
+    # How an index that is the cell is checked; otherwise it is inside of its array, and `"off"`.
     mode: ir.Mode = "off"
 
 
