@@ -16,6 +16,7 @@ from offload.runtime.current import here
 from offload.runtime.generate import encounter
 from offload.runtime.launch import DeviceTask
 from offload.runtime.recipe import DeviceRecipe, recipe_at
+from offload.tasks.links import holds_up, order
 from offload.tasks.received import Values
 from offload.tasks.site import Site
 
@@ -222,15 +223,15 @@ def put(
     needs, since whoever comes later finds what it has mapped.
     """
     runtime = scope.runtime
-    engine, tracker = runtime.engine, frame.tracker
+    tracker = frame.tracker
     saved = raise_shield(scope)  # as `Shield` does, at half the price
     try:
-        if tracker.ordered and engine.holds_up(tracker):
+        if tracker.ordered and holds_up(tracker):
             enter(scope, frame, queue, task, depend, after, orderings_of(runtime.queues, needs))
         else:
             enter(scope, frame, queue, task, depend, after)
             if not (task.launched or task.finished):
-                engine.order(task, orderings_of(runtime.queues, needs))
+                order(task, orderings_of(runtime.queues, needs))
     finally:
         lower_shield(scope, saved)
     return task

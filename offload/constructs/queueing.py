@@ -255,7 +255,7 @@ def are_complete(scope: Scope, frame: Region, queues: Sequence[Queue]) -> bool:
         if (look := engine.look) is not None:
             look()
         if not engine.threads or scope.task is not None:  # else nobody may be left to run what is ready
-            engine.help_once(scope, frame)
+            engine.help(scope, frame)
         if any(_last(operations) is not None for operations in held):
             return False
     if any(map(_is_busy, queues)):

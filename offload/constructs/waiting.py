@@ -155,4 +155,4 @@ def taskyield() -> None:
     *Blocks* as long as that takes. OpenMP 5.2, 12.7 "taskyield Construct".
     """
     scope = here()
-    scope.runtime.engine.help_once(scope, scope.frame("taskyield"))
+    scope.runtime.engine.help(scope, scope.frame("taskyield"))

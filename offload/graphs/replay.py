@@ -33,6 +33,7 @@ from offload.runtime.generate import begin
 from offload.runtime.launch import DeviceTask
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.goals import Emptied, Goal
+from offload.tasks.links import follow
 from offload.tasks.region import Group, Inherited
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -224,7 +225,10 @@ class Replay:
             tasks = self._make(frames, groups)
         for at, queue in self._queued:
             queue.count(tasks[at])
-        special = [tasks[at] for at, before in self._special if engine.follow(tasks[at], [tasks[i] for i in before])]
+        special = []
+        for at, before in self._special:
+            if follow(engine, tasks[at], [ref(tasks[other]) for other in before]):
+                special.append(tasks[at])
         if self._events:
             self._run = [ref(task) for task in tasks]
         frame.children.live.update(tasks)

@@ -2,17 +2,20 @@
 
 Theory of operation
 -------------------
-The engine is built in layers, each of which knows those before: `offload.tasks.ready` (ready tasks and idle threads),
-`offload.tasks.links` (who follows whom), `offload.tasks.completion` (hindrances and ends), and this one: entering
-tasks, running them, and the life of the workers. These are layers of one object: a task costs 3 µs, in which each call
-that one object would make of another is seen.
-
 *Running.* A thread that has finished a body runs the first successor that this made ready itself, and leaves the others
-to the rest. A thread that waits for tasks runs ready ones meanwhile (`offload.tasks.waiting`).
+to the rest. A thread that waits for tasks runs ready ones meanwhile (`offload.tasks.waiting`). `Engine.run` is the
+only loop that drives `Task.advance`, for all of these threads.
 
-*Keeping.* The set of live tasks of the generating region is what keeps a task alive; the tracker has weak
-references, and successors are referred to, not predecessors that have finished. A finished task that nobody
-else holds is gone at once.
+*Waking.* Ready tasks stand in one deque; where there are priorities, in one for each. A thread without work parks on a
+lock of its own and is woken only when parked. Threads that wait inside of a task may run its descendants only: they
+stand in a list of their own, and all of them are woken.
+
+*The order of an end.* The state and the trouble are noted, then that the task has finished, then its successors are
+released (`offload.tasks.links`), then it leaves its region and its group. So whoever sees a region without live tasks
+sees the failures too. The completer and threads that fulfil events only enqueue and wake (`Engine.finish_elsewhere`).
+
+*Keeping.* The set of live tasks of the generating region keeps a task alive. The tracker has weak references, and
+successors are referred to, not predecessors that have finished. A finished task that nobody else holds is gone at once.
 
 *Throttling.* A thread that generates a task while very many of its tasks are live runs another one first, or gives the
 others a moment if none is ready. It never waits for a certain one, which might wait for this thread.
@@ -26,28 +29,36 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
+from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from offload.errors import RuntimeClosedError, UnsupportedError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.shields import Shield, raise_shield
-from offload.tasks.completion import Completion
-from offload.tasks.entered import Entered, is_entered
+from offload.tasks.callbacks import run_callbacks
+from offload.tasks.entered import Entered, running_loop, scope_in_context
+from offload.tasks.exclusion import give_back_mutexes, take_mutexes
+from offload.tasks.links import follow, order, release, release_all
+from offload.tasks.mending import mend
+from offload.tasks.priorities import ByPriority
+from offload.tasks.recipe import nothing
 from offload.tasks.scope import current_scope
 from offload.tasks.states import TaskState
-from offload.tasks.task import Task
+from offload.tasks.task import LeaveRegion, Task, discarded
+from offload.tasks.troubles import poisoned
 from offload.tasks.waiting import wait_within
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Sequence, Sized
 
-    from offload.interrupts.shields import Shielded
     from offload.tasks.goals import Goal
     from offload.tasks.parker import Parker
     from offload.tasks.protocols import Completions
-    from offload.tasks.region import Region
+    from offload.tasks.region import AnyTask, Region, TaskSet
     from offload.tasks.scope import Scope
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -63,6 +74,11 @@ _AT_ONCE = 64
 _PAUSE_S = 1e-3
 """What a throttled thread leaves to the others when nothing is ready."""
 
+_COMPLETE = TaskState.COMPLETE  # to look one up costs 0.15 µs
+
+_ONLY_ENQUEUES = attrgetter("launches_inline")
+"""Says whether the encountering thread may run a task that its launches make ready."""
+
 
 def _all_of(looks: Sequence[Callable[[], object]]) -> Callable[[], object] | None:
     """Return what calls each of them; None for none."""
@@ -76,11 +92,21 @@ def _all_of(looks: Sequence[Callable[[], object]]) -> Callable[[], object] | Non
     return look
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _stays(_: Task) -> bool:
+    """Say that the thread runs nothing else."""
+    return False
 
 
-class Engine(Completion):
+def _may_help_with(task: Task, frame: Region) -> bool:
+    """Tell whether a thread that waits inside of a region may run the task meanwhile.
+
+    It may run what the region has generated. It may run any device task, whose body can neither wait nor generate, and
+    which may be what others wait for: it holds memory.
+    """
+    return task.waits_in_stream_order or frame.has_generated(task)
+
+
+class Engine:
     """Ready tasks, the threads that run them, and those who wait.
 
     Parameters
@@ -91,16 +117,18 @@ class Engine(Completion):
         Chooses among ready tasks; None: the oldest first.
     hang_s : float
         Seconds without progress after which a wait says what it waits for.
+    make_scope : callable
+        Returns what the calling thread does for the runtime.
     max_priority : int
         Higher priorities of tasks count as this one; 0: there are none.
     can_cancel : bool
         Whether taskgroups can be cancelled.
-    make_scope : callable
-        Returns what the calling thread does for the runtime.
     completions : Completions, optional
         What finds out that device work has passed; without it there is none.
     waits_look : bool
         Whether a thread that waits looks for completions itself, before it sleeps.
+    attends_s : float
+        How long it looks before it sleeps; to be woken takes 0.1 to 0.3 ms.
     """
 
     def __init__(
@@ -114,32 +142,62 @@ class Engine(Completion):
         can_cancel: bool = False,
         completions: Completions | None = None,
         waits_look: bool = False,
+        attends_s: float = 2e-3,
     ) -> None:
-        super().__init__(rng, max_priority, can_cancel=can_cancel)
-        self.frames: list[Region] = []
-        self.closed: str = ""  # why no task can be made any more
-        self.last_region: Region | None = (
-            None  # at the end of the process: the only host thread's that still makes some
-        )
-        self._is_stopped = False
-        self.gives_up = False  # for the end of the process: a wait that nothing moves ends
-        self.gives_up_bodies = False  # also where a body runs all the time
-        self.given_up: list[BaseException] = []  # what those waits have raised
-        self.hurry: Callable[[], None] = _nothing  # called while a thread is parked in a wait: let completions be
-        self.relax: Callable[[], None] = _nothing  # noticed soon
-        self.look: Callable[[], object] | None = None  # lets a waiting thread look for completions itself
-        self.arrives: Callable[[Any], bool] | None = None  # or for one
+        # -- ready tasks, and the threads that take them
+        # The ready tasks that no thread has taken. Each change is one step under the GIL.
+        self.ready: Any = ByPriority() if max_priority else deque()
+        self.max_priority = max_priority
+        self._rng = rng
+        # Threads without work. A thread lists itself, and then looks at `ready` once more before it sleeps.
+        self.parked: deque[Parker] = deque()
+        # Threads that have been told that there is work, and are not awake yet.
+        self.woken: set[Parker] = set()
+        # Threads that wait inside of a task, and may run its descendants only.
+        self.nested: list[Parker] = []
+        # Threads that are awake, look for completions and take one task each of those that become ready: for that
+        # nobody needs to be woken. A thread that goes without having looked at `ready` again wakes another one itself.
+        self.takers: list[object] = []
+        # About how many tasks have begun or ended: a wait that sees it stand still says so.
+        self.activity = 0
+        # Held for steps that are rare and touch several fields; never while a body or a callback runs.
+        self.lock = threading.Lock()
+        self.can_cancel = can_cancel
+        # -- waits
+        self.hang_s = hang_s
+        self.attends_s = attends_s
+        # Called while a thread is parked in a wait, so that completions are noticed soon.
+        self.hurry: Callable[[], None] = nothing
+        self.relax: Callable[[], None] = nothing
+        # Let a waiting thread look for completions itself, of all or of one; None where it cannot.
+        self.look: Callable[[], object] | None = None
+        self.arrives: Callable[[Any], bool] | None = None
         if completions is not None:
             self.hurry, self.relax = completions.hurry, completions.relax
             if waits_look:
                 self.look, self.arrives = completions.look, completions.arrives
         self._looks: Sequence[Callable[[], object]] = () if self.look is None else (self.look,)
-        self.staging: set[Any] = set()  # what threads copy: a thread that waits leaves the GIL to them
-        self.coroutines: Any = None  # what is known of them, once there is one
-        self.hang_s = hang_s
+        # What threads copy at the moment: a thread that waits leaves the GIL to them.
+        self.staging: set[Any] = set()
+        # What is known of coroutines; None until there is one.
+        self.coroutines: Any = None
+        # `activity` when a throttled thread last paused.
         self._paused_at = -1
+        # -- life
+        # Regions of bodies that have ended before their children.
+        self.frames: list[Region] = []
+        # Why no task can be made any more; empty while tasks can be made.
+        self.closed = ""
+        # At the end of the process: the only host thread's region that still makes some.
+        self.last_region: Region | None = None
+        self._is_stopped = False
+        # At the end of the process: whether a wait that nothing moves ends, also while a body runs all the time.
+        self.gives_up = self.gives_up_bodies = False
+        # What those waits have raised.
+        self.given_up: list[BaseException] = []
         self._make_scope = make_scope
-        self._parkers: list[Parker] = []  # the workers'
+        # What the workers park on.
+        self.parkers: list[Parker] = []
         self.threads = [
             threading.Thread(target=self._work, name=f"offload-worker-{number}", daemon=True)
             for number in range(num_threads)
@@ -147,7 +205,7 @@ class Engine(Completion):
         for thread in self.threads:
             thread.start()
 
-    # -- making tasks --------------------------------------------------------------------------------
+    # -- entering tasks ------------------------------------------------------------------------------
     def submit(
         self, task: Task, dependences: Sequence[Any], orderings: Sequence[Any] = (), follows: Sequence[Any] = ()
     ) -> bool:
@@ -171,14 +229,14 @@ class Engine(Completion):
             if follows:
                 found += follows
             if orderings:
-                others = self.order(task, orderings)
+                others = order(task, orderings)
                 task.ordered_after = [other for other in others if other not in found]
                 found += task.ordered_after
             if tracker.exclusive:
                 task.mutexes, tracker.exclusive = tuple(dict.fromkeys(tracker.exclusive)), []
                 task.special = True
             if found:
-                return self._follow(task, found)
+                return follow(self, task, found)
         except BaseException:  # others must not wait for a task that never runs
             self.mend(task)
             raise
@@ -200,42 +258,8 @@ class Engine(Completion):
         return self._is_stopped
 
     def mend(self, task: Task) -> None:
-        """Take out a task whose `submit`, or `make_ready` after it, was cut short; keep one that was through.
-
-        An exception that is sent to a thread does that outside of a shield, and the limit of recursion anywhere.
-
-        The tracker may have lost whom the task was to follow, and what was being entered. So it is cleared, and what
-        comes follows an empty task, which follows all that had dependences.
-        """
-        with Shield():
-            for parker in self._parkers:  # one may have been taken off the list of the parked and not been woken
-                parker.unpark()
-            frame = task.frame
-            live, tracker = frame.children.live, frame.tracker
-            if task not in live or task.state_ is not TaskState.WAITING:
-                return
-            try:
-                self.ready.remove(task)
-            except (ValueError, KeyError):
-                task.finished = task.special = True
-            else:
-                self.make_ready(task)  # perhaps nobody has been woken
-                return
-            task.body = _nothing  # its predecessors may know it, and make it ready
-            task.args, task.kwargs = (), None
-            frame.children.leave(task)
-            if task.inherited.group is not None:
-                task.inherited.group.leave(task)
-            before: list[Any] = [ref(other) for other in live.copy() if other.dependences is not None]
-            before += [trouble.reference for trouble in list(frame.children.troubles.values())]
-            fence = Task(task.construct, _nothing, (), None, frame)
-            fence.label = f"in place of {task.name}"
-            fence.inherited = frame.inherited.within(None)  # its group cannot discard it
-            fence.dependences = tracker.exclusive = []
-            tracker.clear(ref(fence))
-            live.add(fence)
-            if self._follow(fence, before):
-                self.make_ready(fence)
+        """Take out a task whose `submit`, or `make_ready` after it, was cut short; keep one that was through."""
+        mend(self, task)
 
     def throttle(self, scope: Scope, frame: Region) -> None:
         """Run a ready task, as very many are live; if none is ready, give the others a moment to get on.
@@ -245,7 +269,7 @@ class Engine(Completion):
         """
         children = frame.children
         n_live = len(children.live)
-        if abs(n_live - children.n_stuck) < n_live >> 3 or self._help(scope, frame, _AT_ONCE):
+        if abs(n_live - children.n_stuck) < n_live >> 3 or self.help(scope, frame, _AT_ONCE):
             return
         if self._paused_at != self.activity:  # else nothing has run since
             self._paused_at = self.activity
@@ -254,71 +278,146 @@ class Engine(Completion):
                 return
         children.n_stuck = n_live
 
-    def help_once(self, scope: Scope, frame: Region) -> bool:
-        """Run a ready task, inside of a task only a descendant; return whether there was one."""
-        return self._help(scope, frame, 1)
+    # -- ready tasks ---------------------------------------------------------------------------------
+    def make_ready(self, task: Task) -> None:
+        """Hand a task, all of whose predecessors allow it, to a thread."""
+        if task.special:
+            if task.owner is not None:
+                with self.lock:
+                    owner = task.owner
+                    task.is_ready = True
+                if owner is not None:
+                    owner.unpark()
+                    return
+            if task.hand_over():
+                return
+        self.ready.append(task)
+        if self.parked and not (self.takers and self._is_taken()):
+            self.wake_one()
+        if self.nested:
+            for parker in tuple(self.nested):
+                parker.unpark()
 
-    def _help(self, scope: Scope, frame: Region, n_tasks: int) -> bool:
-        """Run a few ready tasks as `help_once` does; return whether there was one."""
-        with Shield(scope) as shield, Entered(scope):
-            if shield.thread.pending:
-                return False
-            within = frame if scope.task is not None else None
-            return self._run(None, scope, shield.thread, n_tasks, within) < n_tasks
+    def _is_taken(self) -> bool:
+        """Tell whether a thread that is awake takes a task that has just been made ready."""
+        try:
+            self.takers.pop()
+        except IndexError:
+            return False  # it takes another
+        return True
+
+    def leave_work(self) -> None:
+        """Have another thread take what is ready: the calling thread does not, which may have been relied on."""
+        self.takers.clear()
+        if self.ready and self.parked:
+            self.wake_one()
+
+    def make_all_ready(self, tasks: Sequence[Task], *, helps: bool) -> None:
+        """Do the same for many tasks without an owner, of which the caller runs one if it ``helps``."""
+        self.ready.extend(tasks)
+        for _ in range(min(len(tasks) - helps, len(self.parked))):
+            self.wake_one()
+        if self.nested:
+            for parker in tuple(self.nested):
+                parker.unpark()
+
+    def disown(self, task: Task) -> None:
+        """Take an undeferred task from its owner, who was interrupted; others run it."""
+        with self.lock:
+            task.owner = None
+            is_ready, task.is_ready = task.is_ready, False
+        if is_ready:
+            self.make_ready(task)
+
+    def wake_one(self) -> None:
+        """Wake a thread without work, if there is one."""
+        try:
+            parker = self.parked.popleft()
+        except IndexError:
+            return
+        self.woken.add(parker)
+        try:
+            parker.unpark()
+        except BaseException:
+            self.woken.discard(parker)
+            self.parked.append(parker)  # another thread has to wake it
+            raise
+
+    def stir(self) -> None:
+        """Have a thread that has nothing to do look around, or those that wait in tasks. Takes no lock."""
+        if self.parked:
+            self.wake_one()
+        for parker in tuple(self.nested):
+            parker.unpark()
+
+    def unlist(self, parker: Parker) -> None:
+        """Take a thread that has woken off the list of the parked."""
+        try:
+            self.parked.remove(parker)
+        except ValueError:  # whoever woke it took it off
+            self.woken.discard(parker)
+
+    def has_work(self, within: Region | None = None) -> bool:
+        """Tell whether a task is ready that a thread may take that waits, inside of a region if one is given."""
+        if within is None:
+            return bool(self.ready)
+        return any(_may_help_with(task, within) for task in self.ready.copy())
+
+    def _choose(self, within: Region | None) -> Task:
+        """Take a ready task: under a seed any, ``within`` a region the oldest that belongs there; or `IndexError`."""
+        ready = self.ready
+        if within is None:
+            if (n_ready := len(ready)) > 1:  # once: others take tasks meanwhile
+                ready.rotate(self._rng.randrange(n_ready))  # type: ignore[union-attr]  # there is a seed
+            return ready.popleft()  # type: ignore[no-any-return]  # tasks stand there
+        for task in ready.copy():
+            if _may_help_with(task, within):
+                with suppress(ValueError):  # another thread took it
+                    ready.remove(task)
+                    return task  # type: ignore[no-any-return]  # the same
+        raise IndexError
 
     # -- running -------------------------------------------------------------------------------------
-    def _work(self) -> None:
-        scope = self._make_scope()
-        current_scope.set(scope)
-        thread, _, _ = raise_shield(scope)  # for good: all that runs here is the engine's own steps, but bodies
-        thread.is_library = True
-        parker, root = scope.parker, scope.region
-        self._parkers.append(parker)
-        while True:
-            if put_off.is_urgent:
-                put_off.carry_out()
-            task = self.take() if not self._is_stopped else None
-            if task is not None:
-                while task is not None:
-                    self.activity += 1
-                    try:
-                        task = task.advance(self, scope)
-                    except BaseException as error:  # noqa: BLE001  # no step of ours may end the worker
-                        scope.task, scope.region = None, root
-                        self.keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
-                        task = None
-                continue
-            if self._is_stopped:
-                return
-            self.parked.append(parker)
-            if not (self.ready or (put_off.is_urgent and put_off.is_due) or self._is_stopped):
-                parker.park()
-            self.unlist(parker)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a worker runs a body that does not wait for tasks; for a thread that is parked in a wait itself."""
-        return len(self.threads) >= len(self.parked) + len(self.nested)
-
-    def execute(self, task: Task | None, scope: Scope) -> None:
-        """Run a ready task, and whatever that makes ready first, on this thread."""
-        with Shield(scope) as shield, Entered(scope):
-            self._run(task, scope, shield.thread)
-
-    def _run(
-        self, task: Task | None, scope: Scope, thread: Shielded, n_more: int = 0, within: Region | None = None
+    def run(
+        self,
+        scope: Scope,
+        task: Task | None,
+        n_more: int = 0,
+        *,
+        within: Region | None = None,
+        pending: Sized = (),
+        goes_on: Callable[[Task], object] | None = None,
     ) -> int:
-        """Run a task, if one is given, and ``n_more`` that are ready; each time also whatever becomes ready first.
+        """Advance a task on this thread and what becomes ready first by that; do the same with ready tasks.
 
-        Those that are taken are descendants of a region, where one is given. Return how many were not there.
+        Parameters
+        ----------
+        scope : Scope
+            What the thread does for the runtime, and is seen to do (`Entered`).
+        task : Task or None
+            The first task, if it is not a ready one.
+        n_more : int
+            How many ready tasks to take after that.
+        within : Region, optional
+            The thread waits inside of this region, and runs what that has generated.
+        pending : sized
+            The interruptions that the thread is to deliver: as soon as there is one, other threads go on.
+        goes_on : callable, optional
+            Says whether this thread runs a task that has become ready; else another thread does.
+
+        Returns
+        -------
+        int
+            How many of the ``n_more`` tasks it has not taken.
         """
         outer = scope.task, scope.region
         while True:
             if task is None:
                 if not n_more:
                     return 0
-                task = self.take() if within is None else self.take_descendant(within)
-                if task is None:
+                try:
+                    task = self.ready.popleft() if within is None and self._rng is None else self._choose(within)
+                except IndexError:
                     return n_more
                 n_more -= 1
             self.activity += 1
@@ -326,18 +425,20 @@ class Engine(Completion):
                 task = task.advance(self, scope)
             except BaseException as error:
                 scope.task, scope.region = outer
-                self.keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
+                self._keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
                 raise
-            if thread.pending:
-                if task is not None:
-                    self.make_ready(task)
+            if task is not None and (
+                pending
+                or (within is not None and not _may_help_with(task, within))
+                or (goes_on is not None and not goes_on(task))
+            ):
+                self.make_ready(task)
+                task = None
+            if pending:
                 return n_more
 
-    def keep(self, task: Task, error: BaseException) -> None:
-        """See that a task ends although the engine's own steps for it were cut short.
-
-        Bodies raise into their task; what comes here is the limit of recursion.
-        """
+    def _keep(self, task: Task, error: BaseException) -> None:
+        """See that a task ends although the engine's own steps were cut short; bodies raise into their tasks."""
         if task.state_ in (TaskState.LAUNCHED, TaskState.DETACHED):
             return  # what it waits for will complete it
         if task.state_ is not TaskState.WAITING or task.waits_in_stream_order:
@@ -348,41 +449,205 @@ class Engine(Completion):
         if self.parked:
             self.wake_one()
 
-    def launch(self, task: Task | None, scope: Scope) -> None:
+    def _work(self) -> None:
+        """Be a worker: run tasks until the engine stops."""
+        scope = self._make_scope()
+        current_scope.set(scope)
+        thread, _, _ = raise_shield(scope)  # for good: all that runs here is the engine's own steps, but bodies
+        thread.is_library = True
+        parker = scope.parker
+        self.parkers.append(parker)
+        while not self._is_stopped:
+            if put_off.is_urgent:
+                put_off.carry_out()
+            try:
+                is_done = self.run(scope, None, 1) == 0
+            except BaseException:  # noqa: BLE001  # no step of ours may end the worker; the task has the error
+                is_done = True
+            if is_done:
+                continue
+            self.parked.append(parker)
+            if not (self.ready or (put_off.is_urgent and put_off.is_due) or self._is_stopped):
+                parker.park()
+            self.unlist(parker)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker runs a body that does not wait for tasks; for a thread that is parked in a wait itself."""
+        return len(self.threads) >= len(self.parked) + len(self.nested)
+
+    def help(self, scope: Scope, frame: Region, n_tasks: int = 1) -> bool:
+        """Run a few ready tasks, inside of a task only descendants; return whether there was one."""
+        with Shield(scope) as shield, Entered(scope):
+            pending = shield.thread.pending
+            if pending:
+                return False
+            within = frame if scope.task is not None else None
+            return self.run(scope, None, n_tasks, within=within, pending=pending) < n_tasks
+
+    def execute(self, task: Task | None, scope: Scope) -> bool:
+        """Run a task, or one that is ready, and whatever that makes ready first; return whether there was one."""
+        with Shield(scope) as shield, Entered(scope):
+            return not self.run(scope, task, int(task is None), pending=shield.thread.pending)
+
+    def launch(self, task: Task, scope: Scope) -> None:
         """Launch a ready device task, and what becomes ready by it, on the encountering thread.
 
         A body that blocks never runs here.
         """
-        if not is_entered(scope):
-            with Entered(scope):
-                self.launch(task, scope)
+        if scope_in_context() is scope and running_loop() is None:  # as `is_entered` says it
+            self.run(scope, task, goes_on=_ONLY_ENQUEUES)
             return
-        while task is not None:
-            self.activity += 1
-            try:
-                task = task.advance(self, scope)
-            except BaseException as error:
-                self.keep(task, error)  # type: ignore[arg-type]  # the assignment did not happen
-                raise
-            if task is not None and not task.launches_inline:
-                self.make_ready(task)
-                return
+        with Entered(scope):
+            self.run(scope, task, goes_on=_ONLY_ENQUEUES)
 
     def begin_undeferred(self, task: Task, scope: Scope) -> None:
-        """Do the next thing that an undeferred task has to do, on the thread that encountered it."""
-        if not is_entered(scope):
-            with Entered(scope):
-                self.begin_undeferred(task, scope)
+        """Do the next thing that an undeferred task has to do, on the thread that encountered it, and nothing else."""
+        if scope_in_context() is scope and running_loop() is None:  # the same
+            self.run(scope, task, goes_on=_stays)
             return
-        try:
-            following = task.advance(self, scope)
-        except BaseException as error:
-            self.keep(task, error)
-            raise
+        with Entered(scope):
+            self.run(scope, task, goes_on=_stays)
+
+    # -- the ends of tasks ---------------------------------------------------------------------------
+    def hinders(self, task: Task) -> bool:
+        """Tell whether a ready task may not begin: it is poisoned, discarded, or excluded for the time being.
+
+        A task that is poisoned or discarded ends without having begun. One that cannot have its mutexes stands in line,
+        and is made ready again.
+        """
+        if task.cut_short is not None:
+            cut, task.cut_short = task.cut_short, None
+            self.finish_elsewhere(task, *((task.failure, task.state_) if task.finished else (cut,)))
+            return True
+        if task.finished:
+            return True  # `mend` has taken it out
+        if task.poison is not None and not task.survives:
+            self.end_in_turn(task, poisoned(task, task.poison), TaskState.NOT_RUN)
+            return True
+        group = task.inherited.group
+        if (
+            self.can_cancel
+            and group is not None
+            and (cancelled := group.cancelled_by) is not None
+            and not task.ends_region
+        ):
+            if task.event is not None:
+                task.event.abandon()
+            task.seen = True  # nobody needs to be told, and nothing that follows is poisoned
+            # An undeferred construct is a cancellation point: it has no value to go on with.
+            why = discarded(task) if task.owner is None else LeaveRegion(cancelled)
+            self.end_in_turn(task, why, TaskState.CANCELLED)
+            return True
+        if task.mutexes and task.mutexes[0].holder is not task:
+            with self.lock:
+                if not take_mutexes(task):
+                    return True
+        return False
+
+    def end_in_turn(self, task: Task, failure: BaseException, state: TaskState) -> None:
+        """Complete a task that has not begun, but not before what it follows in stream order.
+
+        Others follow this task only, and rely on its coming after those.
+        """
+        unfinished = [other for other in task.predecessors if not other.finished]
+        counters = bytearray(b"\1" + bytes(len(unfinished)))
+
+        def count(_: Task | None) -> None:
+            if counters.pop():
+                self.finish_elsewhere(task, failure, state)
+
+        for other in unfinished:
+            other.add_done_callback(count)
+        count(None)
+
+    def finish(
+        self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
+    ) -> Task | None:
+        """Complete a task; return the first task that this makes ready, for this thread to run."""
+        if task.special and failure is None and task.poison is not None:
+            task.frame.children.note_trouble(task, self.lock)  # it has run all the same
+        if failure is None:
+            task.state_ = _COMPLETE
+        else:
+            task.failure = failure
+            if task.state_ is not failed:  # else these steps were cut short before
+                task.state_ = failed
+            if failed is not TaskState.CANCELLED:
+                task.frame.children.note_trouble(task, self.lock)
+        task.finished = True
+        following = release(self, task.successors, task) if task.successors else None
+        if task.special or failure is not None:
+            self._finish_special(task)
+        if failure is None:
+            task.dependences = None  # else they keep the address of their storage from naming something new
+        task.body = task.kwargs = None
+        task.args = ()
+        children = task.frame.children
+        children.live.discard(task)
+        if children.waiters:
+            children.leave(task)
+        group = task.inherited.group
+        if group is not None:
+            group.leave(task)
+        if task.special:
+            if task.owner is not None:
+                task.owner.unpark()
+            if task.callbacks:
+                if following is not None:  # a callback may wait for it
+                    self.make_ready(following)
+                self.leave_work()  # one may block
+                run_callbacks(task)
+                return None
+        return following
+
+    def finish_elsewhere(
+        self, task: Task, failure: BaseException | None = None, failed: TaskState = TaskState.FAILED
+    ) -> None:
+        """Complete a task on a thread that must not run what this makes ready, as one that fulfils an event."""
+        self.activity += 1
+        following = self.finish(task, failure, failed)
         if following is not None:
             self.make_ready(following)
 
-    # -- completing ----------------------------------------------------------------------------------
+    def release_early(self, task: Task) -> Task | None:
+        """Release the successors that only wait for the task's work to be on its stream."""
+        task.launched = True
+        return release(self, task.early, task) if task.early else None
+
+    def pass_on(self, stand_in: Task) -> None:
+        """Release the successors of what stands for something else, which is over."""
+        self.activity += 1
+        if stand_in.successors:
+            release_all(self, stand_in.successors, stand_in)
+
+    def _finish_special(self, task: Task) -> None:
+        """Release what few tasks have, and note a failure before anybody hears that the task is complete."""
+        if task.predecessors:
+            task.predecessors = ()
+        if task.early:
+            release_all(self, task.early, task)
+        if task.mutexes:
+            with self.lock:
+                granted = give_back_mutexes(task)
+            for other in granted:
+                self.make_ready(other)
+        if task.failure is None:
+            return
+        if task.state_ is TaskState.CANCELLED:
+            task.dependences = None
+        elif task.owner is None or task.event is not None:  # else its owner raises it
+            task.frame.children.note_failure(task, self.lock)
+            if task.inherited.group is not None:
+                task.inherited.group.note_failure(task, self.lock)
+
+    def take_failures(self, tasks: TaskSet) -> list[AnyTask]:
+        """Return the failures of a task set, which forgets them."""
+        with self.lock:
+            failures, tasks.failures = tasks.failures, {}
+        return list(failures)
+
+    # -- waits ---------------------------------------------------------------------------------------
     def wait(self, scope: Scope, goal: Goal, *, helps: bool = True) -> None:
         """Block until a goal is reached, running ready tasks meanwhile; `Wait` says how."""
         with Shield(scope) as shield:

@@ -11,8 +11,9 @@ half the size of an `itertools.count` with its bound ``__next__``, and the cycli
 has finished; a predecessor first says that it has finished and then empties its list. Both take from the
 list by ``pop``, which is one step, so each edge is released exactly once, whichever order these happen in.
 
-*Orderings* hold until a task has been launched, or has ended: who comes later finds what it has changed. So a task has
-to be entered with them only where an earlier one has not been launched (`Links.holds_up`), or where it is not itself.
+*Orderings* hold until a task has been launched, or has ended: a later task finds what this one has changed. So a task
+has to be entered with orderings only if an earlier one has not been launched (`holds_up`), or if it is not launched
+itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from offload.tasks.ready import ReadyTasks
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 from offload.tasks.troubles import Trouble, poison
@@ -29,162 +29,151 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offload.tasks.depend import Tracker
+    from offload.tasks.protocols import Runner
 
 _FEW = 32
 _COUNTERS = [bytearray(b"\1" + bytes(n)) for n in range(_FEW)]
 """What the counters of a task with few predecessors begin as; a copy takes half the time of a new one."""
 
 
-class Links(ReadyTasks):
-    """Successors and their counters; whatever a count makes ready stands among the ready tasks then."""
-
-    # -- orderings -----------------------------------------------------------------------------------
-    def holds_up(self, tracker: Tracker) -> bool:
-        """Tell whether a task that was entered with orderings has not been launched; forget the first that have."""
-        ordered = tracker.ordered
-        while ordered:
-            task = ordered[0]()
-            if task is not None and not (task.launched or task.finished):
-                return True
-            ordered.popleft()
-        return False
-
-    def order(self, task: Task, orderings: Sequence[Any]) -> list[Any]:
-        """Enter a task with orderings; return the weak references that it has to follow along them."""
-        tracker = task.frame.tracker
-        reference = ref(task)
-        found = tracker.add(reference, orderings)
-        tracker.ordered.append(reference)
-        return found
-
-    # -- counting ------------------------------------------------------------------------------------
-    def follow(self, task: Task, predecessors: Sequence[Task]) -> bool:
-        """Have a task counted down by its predecessors; return whether it is ready."""
-        return self._follow(task, [ref(other) for other in predecessors])
-
-    def _follow(self, task: Task, found: list[Any]) -> bool:
-        """Have a task counted down by its predecessors, given by weak references; return whether it is ready.
-
-        Most are plain tasks; to see that by the class takes a tenth of the time of an attribute that the class has.
-        """
-        if task.__class__ is not Task and task.waits_in_stream_order and self._follows_launched(task, found):
+# -- orderings -------------------------------------------------------------------------------------
+def holds_up(tracker: Tracker) -> bool:
+    """Tell whether a task that was entered with orderings has not been launched; forget the first that have."""
+    ordered = tracker.ordered
+    while ordered:
+        task = ordered[0]()
+        if task is not None and not (task.launched or task.finished):
             return True
-        n = len(found)
-        counters = task.counters = _COUNTERS[n].copy() if n < _FEW else bytearray(b"\1" + bytes(n))
-        for reference in found:
-            other = reference()
-            if other is None or other.finished or other is task:
-                counters.pop()
-                # Not before: it has noted its trouble, and then that it has finished.
-                if other is not None and other.failure is not None:  # perhaps it is of another region
-                    if not (other.past or _is_only_ordered(task, reference)):
-                        poison(task, other, Trouble.of(other))
-                elif troubles := task.frame.children.troubles:
-                    _heed(task, reference, troubles.get(id(reference)))
-                continue
-            if other.special or other.__class__ is not Task:
-                self._follow_special(task, other)
-                continue
-            successors = other.successors
-            if successors is None:
-                other.successors = [task]
-            else:
-                try:
-                    is_known = successors[-1] is task  # found by another item before
-                except IndexError:
-                    is_known = False  # another thread has emptied it meanwhile
-                if is_known:
-                    counters.pop()
-                else:
-                    successors.append(task)
-            if other.finished:
-                self._release_all(other.successors, other)  # type: ignore[unreachable]  # by another thread, since above
-        return counters.pop() == 1
+        ordered.popleft()
+    return False
 
-    def _follows_launched(self, task: Task, found: list[Any]) -> bool:
-        """Tell whether all that a device task follows is on a stream that it can wait for, or complete."""
-        predecessors: tuple[Task, ...] = ()
-        place = task.place
-        for reference in found:
-            other = reference()
-            if other is None or other is task:
-                continue
-            if other.failure is not None:
-                return False
-            if not other.finished:
-                if not (other.launched and (other.place is place or other.orders(task))):
-                    return False
-                if other.special and other.poison is not None:
-                    return False
-                if other not in predecessors:  # what is read from one and written to another may be of the same task
-                    predecessors += (other,)
-        if task.frame.children.troubles:
-            return False  # perhaps of one of them
-        task.predecessors = predecessors
+
+def order(task: Task, orderings: Sequence[Any]) -> list[Any]:
+    """Enter a task with orderings; return the weak references that it has to follow along them."""
+    tracker = task.frame.tracker
+    reference = ref(task)
+    found = tracker.add(reference, orderings)
+    tracker.ordered.append(reference)
+    return found
+
+
+# -- counting --------------------------------------------------------------------------------------
+def follow(engine: Runner[Task], task: Task, found: Sequence[Any]) -> bool:
+    """Have a task counted down by its predecessors, given by weak references; return whether it is ready.
+
+    Most are plain tasks; to see that by the class takes a tenth of the time of an attribute that the class has.
+    """
+    if task.__class__ is not Task and task.waits_in_stream_order and _follows_launched(task, found):
         return True
-
-    def _follow_special(self, task: Task, other: Task) -> None:
-        """Have a task counted down by a predecessor of any kind: on a stream, or with its event promised there."""
-        if task.waits_in_stream_order:
-            task.predecessors = (*task.predecessors, other)  # for its point on the stream
-            if other.orders(task):
-                if other.launched:
-                    if other.failure is not None or other.poison is not None:
-                        _heed(task, ref(other), Trouble.of(other))
-                    task.counters.pop()
-                    return
-                if other.early is None:
-                    other.early = []
-                other.early.append(task)
-                if other.launched or other.finished:  # type: ignore[redundant-expr]  # by another thread, since above
-                    self._release_all(other.early, other)
-                return
-        if other.waits_in_stream_order or other.event is not None:
-            other.watch()
-        if other.successors is None:
-            other.successors = []
-        other.successors.append(task)
-        if other.finished:
-            self._release_all(other.successors, other)
-
-    # -- releasing -----------------------------------------------------------------------------------
-    def release_early(self, task: Task) -> Task | None:
-        """Release the successors that only wait for the task's work to be on its stream."""
-        task.launched = True
-        return self._release(task.early, task) if task.early else None
-
-    def _release(self, successors: list[Task], task: Task) -> Task | None:
-        """Count down the successors of a task; return the first that is ready, for this thread to run."""
-        following = None
-        failed = task.failure is not None and task.state_ is not TaskState.CANCELLED
-        if task.special and task.poison is not None:
-            failed = True  # also of one that has run all the same
-        successors.reverse()  # the oldest first
-        while successors:
+    n = len(found)
+    counters = task.counters = _COUNTERS[n].copy() if n < _FEW else bytearray(b"\1" + bytes(n))
+    for reference in found:
+        other = reference()
+        if other is None or other.finished or other is task:
+            counters.pop()
+            # Not before: it has noted its trouble, and then that it has finished.
+            if other is not None and other.failure is not None:  # perhaps it is of another region
+                if not (other.past or _is_only_ordered(task, reference)):
+                    poison(task, other, Trouble.of(other))
+            elif troubles := task.frame.children.troubles:
+                _heed(task, reference, troubles.get(id(reference)))
+            continue
+        if other.special or other.__class__ is not Task:
+            _follow_special(engine, task, other)
+            continue
+        successors = other.successors
+        if successors is None:
+            other.successors = [task]
+        else:
             try:
-                successor = successors.pop()
+                is_known = successors[-1] is task  # found by another item before
             except IndexError:
-                break  # the producer took the rest
-            if failed and not _is_only_ordered(successor, ref(task)):
-                poison(successor, task, Trouble.of(task))
-            if successor.counters.pop():
-                if following is None and not self.max_priority and not (successor.special and successor.owner):
-                    following = successor
-                else:
-                    self.make_ready(successor)
-        return following
+                is_known = False  # another thread has emptied it meanwhile
+            if is_known:
+                counters.pop()
+            else:
+                successors.append(task)
+        if other.finished:
+            release_all(engine, other.successors, other)  # type: ignore[unreachable]  # by another thread, since above
+    return counters.pop() == 1
 
-    def pass_on(self, stand_in: Task) -> None:
-        """Release the successors of what stands for something else, which is over."""
-        self.activity += 1
-        if stand_in.successors:
-            self._release_all(stand_in.successors, stand_in)
 
-    def _release_all(self, successors: list[Task], task: Task) -> None:
-        """Count down the successors of a task, and hand those that are ready to other threads."""
-        following = self._release(successors, task)
-        if following is not None:
-            self.make_ready(following)
+def _follows_launched(task: Task, found: Sequence[Any]) -> bool:
+    """Tell whether all that a device task follows is on a stream that it can wait for, or complete."""
+    predecessors: tuple[Task, ...] = ()
+    place = task.place
+    for reference in found:
+        other = reference()
+        if other is None or other is task:
+            continue
+        if other.failure is not None:
+            return False
+        if not other.finished:
+            if not (other.launched and (other.place is place or other.orders(task))):
+                return False
+            if other.special and other.poison is not None:
+                return False
+            if other not in predecessors:  # what is read from one and written to another may be of the same task
+                predecessors += (other,)
+    if task.frame.children.troubles:
+        return False  # perhaps of one of them
+    task.predecessors = predecessors
+    return True
+
+
+def _follow_special(engine: Runner[Task], task: Task, other: Task) -> None:
+    """Have a task counted down by a predecessor of any kind: on a stream, or with its event promised there."""
+    if task.waits_in_stream_order:
+        task.predecessors = (*task.predecessors, other)  # for its point on the stream
+        if other.orders(task):
+            if other.launched:
+                if other.failure is not None or other.poison is not None:
+                    _heed(task, ref(other), Trouble.of(other))
+                task.counters.pop()
+                return
+            if other.early is None:
+                other.early = []
+            other.early.append(task)
+            if other.launched or other.finished:  # type: ignore[redundant-expr]  # by another thread, since above
+                release_all(engine, other.early, other)
+            return
+    if other.waits_in_stream_order or other.event is not None:
+        other.watch()
+    if other.successors is None:
+        other.successors = []
+    other.successors.append(task)
+    if other.finished:
+        release_all(engine, other.successors, other)
+
+
+# -- releasing -------------------------------------------------------------------------------------
+def release(engine: Runner[Task], successors: list[Task], task: Task) -> Task | None:
+    """Count down the successors of a task; return the first that is ready, for this thread to run."""
+    following = None
+    failed = task.failure is not None and task.state_ is not TaskState.CANCELLED
+    if task.special and task.poison is not None:
+        failed = True  # also of one that has run all the same
+    successors.reverse()  # the oldest first
+    while successors:
+        try:
+            successor = successors.pop()
+        except IndexError:
+            break  # the producer took the rest
+        if failed and not _is_only_ordered(successor, ref(task)):
+            poison(successor, task, Trouble.of(task))
+        if successor.counters.pop():
+            if following is None and not engine.max_priority and not (successor.special and successor.owner):
+                following = successor
+            else:
+                engine.make_ready(successor)
+    return following
+
+
+def release_all(engine: Runner[Task], successors: list[Task], task: Task) -> None:
+    """Count down the successors of a task, and hand those that are ready to other threads."""
+    following = release(engine, successors, task)
+    if following is not None:
+        engine.make_ready(following)
 
 
 def _heed(task: Task, reference: ref[Task], trouble: Trouble | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     import threading
     from collections import deque
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
     from offload.events.gate import Gate
     from offload.tasks.parker import Parker
@@ -60,6 +60,9 @@ class Runner(Protocol[T]):
 
     can_cancel: bool
     lock: threading.Lock
+    max_priority: int
+    parkers: list[Parker]
+    ready: Any
 
     def hinders(self, task: T) -> bool: ...
 
@@ -76,7 +79,7 @@ class Runner(Protocol[T]):
     def release_early(self, task: T) -> T | None: ...
 
 
-class Crew(Protocol[T]):
+class Crew(Protocol):
     """The engine as coroutines that wait know it; `offload.tasks.engine.Engine` has the documentation."""
 
     lock: threading.Lock
@@ -89,18 +92,16 @@ class Crew(Protocol[T]):
     hurry: Callable[[], None]
     relax: Callable[[], None]
 
-    def take(self) -> T | None: ...
-
     def take_failures(self, tasks: TaskSet) -> list[AnyTask]: ...
 
-    def execute(self, task: T | None, scope: Any) -> None: ...
+    def execute(self, task: Any, scope: Any) -> bool: ...
 
     def wake_one(self) -> None: ...
 
     def unlist(self, parker: Parker) -> None: ...
 
 
-class Pool(Runner[T], Crew[T], Protocol[T]):
+class Pool(Runner[T], Crew, Protocol[T]):
     """The engine as threads that wait know it; `offload.tasks.engine.Engine` has the documentation."""
 
     closed: str
@@ -109,6 +110,7 @@ class Pool(Runner[T], Crew[T], Protocol[T]):
     look: Callable[[], object] | None
     arrives: Callable[[Any], bool] | None
     staging: set[Any]
+    attends_s: float
     gives_up: bool
     gives_up_bodies: bool
     given_up: list[BaseException]
@@ -121,6 +123,8 @@ class Pool(Runner[T], Crew[T], Protocol[T]):
 
     def leave_work(self) -> None: ...
 
-    def take_descendant(self, frame: Region) -> T | None: ...
+    def has_work(self, within: Region | None = None) -> bool: ...
 
-    def keep(self, task: T, error: BaseException) -> None: ...
+    def run(
+        self, scope: Any, task: T | None, n_more: int = 0, *, within: Region | None = ..., pending: Sized = ...
+    ) -> int: ...

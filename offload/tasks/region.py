@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.tasks.depend import Tracker
-from offload.tasks.troubles import Troubled
+from offload.tasks.troubles import Trouble, Troubled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from threading import Lock
     from weakref import ReferenceType
 
     from offload.tasks.depend import Mutex
     from offload.tasks.states import TaskState
-    from offload.tasks.troubles import Trouble
 
 
 class Construct(Protocol):
@@ -133,6 +133,25 @@ class TaskSet:
             for wake in self.waiters:
                 wake()
 
+    def note_failure(self, task: AnyTask, lock: Lock) -> None:
+        """Keep a failure for whoever waits, unless somebody has seen it meanwhile."""
+        with lock:
+            self.failures[task] = None
+        if task.seen:  # perhaps before it was in there
+            self.failures.pop(task, None)
+
+    def note_trouble(self, task: AnyTask, lock: Lock) -> None:
+        """Know what is wrong with a task that others may follow, before anybody hears of its end."""
+        trouble = Trouble.of(task)
+        if task.dependences is None:
+            return
+        trouble.storage = task.dependences
+        with lock:
+            if not self.troubles:
+                self.troubles = {}
+            trouble.home = self.troubles
+            trouble.home[id(trouble.reference)] = trouble
+
 
 class Group(TaskSet):
     """A taskgroup: tasks generated in it, with their descendants.
@@ -245,6 +264,13 @@ class Region:
     def is_within(self, mark: object) -> bool:
         """Tell whether this is a part of what another block, known by its mark, has made a part of a region."""
         return False
+
+    def has_generated(self, task: AnyTask) -> bool:
+        """Tell whether the region has generated a task, or one of its descendants has."""
+        ancestor: Region | None = task.frame
+        while ancestor is not None and ancestor.children is not self.children:
+            ancestor = ancestor.task.frame if ancestor.task is not None else None
+        return ancestor is not None
 
     def new_tracker(self) -> Tracker:
         """Return a tracker for tasks that have no dependences on those generated so far."""

@@ -15,7 +15,6 @@ from offload.errors import UsageError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.shields import make_room
 from offload.tasks.entered import Entered, is_entered
-from offload.tasks.ready import may_help_with
 from offload.tasks.stories import tell
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ _FRAMES = 50
 
 _SOON_S = 50e-6
 """How long a thread looks for the ends of launched tasks, before it waits as for everything else."""
-
-_ATTENDED_S = 2e-3
-"""How long a thread that waits for devices looks by itself before it sleeps; to be woken takes 0.1 to 0.3 ms."""
 
 _TAKEN_S = 10e-6
 """How long a pause of no length takes at least in which another thread had the GIL; it takes 1 µs otherwise."""
@@ -139,7 +135,8 @@ class Wait:
         """Attend before there is anything to undo, unless there are tasks to run; return whether the wait is over."""
         if self._goal.done():
             return True
-        if self._engine.look is None or not is_entered(self._scope) or (self._helps and self._has_work()):
+        engine = self._engine
+        if engine.look is None or not is_entered(self._scope) or (self._helps and engine.has_work(self._within)):
             return False
         self._scope.depth += 1  # callbacks may wait
         try:
@@ -158,49 +155,17 @@ class Wait:
             if self._helps and put_off.calls and put_off.is_due:
                 put_off.carry_out()
                 continue
-            task = None
-            if self._helps:
-                task = engine.take() if within is None else engine.take_descendant(within)
-            if task is not None:
-                self._help(task)
-                del task
+            if self._helps and not engine.run(self._scope, None, 1, within=within, pending=thread.pending):
                 continue
             try:
                 if self._helps:
                     waiting.append(parker)
                 # Again: what came between the last look and being listed has woken nobody.
-                if not done() and not (self._helps and ((put_off.calls and put_off.is_due) or self._has_work())):
+                if not done() and not (self._helps and ((put_off.calls and put_off.is_due) or engine.has_work(within))):
                     self._park()
             finally:
                 if self._helps:
                     engine.unlist(parker) if within is None else engine.nested.remove(parker)
-
-    def _help(self, task: Task) -> None:
-        """Run a ready task, and what that makes ready first if this thread may run that too."""
-        engine, scope, within = self._engine, self._scope, self._within
-        thread = self._shield.thread
-        outer = scope.task, scope.region
-        following: Task | None = task
-        del task  # a failure refers to the frames that its body was called from
-        while following is not None:
-            engine.activity += 1
-            try:
-                following = following.advance(engine, scope)
-            except BaseException as error:
-                scope.task, scope.region = outer
-                engine.keep(following, error)  # type: ignore[arg-type]  # the assignment did not happen
-                raise
-            if following is not None and (
-                thread.pending or (within is not None and not may_help_with(following, within))
-            ):
-                engine.make_ready(following)
-                return
-
-    def _has_work(self) -> bool:
-        """Tell whether there is a ready task for a thread that waits, or that waits inside of a region."""
-        if self._within is None:
-            return bool(self._engine.ready)
-        return any(may_help_with(task, self._within) for task in self._engine.ready.copy())
 
     def _park(self) -> None:
         engine = self._engine
@@ -242,7 +207,7 @@ class Wait:
         glimpse = select.poll().poll  # Windows has none, and no devices that are looked after so
         pause: Any = glimpse  # in each turn, whoever needs the GIL gets it; `sleep(0)` would take 56 µs
         now_s = perf_counter()
-        until_s = now_s + _ATTENDED_S
+        until_s = now_s + engine.attends_s
         if takes:
             takers.append(self)
         try:

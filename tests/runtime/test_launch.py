@@ -454,9 +454,9 @@ def test_wait_on_a_task_that_is_complete(monkeypatch):
 
 def test_who_looks_for_completions_shows_callbacks_no_event_loop(opened, monkeypatch):
     """A callback of a task that a blocking wait in a coroutine completes may run a loop of its own."""
-    monkeypatch.setattr("offload.tasks.waiting._ATTENDED_S", 60.0)  # a busy machine may not get so far in its moment
     device = OnlyHere()
-    opened(device)
+    engine = opened(device).engine
+    monkeypatch.setattr(engine, "attends_s", 60.0)  # a busy machine may not get so far in its moment
 
     async def number():
         return 5

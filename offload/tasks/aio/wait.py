@@ -48,7 +48,7 @@ class AsyncWait:
         As for `offload.tasks.waiting.Wait`.
     """
 
-    def __init__(self, engine: Crew[Any], scope: Scope, goal: Goal) -> None:
+    def __init__(self, engine: Crew, scope: Scope, goal: Goal) -> None:
         self._engine = engine
         self._scope = scope
         self._goal = goal
@@ -84,10 +84,7 @@ class AsyncWait:
         while not self._goal.done():
             if put_off.calls:
                 put_off.carry_out()
-            task = engine.take() if self._helps else None
-            if task is not None:
-                engine.execute(task, self._scope)
-                del task
+            if self._helps and engine.ready and engine.execute(None, self._scope):
                 await asyncio.sleep(0)
                 continue
             if self._helps:
@@ -104,7 +101,7 @@ class AsyncWait:
 class _Patience:
     """Tells what a coroutine waits for, each time that nothing has moved for ``hang_s`` seconds."""
 
-    def __init__(self, engine: Crew[Any], goal: Goal) -> None:
+    def __init__(self, engine: Crew, goal: Goal) -> None:
         self._engine = engine
         self._goal = goal
         self._activity = engine.activity
