@@ -172,8 +172,7 @@ class ComputeFunction(TargetFunction):
             not self._is_bare
             or kwargs
             or frame is None
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
+            or frame.mode
             or collector.start
             or owned
             or is_at_work()

@@ -130,7 +130,7 @@ class Operation:
             needs: Needs = items, places, changes
         else:
             needs = items, (place,), changes
-        if queue is None or place is None or frame.recorder is not None or not frame.inherited.is_plain:
+        if queue is None or place is None or frame.mode:
             return self._run(done, needs, ends=ends)
         task = self.task = DeviceTask.of(self.site, frame, place, done)
         if ends is not None:
@@ -197,7 +197,7 @@ def generate(
 
     ``told`` as for `encounter`.
     """
-    if queue is not None and frame.is_plain:
+    if queue is not None and not frame.mode:
         return put(scope, frame, queue, recipe.make(frame), depend, after, needs)
     orderings = orderings_of(scope.runtime.queues, needs)
     if queue is not None:

@@ -85,7 +85,7 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     runtime = scope.runtime
     frame = scope.region
     place = runtime.place_of(array)
-    if place is None or frame is None or not frame.is_plain or runtime.engine.closed:
+    if place is None or frame is None or frame.mode or runtime.engine.closed:
         return None
     dtype, flags = host.dtype, host.flags
     if not (
@@ -183,7 +183,7 @@ def encounter_copy(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, *w
     if dependences:
         name = f"{directive}_async" if directive.startswith("target_") else directive
         warn_of_writes(name, dependences, [array for array in written if array.size])
-    if not frame.is_plain or runtime.engine.closed:
+    if frame.mode or runtime.engine.closed:
         return encounter(scope, frame, recipe, dependences, deferred=deferred)
     return _generate(scope, frame, recipe.make(frame), dependences, deferred=deferred)
 

@@ -250,8 +250,7 @@ class TaskFunction(DirectiveFunction):
             or frame is None
             or site is None
             or site.runtime is not scope.runtime
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
+            or frame.mode
             or collector.start
             or owned
         ):

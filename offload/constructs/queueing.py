@@ -161,7 +161,7 @@ def enqueue_marker(
     """Generate an operation that does nothing but follow: the queue, other queues, a place on a stream."""
     site = call_site("acc wait", scope.runtime)
     recipe = recipe_at(site, queue.place, EmptyWork(before))
-    return enqueue(scope, frame, queue, recipe.make(frame) if frame.is_plain else recipe, (), after)
+    return enqueue(scope, frame, queue, recipe.make(frame) if not frame.mode else recipe, (), after)
 
 
 def last_mark(scope: Scope, frame: Region, queue: Queue) -> Mark | None:

@@ -143,8 +143,7 @@ class TargetFunction(DirectiveFunction):
             not self._is_direct
             or kwargs
             or frame is None
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
+            or frame.mode
             or collector.start
             or owned
             or (not self._is_deferred and is_at_work())
@@ -247,7 +246,7 @@ class TargetFunction(DirectiveFunction):
                 work = self._work(body, binding, places)
             else:
                 work = receiving_work(values, late, body, binding.kept(), place, self._counter, self._check_values)
-            if values is None and self._is_deferred and frame.is_plain:
+            if values is None and self._is_deferred and not frame.mode:
                 task = DeviceTask.of(site, frame, place, work, self._label, priority)
                 defer(scope, frame, task, depend)
                 return task

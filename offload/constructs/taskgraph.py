@@ -189,11 +189,12 @@ def _bound_to(function: Any) -> tuple[Any, ...]:
 def _record_boundary(frame: Region, recorder: Recorder | None = None) -> Iterator[None]:
     """Let what the block generates neither follow nor precede, by dependences, what is outside of it."""
     tracker, frame.tracker = frame.tracker, frame.new_tracker()
-    frame.recorder = recorder
+    frame.record(recorder)
     try:
         yield
     finally:
-        frame.tracker, frame.recorder = tracker, None
+        frame.tracker = tracker
+        frame.record(None)
 
 
 class _Records:

@@ -107,7 +107,7 @@ def target_update(
         warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
     site, one = call_site("target update", runtime, 1), UpdateWork(items, key)
     work = one if places is None else spread(one, places, runtime.gate, is_default=devices is None)
-    if nowait and place is not None and frame.is_plain and not runtime.engine.closed:  # nothing else matters
+    if nowait and place is not None and not frame.mode and not runtime.engine.closed:  # nothing else matters
         task: Task = DeviceTask.of(site, frame, place, work)
         defer(scope, frame, task, dependences)
         return task

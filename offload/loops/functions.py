@@ -119,8 +119,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
         """Return the task of a speculative call that stays on the program's arrays; None where that is to be asked."""
         if (
             not self._clauses.keys() <= {"name", "priority"}
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
+            or frame.mode
             or collector.start
             or owned
             or is_at_work()
@@ -137,8 +136,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
     def _on_set(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> DeviceTask | None:
         """Return the task of a call on several devices by a short way; None of one for which more is to be asked."""
         if (
-            frame.recorder is not None
-            or not frame.inherited.is_plain
+            frame.mode
             or collector.start
             or owned
             or (not self._is_deferred and is_at_work())

@@ -58,8 +58,7 @@ class ParallelLoop(LoopFunction):
         if (
             not self._is_direct
             or frame is None
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
+            or frame.mode
             or collector.start
             or owned
             or is_at_work()
