@@ -168,15 +168,7 @@ class ComputeFunction(TargetFunction):
         if scope is None or scope.thread != get_ident():
             scope = here()
         frame = scope.region
-        if (
-            not self._is_bare
-            or kwargs
-            or frame is None
-            or frame.mode
-            or collector.start
-            or owned
-            or is_at_work()
-        ):
+        if not self._is_bare or kwargs or frame is None or frame.mode or collector.start or owned or is_at_work():
             return self._encounter(scope, args, kwargs)
         # Whole parameters or arrays in clauses, and nothing to be asked but queues and dependences.
         runtime = scope.runtime

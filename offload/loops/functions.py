@@ -117,13 +117,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _on_own(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> Task | None:
         """Return the task of a speculative call that stays on the program's arrays; None where that is to be asked."""
-        if (
-            not self._clauses.keys() <= {"name", "priority"}
-            or frame.mode
-            or collector.start
-            or owned
-            or is_at_work()
-        ):
+        if not self._clauses.keys() <= {"name", "priority"} or frame.mode or collector.start or owned or is_at_work():
             return None
         place = scope.runtime.default_place(frame)
         if place is None:
@@ -135,12 +129,7 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _on_set(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> DeviceTask | None:
         """Return the task of a call on several devices by a short way; None of one for which more is to be asked."""
-        if (
-            frame.mode
-            or collector.start
-            or owned
-            or (not self._is_deferred and is_at_work())
-        ):
+        if frame.mode or collector.start or owned or (not self._is_deferred and is_at_work()):
             return None
         arrays = {}
         for slot, value in enumerate(args):
