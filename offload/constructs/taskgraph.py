@@ -11,8 +11,8 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import MOST_PARTS
+from offload.constructs.call import DirectiveFunction, decorate
 from offload.constructs.clauses.maps import check_name
-from offload.constructs.functions import DirectiveFunction, decorate
 from offload.constructs.groups import Taskgroup
 from offload.constructs.taskgraph_keys import Key
 from offload.constructs.taskgraph_reach import TooMuchError
@@ -155,7 +155,7 @@ class TaskgraphFunction(DirectiveFunction):
         if is_complete and is_replayable(graph, outer) and key.reaches_the_same():
             from offload.graphs.replay import Replay  # for programs that replay: `import offload` is quicker without it
 
-            record = Replay(graph, outer, self._site_in(scope.runtime), self._label)
+            record = Replay(graph, outer, self._site_in(scope.runtime), self._clauses.label)
             record.follow(tasks_of(graph))
         return record
 
