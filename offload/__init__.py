@@ -13,7 +13,6 @@ from offload.constructs.clauses.mappers import declare_mapper
 from offload.constructs.clauses.maps import alloc, delete, from_, release, to, tofrom
 from offload.constructs.clauses.operators import declare_reduction
 from offload.constructs.data import target_data, target_enter_data, target_exit_data
-from offload.constructs.functions import task
 from offload.constructs.groups import taskgroup
 from offload.constructs.hostmemory import empty_pinned
 from offload.constructs.interop import Interop, interop
@@ -51,6 +50,7 @@ from offload.constructs.routines import (
     stream,
 )
 from offload.constructs.target import target
+from offload.constructs.task import task
 from offload.constructs.taskgraph import taskgraph
 from offload.constructs.taskloop import taskloop
 from offload.constructs.update import target_update

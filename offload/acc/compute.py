@@ -7,7 +7,8 @@ only; how many gangs there are to be is passed on to bodies that launch kernels.
 
 from __future__ import annotations
 
-from threading import get_ident
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,43 +27,35 @@ from offload.acc.clauses import (
     queue_of,
     queues_of,
 )
-from offload.acc.operations import NOTHING, generate, put
+from offload.acc.operations import NOTHING
 from offload.arrays.items import array_section, is_device_array
-from offload.constructs.clauses.binding import plain_arrays
+from offload.constructs.call import decorate
 from offload.constructs.clauses.dependences import check_depend
-from offload.constructs.clauses.maps import check_clauses, check_count, check_device, check_name
+from offload.constructs.clauses.maps import check_count, check_device, check_name
 from offload.constructs.clauses.names import parse_item
 from offload.constructs.clauses.operators import find_operator
 from offload.constructs.clauses.reductions import check_item, check_reduction
 from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing
 from offload.constructs.clauses.variadics import named_by
-from offload.constructs.functions import NOT_GIVEN, decorate
-from offload.constructs.queueing import wait_for
+from offload.constructs.queueing import QueueEntry, wait_for
 from offload.constructs.receiving import check_known, refuse_host_arrays
-from offload.constructs.target import TargetFunction
+from offload.constructs.target import TargetClauses, TargetFunction
 from offload.data.entries import Counter
 from offload.errors import ClauseError
-from offload.interrupts.finalizers import collector
-from offload.interrupts.shields import is_at_work
-from offload.runtime.current import here, scope_in_context
-from offload.runtime.generate import run
-from offload.runtime.launch import DeviceTask
-from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Self
 
     from offload.acc.clauses import Needs
     from offload.arrays.sections import Section
+    from offload.constructs.call import Clauses
     from offload.constructs.clauses.mappers import Expansion
     from offload.constructs.clauses.operators import Operator
-    from offload.constructs.receiving import Late, ReceivingWork
-    from offload.constructs.target_work import TargetWork
+    from offload.constructs.receiving import Late
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
+    from offload.runtime.place import DevicePlace
     from offload.tasks.received import Values
-    from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
 
 
@@ -93,12 +86,27 @@ class _Rules(ArgumentRules):
     }
 
 
+class ComputeClauses(TargetClauses):
+    """What the clauses of a compute region say."""
+
+    after: tuple[int, ...] | None
+    """The async-arguments of ``wait``; None: all queues."""
+    config: LaunchConfig | None
+    pointers: tuple[Any, ...]
+    """The items of ``deviceptr``."""
+    queue: int | None
+    """What ``async_`` says."""
+    reduced: tuple[Any, ...]
+    """The items of ``reduction``."""
+
+
 class ComputeFunction(TargetFunction):
     """A function whose calls are OpenACC compute regions."""
 
     _counter = Counter.STRUCTURED
+    _is_queued = True
+    _clauses_of = ComputeClauses
     _rules_of = _Rules
-    _may_be_direct = False
     _checks = {  # noqa: RUF012  # a table, never changed
         **dict.fromkeys(SPELLINGS, _unchecked),
         "deviceptr": check_sharing,
@@ -118,100 +126,57 @@ class ComputeFunction(TargetFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_acc", "_async", "_config", "_is_bare", "_reduced", "_wait")
+    __slots__ = ()
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        """Take over the clauses, those that `target` has under its names."""
-        self._acc = clauses
-        self._async: int | None = clauses.get("async_")
-        self._wait: tuple[int, ...] | None = clauses.get("wait", ())
-        self._reduced: tuple[Any, ...] = clauses.get("reduction", ())
-        config = LaunchConfig(*(clauses.get(name) for name in LaunchConfig._fields))
-        self._config: LaunchConfig | None = None if config == LaunchConfig() else config
-        maps = data_clauses(self._directive, {word: clauses[word] for word in SPELLINGS if word in clauses}, SPELLINGS)
+    def _prepare(self, clauses: Any, words: dict[str, Any]) -> None:
+        """Set what the clauses say; those that `target` has, under its names."""
+        reduced = clauses.reduced = words.get("reduction", ())
+        config = LaunchConfig(*(words.get(name) for name in LaunchConfig._fields))
+        clauses.config = None if config == LaunchConfig() else config
+        maps = data_clauses(self._directive, {word: words[word] for word in SPELLINGS if word in words}, SPELLINGS)
         given = [item for clause in maps for item in clause.items]
-        listed = {_name_or_id(item) for item in (*given, *clauses.get("deviceptr", ()))}
-        reduced = [item.item for item in self._reduced if _name_or_id(item.item) not in listed]
-        if reduced:
-            maps.append(data_clause("copy", reduced, Names(None)))
+        listed = {_name_or_id(item) for item in (*given, *words.get("deviceptr", ()))}
+        unlisted = [item.item for item in reduced if _name_or_id(item.item) not in listed]
+        if unlisted:
+            maps.append(data_clause("copy", unlisted, Names(None)))
         target: dict[str, Any] = {"map": tuple(maps)} if maps else {}
         renamed = {"deviceptr": "has_device_addr", "default": "defaultmap"}
-        for name in ("deviceptr", "private", "firstprivate", "device", "depend", "name", "default"):
-            if clauses.get(name) is not None:
-                target[renamed.get(name, name)] = clauses[name]
+        for name in ("deviceptr", "private", "firstprivate", "device", "name", "default"):
+            if words.get(name) is not None:
+                target[renamed.get(name, name)] = words[name]
         if "defaultmap" in target:
             target["defaultmap"] = _DEFAULTS[target["defaultmap"]]
-        super()._apply(target)
-        self._is_short = self._is_short and not self._reduced
-        is_bare = self._is_short and not self._is_late and not self._defaults and self._config is None
-        self._is_bare = is_bare and self._is_offloaded()
+        super()._prepare(clauses, target)
+        clauses.waits = True  # also of an operation of a queue more has to be asked
+        clauses.pointers = words.get("deviceptr", ())
+        clauses.if_, clauses.self_ = words.get("if_", True), words.get("self_", False)
+        clauses.is_short = clauses.is_short and not reduced and clauses.config is None
+        _take_queues(clauses, words)
 
-    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
-        """Return a copy with these clauses replaced. Raises as for every construct."""
-        if depend is not NOT_GIVEN:
-            return super().options(depend=depend, **clauses)
-        if not clauses.keys() <= OF_QUEUES:
-            return super().options(**clauses)
-        checked = check_clauses(self._directive, clauses, self._checks)
-        copy = object.__new__(type(self))
-        copy.__dict__ = self.__dict__
-        for name in _SLOTS:
-            setattr(copy, name, getattr(self, name))
-        copy._acc = {**self._acc, **checked}
-        copy._async = copy._acc.get("async_")
-        copy._wait = copy._acc.get("wait", ())
-        return copy
+    def _replaced(self, checked: dict[str, Any]) -> Clauses:
+        if not checked.keys() <= {"async_", "wait"}:
+            return super()._replaced(checked)
+        clauses = copy(self._clauses)  # which say in which queue a region is, and nothing of what it does
+        clauses.given = {**clauses.given, **checked}
+        _take_queues(clauses, clauses.given)
+        return clauses  # type: ignore[no-any-return]  # of this kind
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Encounter the construct: return what the body returns, or with ``async_`` the `Task`."""
-        scope = scope_in_context()
-        if scope is None or scope.thread != get_ident():
-            scope = here()
-        frame = scope.region
-        if (
-            not self._is_bare
-            or kwargs
-            or frame is None
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
-            or collector.start
-            or owned
-            or is_at_work()
-        ):
-            return self._encounter(scope, args, kwargs)
-        # Whole parameters or arrays in clauses, and nothing to be asked but queues and dependences.
-        runtime = scope.runtime
-        device = self._clauses.get("device")
-        place = runtime.default_place(frame) if device is None else runtime.place(frame, device)
-        places = self._places(runtime, device)
-        if places is not None:
-            place = places[0]
-        arrays = None if place is None else plain_arrays(args)
-        if place is None or arrays is None:
-            return self._encounter(scope, args, kwargs)
-        body: Any = self._function if self._runs_function else self._short_body(args, is_given=not arrays)
-        work = self._short_work(place, args, arrays, body, places or (place,))
-        if work is None:
-            return self._encounter(scope, args, kwargs)
-        queues = runtime.queues
-        queue = queue_of(queues, place, self._async)
-        after = queues_of(queues, place, self._wait) if self._wait != () else ()
-        needs: Needs = work.items, (place,), False
+    def _ordering(
+        self,
+        scope: Scope,
+        region: Region,
+        place: DevicePlace | None,
+        device: int | None,
+        items: Sequence[MapItem] | None,
+    ) -> tuple[bool, QueueEntry]:
+        said, queues = self._clauses, scope.runtime.queues
+        at = place if place is not None else scope.runtime.place(region, device)
+        queue = queue_of(queues, at, said.queue)
+        after = queues_of(queues, at, said.after) if said.after != () else ()
         if queue is None and after:
-            wait_for(scope, frame, after, "the wait clause")
-        site = self._site
-        if site is None or site.runtime is not runtime:
-            site = self._site_in(runtime)
-        task = DeviceTask.of(site, frame, place, work, self._label)
-        del work  # what it holds goes before the task is complete
-        if queue is not None:
-            return put(scope, frame, queue, task, self._depend, after, needs)
-        task.orderings = orderings_of(queues, needs)
-        del needs  # the same
-        try:
-            return run(scope, frame, task, self._depend)
-        finally:
-            del task  # as `run` asks for
+            wait_for(scope, region, after, "the wait clause")
+        needs: Needs = (items, (at,), False) if items is not None else NOTHING
+        return queue is None, QueueEntry(queue, after, partial(orderings_of, queues, needs))
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
         items = super()._known_items(args)
@@ -221,23 +186,19 @@ class ComputeFunction(TargetFunction):
             excuse_empty(items)
         return items
 
-    def _given(self) -> dict[str, Any]:
-        """Return all clauses, as OpenACC has them."""
-        return {**self._acc}
-
     def _divided(
         self, values: Values, names: Mapping[str, Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], list[Late]]:
         for clause in self._clauses.get("map", ()):
-            check_known({clause.word: clause.items}, values, self._names, names, kwargs)
+            check_known({clause.word: clause.items}, values, self._names_of_clauses, names, kwargs)
         return super()._divided(values, names, kwargs)
 
     def _check_values(self, values: Values, found: Sequence[Any]) -> None:
         refuse_host_arrays(self._directive, values, found)
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
-        pointers = [_name_or_id(item) for item in self._acc.get("deviceptr", ())]
-        for item in self._reduced:
+        pointers = [_name_or_id(item) for item in self._clauses.pointers]
+        for item in self._clauses.reduced:
             name = item.item
             if isinstance(name, str) and is_device_array(names.get(name)) and name not in pointers:
                 raise ClauseError(f"reduction: {name!r} is a device array; put it into deviceptr as well")
@@ -246,20 +207,18 @@ class ComputeFunction(TargetFunction):
         excuse_empty(items)
         return items
 
-    def _is_offloaded(self) -> bool:
-        return bool(self._acc.get("if_", True)) and not self._acc.get("self_", False)
-
     def _listed_around(self, frame: Region) -> tuple[Section, ...]:
         return frame.listed
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the function, with what the clauses put around a call of it."""
-        if not self._reduced and self._config is None:
+        said = self._clauses
+        if not said.reduced and said.config is None:
             return self._function
-        reduced = [found for item in self._reduced for found in self._slots(item, names, args, kwargs)]
+        reduced = [found for item in said.reduced for found in self._slots(item, names, args, kwargs)]
         if len({slot for _, slot in reduced}) < len(reduced):
             raise ClauseError(f"{self._directive} reduction: one argument is named twice; name it under one operator")
-        return Body(self._function, self._config, reduced)
+        return Body(self._function, said.config, reduced)
 
     def _slots(
         self, item: Any, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -268,7 +227,7 @@ class ComputeFunction(TargetFunction):
         operator = find_operator("reduction", item.operator)
         slots: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
         if isinstance(item.item, str):
-            visible: Any = self._names  # there, as it names list items
+            visible: Any = self._names_of_clauses  # there, as it names list items
             found = [one.slot for one in named_by(parse_item(item.item), visible, names, kwargs)]
             if any(slot not in slots for slot in found):
                 raise ClauseError(f"reduction: {item.item!r} is no argument of this call; pass the array")
@@ -281,29 +240,9 @@ class ComputeFunction(TargetFunction):
                 check_item("reduction", operator, slots[slot])
         return [(operator, slot) for slot in found]
 
-    def _generate(
-        self,
-        scope: Scope,
-        frame: Region,
-        recipe: Recipe,
-        depend: Any,
-        work: TargetWork | ReceivingWork | None,
-        device: int | None,
-    ) -> Any:
-        """Generate the task in its queue, or run it."""
-        runtime = scope.runtime
-        at = runtime.place(frame, device)
-        queue = queue_of(runtime.queues, at, self._async)
-        after = queues_of(runtime.queues, at, self._wait)
-        needs: Needs = (work.items, (at,), False) if work is not None else NOTHING
-        task = generate(scope, frame, recipe, depend, queue, after, needs)
-        return task if queue is not None else task.value
 
-
-OF_QUEUES = {"async_", "wait"}
-"""The clauses that say in which queue a region is, and nothing of what it does."""
-
-_SLOTS = [name for kind in ComputeFunction.__mro__ for name in getattr(kind, "__slots__", ()) if name != "__dict__"]
+def _take_queues(clauses: Any, words: dict[str, Any]) -> None:
+    clauses.queue, clauses.after = words.get("async_"), words.get("wait", ())
 
 
 class Parallel(ComputeFunction):

@@ -329,8 +329,7 @@ def update(
                 key = None  # mappers: an object of which nobody keeps hold
         task = operation.run(UpdateWork(items, key), items, changes=False)
         frame = operation.frame
-        is_plain = frame.recorder is None and frame.inherited.is_plain  # as `Region` says it
-        if not (is_plain and (task.launched or task.finished)):
+        if frame.mode or not (task.launched or task.finished):
             named = items
     finally:
         names.settle(named)

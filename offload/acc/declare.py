@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from offload.acc.clauses import SPELLINGS, host_arrays
 from offload.acc.data import data
+from offload.constructs.call import Clauses, DirectiveFunction, decorate
 from offload.constructs.clauses.maps import as_tuple, symbolic
 from offload.constructs.clauses.names import parse_item, unseen
-from offload.constructs.functions import DirectiveFunction, decorate
 from offload.constructs.persistent import declare_target
 from offload.errors import ClauseError
 from offload.runtime.keywords import unknown_clause
@@ -83,10 +83,10 @@ class DeclaredFunction(DirectiveFunction):
 
     __slots__ = ()
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        super()._apply(clauses)
-        names = self._names = self._visible_names()
-        for word, items in self._clauses.items():
+    def _prepare(self, clauses: Clauses, words: dict[str, Any]) -> None:
+        super()._prepare(clauses, words)
+        names = clauses.names = self._visible_names()
+        for word, items in words.items():
             for item in items:
                 if not names.may_have(parse_item(item).name):
                     raise ClauseError(
@@ -95,11 +95,11 @@ class DeclaredFunction(DirectiveFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function in a data region of what the clauses name."""
-        names: Any = self._names
+        names: Any = self._clauses.names
         visible = names.at_call(args, kwargs)
         found: dict[str, Any] = {
             word: [parse_item(item).resolve(visible) for item in items]
-            for word, items in self._clauses.items()
+            for word, items in self._clauses.given.items()
             if items
         }
         with data(**found):

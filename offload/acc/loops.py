@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from offload.acc.compute import OF_QUEUES, ComputeFunction
+from offload.acc.compute import ComputeFunction
+from offload.constructs.call import decorate
 from offload.constructs.clauses.maps import check_clauses
-from offload.constructs.functions import NOT_GIVEN, decorate
 from offload.errors import ClauseError
 from offload.loops.functions import DeviceLoop
 from offload.loops.running.clauses import COMMON_CHECKS, DEVICE_CHECKS, check_order
@@ -21,7 +21,6 @@ from offload.runtime.keywords import takes_clauses
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FunctionType
-    from typing import Self
 
     from offload.loops.running.clauses import LoopWords
 
@@ -31,18 +30,7 @@ class ComputeLoop(DeviceLoop, ComputeFunction):
 
     _checks = {**ComputeFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
 
-    __slots__ = ("_all", "_program", "_sets")
-
-    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
-        """Return a copy with these clauses replaced. Raises as for every construct."""
-        if depend is not NOT_GIVEN:
-            return super().options(depend=depend, **clauses)
-        copy = super().options(**clauses)
-        if clauses.keys() <= OF_QUEUES:
-            copy._all = {**self._all, **{word: copy._acc[word] for word in clauses}}  # noqa: SLF001  # its own kind
-            copy._program = self._program  # noqa: SLF001  # the same
-            copy._sets = self._sets  # noqa: SLF001  # the same
-        return copy
+    __slots__ = ()
 
 
 class ParallelLoop(ComputeLoop):

@@ -28,8 +28,7 @@ from offload.errors import ClauseError, UnsupportedError
 from offload.interrupts.finalizers import catch_up, collector, put_off
 from offload.interrupts.shields import is_at_work
 from offload.runtime.current import current_runtime, here
-from offload.runtime.generate import defer, encounter, run
-from offload.runtime.launch import DeviceTask
+from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import CopyWork
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from offload.runtime.current import Scope
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
-    from offload.tasks.region import Region
     from offload.tasks.site import Site
     from offload.tasks.task import Task
 
@@ -85,7 +83,7 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
     runtime = scope.runtime
     frame = scope.region
     place = runtime.place_of(array)
-    if place is None or frame is None or not frame.is_plain or runtime.engine.closed:
+    if place is None or frame is None or frame.mode or runtime.engine.closed:
         return None
     dtype, flags = host.dtype, host.flags
     if not (
@@ -105,7 +103,7 @@ def copy_whole(dst: Any, src: Any, depend: Any, *, deferred: bool) -> Task | Non
         warn_of_writes("target_memcpy_async", dependences, (dst,))
     site = call_site("target_memcpy", runtime, 1)
     work = CopyWork(dst, src, (array,))
-    task = _generate(scope, frame, DeviceTask.of(site, frame, place, work), dependences, deferred=deferred)
+    task = generate(scope, frame, DeviceRecipe(site, place, work), dependences, wait=not deferred)
     if put_off.calls:
         catch_up()
     return task
@@ -176,29 +174,13 @@ def second_place(directive: str, place: DevicePlace | None, other: DevicePlace |
 
 def encounter_copy(scope: Scope, recipe: Recipe, depend: Any, deferred: bool, *written: Any) -> Task:
     """Encounter a routine as a task, which writes some arrays."""
-    runtime = scope.runtime
     directive = recipe.site.directive
     frame = scope.frame(directive)
     dependences: tuple[Dependence, ...] = check_depend_now(directive, depend)
     if dependences:
         name = f"{directive}_async" if directive.startswith("target_") else directive
         warn_of_writes(name, dependences, [array for array in written if array.size])
-    if not frame.is_plain or runtime.engine.closed:
-        return encounter(scope, frame, recipe, dependences, deferred=deferred)
-    return _generate(scope, frame, recipe.make(frame), dependences, deferred=deferred)
-
-
-def _generate(scope: Scope, frame: Region, task: Task, dependences: tuple[Dependence, ...], *, deferred: bool) -> Task:
-    """Generate a task where nothing but its own clauses matters; nobody else may have it until it is returned."""
-    if deferred:
-        defer(scope, frame, task, dependences)
-        return task
-    try:
-        run(scope, frame, task, dependences)
-    except BaseException:
-        del task  # as `run` asks for
-        raise
-    return task
+    return generate(scope, frame, recipe, dependences, wait=not deferred)
 
 
 # -- arguments -----------------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError, UsageError
 from offload.interrupts.finalizers import refuse_inside
-from offload.interrupts.shields import Shield, in_one_piece, is_interruption, late
+from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import Ordering, generate
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.recipe import DeviceRecipe, recipe_at
 from offload.runtime.sites import call_site
@@ -76,7 +76,7 @@ class _DataConstruct:
         self.depend: tuple[Dependence, ...] = depend
         self.deferred: bool = checked["nowait"]
         self.site = call_site(name.replace("_", " "), runtime)
-        self.made: Task | None = None  # the task of a `run` that an interruption has left
+        self._order = Ordering()  # of the last `run`
 
     def run(self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem], ends: Task | None = None) -> Task:
         """Generate the task that enters or exits; on the host it maps nothing, but its dependences hold.
@@ -92,17 +92,15 @@ class _DataConstruct:
         if scope.thread != get_ident():  # a generator is ended elsewhere than it was begun, perhaps by the collector
             scope = self.runtime.here()
             frame = scope.frame(self.site.directive)
-        try:
-            task = encounter(scope, frame, recipe, self.depend, deferred=self.deferred, told=self._generated)
-        except BaseException as error:
-            if not is_interruption(error):
-                self.made = None  # it has mapped nothing
-            raise
-        self.made = None
+        self._order = Ordering()
+        task = generate(scope, frame, recipe, self.depend, wait=not self.deferred, order=self._order)
+        self._order.task = None
         return task
 
-    def _generated(self, task: Task) -> None:
-        self.made = task
+    @property
+    def made(self) -> Task | None:
+        """The task of a `run` that an interruption has left; it has mapped the items, or will."""
+        return self._order.task
 
     async def finish(
         self, work: type[EnterDataWork | ExitDataWork], items: list[MapItem], ends: Task | None = None
@@ -117,9 +115,9 @@ class _DataConstruct:
         finally:
             self.deferred = not waits
         if waits and task.state_ is not TaskState.RECORDED:
-            self.made = task
+            self._order.task = task
             await ended(task)
-            self.made = None
+            self._order.task = None
         return task
 
     def translated(self, arrays: tuple[Any, ...], entry: Task) -> tuple[Any, ...]:

@@ -45,7 +45,7 @@ class GroupRegion:
         self._block = Block(scope, frame, nests=nests)
         frame = self._block.frame
         self.group = Group(frame.inherited.group, is_implicit=is_implicit)
-        frame.inherited = frame.inherited.within(self.group)
+        frame.inherit(frame.inherited.within(self.group))
         self._recorder = frame.recorder
         if self._recorder is not None:
             self._recorder.begin_group(self.group)
@@ -92,7 +92,7 @@ class GroupRegion:
             around = group.outer
             while around is not None and around.is_over:
                 around = around.outer
-            frame.inherited = frame.inherited.within(around)
+            frame.inherit(frame.inherited.within(around))
         if self._recorder is not None:
             self._recorder.end_group(call_site("taskgroup", runtime), group)
         return self._scope if self._scope.thread == get_ident() else runtime.here()

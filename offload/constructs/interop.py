@@ -29,7 +29,7 @@ from offload.errors import ClauseError, UnsupportedError, UsageError
 from offload.events.sources import put_on
 from offload.interrupts.shields import Shield, in_one_piece, late
 from offload.runtime.current import here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import generate
 from offload.runtime.keywords import takes_clauses
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
@@ -182,7 +182,7 @@ class Interop:
         if lane is None or place is None:
             self._on_host(scope, frame, self._depend, site, deferred=True)
             return
-        encounter(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), None)), self._depend, deferred=True)
+        generate(scope, frame, DeviceRecipe(site, place, _Passage(_mark(lane), None)), self._depend, wait=False)
 
     def _follow(self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], before: Point | None) -> None:
         """Generate a task that follows ``before``, and hold what the stream is given from now on until it is done."""
@@ -199,7 +199,7 @@ class Interop:
         lane.device.adopt(lane.stream)  # refuses one that captures, before there is a task
         names_device_arrays = any(is_device_array(item) for dependence in depend for item in dependence.items)
         passage = _Passage(before, scope.parker, takes_device_arrays=names_device_arrays)
-        task = encounter(scope, frame, DeviceRecipe(site, place, passage), depend, deferred=True)
+        task = generate(scope, frame, DeviceRecipe(site, place, passage), depend, wait=False)
         try:
             if task.point is None:
                 _wait_until_launched(scope, task)
@@ -215,7 +215,7 @@ class Interop:
         self, scope: Scope, frame: Region, depend: tuple[Dependence, ...], site: Site, *, deferred: bool
     ) -> None:
         """Generate an empty task: without a stream only the dependences are left."""
-        encounter(scope, frame, Recipe(site), depend, deferred=deferred)
+        generate(scope, frame, Recipe(site), depend, wait=not deferred)
 
 
 @takes_clauses

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Directive(Protocol):
-    """A function under a directive (`offload.constructs.functions`)."""
+    """A function under a directive (`offload.constructs.call`)."""
 
     _function: Any
 

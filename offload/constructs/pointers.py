@@ -11,8 +11,8 @@ from offload.constructs.clauses.mapping import map_item
 from offload.constructs.clauses.maps import as_tuple
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError
-from offload.runtime.generate import run
-from offload.runtime.launch import DeviceTask
+from offload.runtime.generate import generate
+from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.sites import call_site
 from offload.runtime.works import ExposeWork
 
@@ -33,7 +33,7 @@ def corresponding(scope: Scope, place: DevicePlace, host: Any) -> Any:
         if entry is not None and entry.replicas is not None:
             site = call_site("get_mapped_ptr", scope.runtime)
             frame = scope.frame("get_mapped_ptr")
-            run(scope, frame, DeviceTask.of(site, frame, place, ExposeWork(item)), ())
+            generate(scope, frame, DeviceRecipe(site, place, ExposeWork(item)), (), wait=True)
     return place.corresponding(host)
 
 

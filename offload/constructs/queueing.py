@@ -11,9 +11,7 @@ from weakref import ref
 from offload.constructs.clauses.dependences import Dependence
 from offload.errors import ClauseError
 from offload.events.event import Event
-from offload.interrupts.frames import caller
-from offload.interrupts.shields import lower_shield, raise_shield
-from offload.runtime.generate import encounter, submit
+from offload.runtime.generate import Ordering, generate
 from offload.runtime.queues import Mark
 from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
@@ -21,6 +19,7 @@ from offload.runtime.works import EmptyWork
 from offload.tasks.depend import DependType
 from offload.tasks.failures import raise_failures
 from offload.tasks.goals import Goal, Until
+from offload.tasks.links import holds_up, order
 from offload.tasks.recipe import nothing
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
@@ -36,111 +35,79 @@ if TYPE_CHECKING:
     from offload.tasks.region import AnyTask, Region, TaskSet
 
 
-def enqueue(
-    scope: Scope,
-    frame: Region,
-    queue: Queue,
-    made: Task | Recipe,
-    depend: Sequence[Any] = (),
-    after: Iterable[Queue] = (),
-    orderings: Sequence[Any] = (),
-    told: Callable[[Task], object] | None = None,
-) -> Task:
-    """Generate a task as the next operation of a queue, which follows the last ones of other queues, too.
+class QueueEntry(Ordering):
+    """How a task becomes the next operation of a queue, which follows the last ones of other queues, too.
 
-    ``made`` is the task where the frame is plain, else its recipe; ``orderings`` and ``told`` are for `encounter` then.
+    Parameters
+    ----------
+    queue : Queue or None
+        None: the task is in no queue, and has its ``orderings`` only.
+    after : sequence of Queue
+        The other queues.
+    orderings : callable, optional
+        Returns dependences along which no failure goes. Most operations have been launched when `generate` returns, and
+        so have all before them. Then it is not called, since whoever comes later finds what they have done.
     """
-    saved = raise_shield(scope)  # as `Shield` does, at half the price
-    try:
-        if isinstance(made, Task):
-            task = made
-            enter(scope, frame, queue, task, depend, after, orderings)
-        else:
-            task = _encounter(scope, frame, queue, made, depend, _marks(scope, frame, queue, after), orderings, told)
-    finally:
-        lower_shield(scope, saved)
-    return task
 
+    __slots__ = ("_mark", "_orderings", "_recorded", "after", "queue")
 
-def _marks(scope: Scope, frame: Region, queue: Queue, after: Iterable[Queue]) -> list[Mark]:
-    """Return the last marks of other queues."""
-    return [mark for other in after if other is not queue and (mark := last_mark(scope, frame, other)) is not None]
+    def __init__(
+        self,
+        queue: Queue | None,
+        after: Sequence[Queue] = (),
+        orderings: Callable[[], Sequence[Dependence]] | None = None,
+    ) -> None:
+        self.task = None  # as `Ordering.__init__` does
+        self.queue = queue
+        self.after = after
+        self._orderings = orderings
+        self._mark: Mark | None = None
+        self._recorded: Sequence[Dependence] = ()
 
-
-def enter(
-    scope: Scope,
-    frame: Region,
-    queue: Queue,
-    task: Task,
-    depend: Sequence[Any] = (),
-    after: Iterable[Queue] = (),
-    orderings: Sequence[Any] = (),
-) -> None:
-    """Enter a deferred task as the next operation of a queue, in a plain frame and within a shield that is up."""
-    if not task.construct.is_call:
-        where = caller(2)
-        task.caller_code, task.caller_at = where.f_code, where.f_lasti
-    marks = _marks(scope, frame, queue, after) if after else []
-    tracker = frame.tracker
-    own = Mark(queue, tracker, task)
-    before = queue.append(own, frame)
-    try:
-        follows: Sequence[Any] = ()
-        if marks or (before is not None and (before.tracker is not tracker or before.task is None or before.is_void)):
-            follows = _followed(scope, frame, marks if before is None else [*marks, before])
-        elif before is not None:
-            follows = (before.task,)  # as most do
-        task.dependences = depend  # also where there are none: what comes later follows it
-        queue.note(task)
-        submit(scope, frame, task, depend, orderings, follows)
-    except BaseException:
-        scope.runtime.engine.mend(task)
-        if not _is_entered(task):
-            own.void()
-            task.finished = True  # nobody is to wait for it
-        raise
-    own.before = None
-
-
-def _encounter(
-    scope: Scope,
-    frame: Region,
-    queue: Queue,
-    recipe: Recipe,
-    depend: Sequence[Any],
-    marks: list[Mark],
-    orderings: Sequence[Any],
-    told: Callable[[Task], object] | None,
-) -> Task:
-    """Encounter an operation where a graph is recorded, or nothing is deferred."""
-    own = Mark(queue, frame.tracker)
-    before = queue.append(own, frame)
-    try:
-        if before is not None:
-            marks.append(before)
+    def enter(self, scope: Scope, region: Region, recipe: Recipe, task: Task) -> None:
+        queue, tracker, recorder = self.queue, region.tracker, region.recorder
+        if self._orderings is not None and (queue is None or region.mode or (tracker.ordered and holds_up(tracker))):
+            task.orderings = self._orderings()
+            self._orderings = None
+        is_real = recorder is None or recorder.executes
+        if is_real:
+            self.task = task
+        if queue is None:
+            return
         recipe.queue = queue
-        follows = _followed(scope, frame, marks)
-
-        def enter(task: Task) -> None:
+        others = [other for other in self.after if other is not queue] if self.after else ()
+        marks = [mark for other in others if (mark := last_mark(scope, region, other)) is not None] if others else []
+        own = self._mark = Mark(queue, tracker, task if is_real else None)
+        before = queue.append(own, region)
+        if before is not None:
+            if not marks and recorder is None and before.tracker is tracker and before.task and not before.is_void:
+                task.follows = (before.task,)  # as most do
+            else:
+                marks = [*marks, before]
+        if marks:
+            task.follows = _followed(scope, region, marks)
+        task.dependences = ()  # also where there are none: what comes later follows it
+        if recorder is not None:
+            self._recorded = _recorded(region, own, marks)
+        if is_real:
+            if queue.place is not None and task.waits_in_stream_order:
+                task.queue = queue  # type: ignore[attr-defined]  # a DeviceTask: its work goes to the queue's stream
             queue.count(task)
-            task.follows = follows
-            own.set(task)
-            if told is not None:
-                told(task)
 
-        recorded = _recorded(frame, own, marks) if frame.recorder is not None else ()
-        task = encounter(
-            scope, frame, recipe, depend, deferred=True, orderings=orderings, recorded=recorded, told=enter
-        )
-    except BaseException:
-        made = own.task() if own.task is not None else None
-        if made is None or not _is_entered(made):
-            own.void()
-        if made is not None and not _is_entered(made):
-            made.finished = True  # nobody is to wait for it
-        raise
-    own.before = None
-    return task
+    def recorded(self) -> Sequence[Dependence]:
+        return self._recorded
+
+    def entered(self, scope: Scope, task: Task) -> None:
+        if self._mark is not None:
+            self._mark.before = None
+        if self._orderings is not None and not (task.launched or task.finished):
+            order(task, self._orderings())
+
+    def failed(self, task: Task, error: BaseException) -> None:
+        super().failed(task, error)
+        if self._mark is not None and not _is_entered(task):
+            self._mark.void()
+            task.finished = True  # nobody is to wait for it
 
 
 def _recorded(frame: Region, own: Mark, marks: Sequence[Mark]) -> tuple[Dependence, ...]:
@@ -156,12 +123,12 @@ def _is_entered(task: Task) -> bool:
 
 
 def enqueue_marker(
-    scope: Scope, frame: Region, queue: Queue, after: Iterable[Queue] = (), before: Point | None = None
+    scope: Scope, frame: Region, queue: Queue, after: Sequence[Queue] = (), before: Point | None = None
 ) -> Task:
     """Generate an operation that does nothing but follow: the queue, other queues, a place on a stream."""
     site = call_site("acc wait", scope.runtime)
     recipe = recipe_at(site, queue.place, EmptyWork(before))
-    return enqueue(scope, frame, queue, recipe.make(frame) if frame.is_plain else recipe, (), after)
+    return generate(scope, frame, recipe, (), wait=False, order=QueueEntry(queue, after))
 
 
 def last_mark(scope: Scope, frame: Region, queue: Queue) -> Mark | None:

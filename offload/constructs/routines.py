@@ -71,7 +71,7 @@ def set_default_device(device: int) -> None:
     frame = scope.frame("set_default_device")
     scope.runtime.find_place(number)
     number = scope.runtime.initial_device if number == initial_device else number
-    frame.inherited = Inherited(number, frame.inherited.group, is_final=frame.inherited.is_final)
+    frame.inherit(Inherited(number, frame.inherited.group, is_final=frame.inherited.is_final))
 
 
 def in_explicit_task() -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from offload.arrays.items import SCALARS
+from offload.constructs.call import Clauses, DirectiveFunction, decorate
 from offload.constructs.clauses.binding import Binding
 from offload.constructs.clauses.defaults import Defaults
 from offload.constructs.clauses.dependences import check_depend
@@ -20,10 +20,9 @@ from offload.constructs.clauses.maps import (
     worded_items,
 )
 from offload.constructs.clauses.names import parse_item, unseen
-from offload.constructs.clauses.parameters import WholeParameters, are_parameters
+from offload.constructs.clauses.parameters import WholeParameters
 from offload.constructs.clauses.parts import enter_parts
 from offload.constructs.clauses.sharing import ArgumentRules, check_defaultmap, check_sharing, has_rules
-from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.constructs.host_region import HostRegion
 from offload.constructs.passed import dependence_on, device_of
 from offload.constructs.receiving import divided_clauses, receiving_work
@@ -32,35 +31,49 @@ from offload.data.entries import Counter
 from offload.data.known import Layouts
 from offload.data.maptypes import Construct
 from offload.errors import ClauseError
-from offload.interrupts.finalizers import collector
-from offload.interrupts.shields import is_at_work
-from offload.runtime.current import here, put_off_here, scope_in_context
-from offload.runtime.generate import defer, encounter, run
-from offload.runtime.launch import DeviceTask
+from offload.runtime.current import put_off_here
+from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.received import Values
-from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Self
 
     from offload.arrays.sections import Section
+    from offload.constructs.clauses.binding import Slot
     from offload.constructs.clauses.mappers import Expansion
-    from offload.constructs.receiving import Late, ReceivingWork
+    from offload.constructs.receiving import Late
     from offload.data.items import MapItem
     from offload.runtime.current import Scope
+    from offload.runtime.generate import Ordering
     from offload.runtime.place import DevicePlace
     from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
 
 
-_DIRECT = {"nowait", "map", "name", "priority"}
-"""Clauses beside ``depend`` that the short way of a call knows."""
+class TargetClauses(Clauses):
+    """What the clauses of a target region say."""
 
-_PLAIN = {"nowait"}
-"""Those with which device arrays need no work."""
+    device: int | None
+    if_: Any
+    self_: Any = False
+    """The device is the host where the one is false, and OpenACC's other one true."""
+    rules: ArgumentRules | None
+    """What clauses say of arguments besides ``map``."""
+    whole: WholeParameters | None
+    """What finds the list items of ``map``, where all of them are whole parameters."""
+    memo: tuple[object, ...]
+    """How the key of a call begins, by which its binding is remembered (`PresentTable.remembered`)."""
+    items: tuple[list[MapItem], Layouts] | None
+    """The evaluated list items, where all of them are arrays; found by the first call."""
+    is_short: bool
+    """Whether a call by position of arrays and scalars gets along without names: its clauses name whole parameters or
+    arrays, and nothing else is said of arguments."""
+
+
+_NOTHING = Binding((), {}, [])
+"""The binding of all calls that map nothing; their arguments belong to their works."""
 
 
 class TargetFunction(DirectiveFunction):
@@ -68,10 +81,14 @@ class TargetFunction(DirectiveFunction):
 
     _directive = "target"
     _is_target = True
-    _may_be_direct = True
     _runs_function = True
     """Whether the body is the function, whatever the arguments are."""
+    _is_spread = False
+    """Whether a region may be on several devices."""
+    _is_queued = False
+    """Whether a region is an operation of a queue."""
     _counter = Counter.DYNAMIC
+    _clauses_of: type[Clauses] = TargetClauses
     _rules_of: type[ArgumentRules] = ArgumentRules
     _checks = {  # noqa: RUF012  # a table, never changed
         "map": check_map,
@@ -88,32 +105,24 @@ class TargetFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_is_deferred", "_is_direct", "_is_plain", "_is_short", "_kept", "_ready", "_rules", "_said", "_whole")
+    __slots__ = ()
 
     def __init__(self, function: Callable[..., Any], clauses: dict[str, Any]) -> None:
         self._defaults = Defaults.of(function)
         super().__init__(function, clauses)
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        super()._apply(clauses)
-        names = self._names
-        self._rules = self._rules_of(clauses, names) if names is not None and has_rules(clauses) else None
-        self._ready: tuple[list[MapItem], Layouts] | None = None
-        self._kept: tuple[tuple[Any, ...], Binding] | None = None  # of a call whose arrays clauses name
-        self._whole = WholeParameters.of(clauses.get("map", ()), names) if names is not None else None
-        self._said = object() if "map" in clauses else None  # what bindings are remembered by
-        self._is_deferred = bool(clauses.get("nowait"))
-        # Of a call by position of arrays and scalars nothing has to be known but these: clauses name whole parameters.
-        if names is None:
-            self._is_short = not self._is_late
-        else:
-            is_found = self._whole is not None and (not self._is_late or are_parameters(self._depend, names))
-            self._is_short = is_found and self._rules is None
-        is_known = self._is_short and self._defaults is None
-        self._is_direct = self._may_be_direct and is_known and clauses.keys() <= _DIRECT
-        self._is_plain = self._is_direct and clauses.keys() <= _PLAIN
+    def _prepare(self, clauses: Any, words: dict[str, Any]) -> None:
+        super()._prepare(clauses, words)
+        names = clauses.names
+        clauses.waits = not words.get("nowait")
+        clauses.device, clauses.if_ = words.get("device"), words.get("if_", True)
+        clauses.rules = self._rules_of(words, names) if names is not None and has_rules(words) else None
+        clauses.whole = WholeParameters.of(words.get("map", ()), names) if names is not None else None
+        clauses.memo = (object() if "map" in words else None,)
+        clauses.items = None
+        clauses.is_short = clauses.rules is None and (names is None or clauses.whole is not None)
         if names is not None:
-            for item, word in worded_items(clauses.get("map", ())):
+            for item, word in worded_items(words.get("map", ())):
                 name = parse_item(item).name
                 if not names.may_have(name):
                     raise ClauseError(
@@ -121,107 +130,138 @@ class TargetFunction(DirectiveFunction):
                         f"{', '.join(names.parameters) or 'no parameters'}"
                     )
 
-    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
-        """Return a copy with these clauses replaced. Raises as for every construct."""
-        if depend is not NOT_GIVEN:
-            if not clauses and self._is_plain and are_plain(depend):
-                copy = self._with_dependences(depend)
-                copy._is_plain = copy._is_direct = copy._is_short = True  # noqa: SLF001  # its own kind
-                copy._is_deferred = self._is_deferred  # noqa: SLF001  # the same
-                copy._rules = copy._ready = copy._kept = copy._said = copy._whole = None  # noqa: SLF001  # the same
-                return copy
-            clauses["depend"] = depend
-        return super().options(**clauses)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Encounter the construct: return what the body returns, or with ``nowait`` the `Task`."""
-        scope = scope_in_context()
-        if scope is None or scope.thread != get_ident():
-            scope = here()
-        frame = scope.region
-        if (
-            not self._is_direct
-            or kwargs
-            or frame is None
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
-            or collector.start
-            or owned
-            or (not self._is_deferred and is_at_work())
-        ):
-            return self._encounter(scope, args, kwargs)
-        # Arrays and scalars only, and nothing to be asked but dependences and arrays that are mapped.
-        runtime = scope.runtime
-        place = runtime.default_place(frame)
-        if place is None:
-            return self._encounter(scope, args, kwargs)
-        site = self._site
-        if site is None or site.runtime is not runtime:
-            site = self._site_in(runtime)
-        device = place.device
-        arrays: dict[int, Any] = {}
-        takes_arrays = False
+    # -- a call --------------------------------------------------------------------------------------
+    def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the body returns, or with ``nowait`` the `Task`."""
+        said, depend, runtime = self._clauses, self._depend, scope.runtime
+        is_offloaded = bool(said.if_ and not said.self_)
+        if self._defaults is not None:
+            args, kwargs = self._defaults.completed(args, kwargs)
+        arrays: dict[Slot, Any] = {}
+        others: dict[Slot, Any] = {}
         for slot, value in enumerate(args):
             kind = value.__class__
             if kind is np.ndarray:
                 arrays[slot] = value
             elif kind not in SCALARS:
-                if not device.is_array(value) or device.retired(value) is not None:
-                    return self._encounter(scope, args, kwargs)
-                takes_arrays = True
-        body: Any = self._function if self._runs_function else self._short_body(args, is_given=not arrays)
-        depend: Any = self._depend
-        if self._is_late and self._names is not None:
-            depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
-        if arrays or not self._is_plain:
-            work = self._short_work(place, args, arrays, body)
-            if work is None:
-                return self._encounter(scope, args, kwargs)
-            work.takes_device_arrays = takes_arrays
-            priority = self._clauses.get("priority", 0)
-            if priority:
-                priority = min(priority, runtime.engine.max_priority)
-            task = DeviceTask.of(site, frame, place, work, self._label, priority)
-            del work  # what it holds goes before the task is complete
-        else:
-            task = DeviceTask.plain(site, frame, place, body, args)
-            if takes_arrays:
-                task.after = device.caller_event()
-        if not self._is_deferred:
-            try:
-                return run(scope, frame, task, depend)
-            finally:
-                del task  # as `run` asks for
-        defer(scope, frame, task, depend)
-        return task
-
-    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter a region that has more than dependences and arrays in no clause."""
-        if put_off_here(scope, self, args, kwargs):
+                others[slot] = value
+        if kwargs:
+            named = kwargs.items()
+            others |= {name: v for name, v in named if v.__class__ is not np.ndarray and v.__class__ not in SCALARS}
+        # Where: on the device that a clause names, or of the device arrays that are passed, or on the default device.
+        device = said.device
+        place = runtime.default_place(region) if device is None and is_offloaded else None
+        are_native = place is not None  # others are device arrays there
+        for value in others.values() if others else ():
+            if place is None or not place.device.is_array(value) or place.device.retired(value) is not None:
+                are_native = False
+                break
+        if (kwargs or not are_native) and not said.waits and put_off_here(scope, self, args, kwargs):
             return None
-        if self._defaults is not None:
-            args, kwargs = self._defaults.completed(args, kwargs)
-        runtime = scope.runtime
-        frame = scope.frame(self._directive)
-        clauses = self._clauses
-        device, is_offloaded = clauses.get("device"), self._is_offloaded()
-        binding = Binding.of(args, kwargs)
-        values: Values | None = None
-        if binding.others:
-            if device is None and is_offloaded:
-                device = device_of(runtime, binding.others, self._directive)
-            values = Values.in_slots(binding.others)
-        places = self._places(runtime, device) if is_offloaded else None
+        if others and are_native:
+            device = place.device.number  # type: ignore[union-attr]  # there is one
+        elif others and device is None and is_offloaded:
+            device = device_of(runtime, [*others.items()], self._directive)
+            place = place if device is None else None
+        places = self._places(runtime, region, device) if self._is_spread and is_offloaded else None
         if places is not None:
-            device = places[0].device.number
-        place = runtime.place(frame, device, if_=is_offloaded)
-        is_short = self._is_short and not kwargs and not binding.others
-        visible = self._names
+            are_native = are_native and places == (place,)
+            place, device = places[0], places[0].device.number
+        elif place is None:
+            place = runtime.place(region, device, if_=is_offloaded)
+        work: Any = None
+        if (
+            said.is_short
+            and place is not None
+            and not (kwargs or region.mode)
+            and (are_native or not others)
+            and (depend.__class__ is tuple or depend.are_parameters)  # type: ignore[attr-defined]  # a `LateDepend`
+        ):
+            work = self._short_work(place, places, args, arrays)
+        if work is None:
+            return self._encounter_named(scope, region, place, places, device, args, kwargs)
+        if others:
+            work.takes_device_arrays = True
+        late: Any = depend
+        if late.__class__ is not tuple:
+            late = late.at(late.names.at_call(args, kwargs, only_parameters=True))
+        priority = said.priority
+        if priority:
+            priority = min(priority, runtime.engine.max_priority)
+        site = self._site
+        if site is None or site.runtime is not runtime:
+            site = self._site_in(runtime)
+        wait, order = said.waits, None
+        if self._is_queued:
+            wait, order = self._ordering(scope, region, place, device, work.items)
+        task = generate(
+            scope, region, DeviceRecipe(site, place, work, said.label, priority), late, wait=wait, order=order
+        )
+        return task.value if wait else task
+
+    def _short_work(
+        self, place: DevicePlace, places: tuple[DevicePlace, ...] | None, args: tuple[Any, ...], arrays: dict[Any, Any]
+    ) -> TargetWork | None:
+        """Return the work of a call that gets along without names, if its list items do; else None.
+
+        Its binding is remembered while the arrays are present, by their identity; their layouts are compared.
+        """
+        said = self._clauses
+        body: Any = self._function if self._runs_function else self._short_body(args, is_given=not arrays)
+        known: Known | None = None
+        if not arrays and said.memo[0] is None:
+            binding = _NOTHING if self._runs_function else Binding(args, {}, [])
+        else:
+            key = (
+                *said.memo,
+                len(args),
+                *arrays,
+                *map(id, arrays.values()),
+                *(() if self._runs_function or not arrays else self._deciding(args)),
+            )
+            known = place.table.remembered.get(key)
+            if known is not None and known.layouts.are_current():
+                binding = known.binding
+                if not self._runs_function:
+                    self._recall(binding, body)
+            else:
+                known = None
+                items = self._known_items(args)
+                if items is None:
+                    return None
+                binding = Binding(args, {}, items)
+                if arrays and not self._runs_function:
+                    self._look(binding, body)
+                binding.args = ()  # which are not to be remembered
+                binding.key = key
+                for slot, array in arrays.items():
+                    binding.add_array(slot, array)
+        if self._runs_function:
+            return TargetWork(body, args, {}, binding, self._counter, known)
+        return self._work(body, args, {}, binding, places, known)
+
+    def _encounter_named(
+        self,
+        scope: Scope,
+        region: Region,
+        place: DevicePlace | None,
+        places: tuple[DevicePlace, ...] | None,
+        device: int | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Encounter a region whose clauses or arguments have to be looked at by name, or that is recorded."""
+        said, runtime = self._clauses, scope.runtime
+        depend: Any = self._depend
+        binding = Binding.of(args, kwargs)
+        values = Values.in_slots(binding.others)
+        is_short = said.is_short and not kwargs and not binding.others and depend.__class__ is tuple
+        visible = self._names_of_clauses
         names = visible.at_call(args, kwargs, only_parameters=is_short) if visible is not None else {}
-        depend: Any = self._dependences(names) if self._is_late else self._depend
-        site = self._site_in(runtime)
-        priority = min(clauses.get("priority", 0), runtime.engine.max_priority)
-        given: Sequence[Any] = clauses.get("map", ())
+        if depend.__class__ is not tuple:
+            depend = depend.at(names)
+        priority = min(said.priority, runtime.engine.max_priority)
+        given: Sequence[Any] = said.get("map", ())
         late: Sequence[Late] = ()
         if values is not None:
             given, late = self._divided(values, names, kwargs)
@@ -230,42 +270,65 @@ class TargetFunction(DirectiveFunction):
         body = self._body(names, binding.args, binding.kwargs)
         items = self._known_items(args) if is_short else None
         binding.items = self._items(names, binding.objects, given) if items is None else items
-        if visible is not None and self._whole is None:
-            enter_parts(binding, clauses.get("map", ()), visible, names)
-        if self._rules is not None:
-            self._rules.decide(binding, names, on_host=place is None, listed=self._listed_around(frame))
+        if visible is not None and said.whole is None:
+            enter_parts(binding, said.get("map", ()), visible, names)
+        if said.rules is not None:
+            said.rules.decide(binding, names, on_host=place is None, listed=self._listed_around(region))
         if values is None:
             self._look(binding, body)
-        recipe: HostRegion | DeviceRecipe
-        work: TargetWork | ReceivingWork | None = None
+        recipe: Recipe
         if place is None:
-            recipe = HostRegion(site, body, binding.args, dict(binding.kwargs), self._label, priority)
-            recipe.binding = binding.kept()
+            on_host = HostRegion(self._site_in(runtime), body, binding.args, dict(binding.kwargs), said.label, priority)
+            on_host.binding, on_host.values = binding.kept(), values
+            recipe, mapped = on_host, None
         else:
+            work: Any
             if values is None:
                 binding.complete(place)
-                work = self._work(body, binding, places)
+                work = self._work(body, binding.args, binding.kwargs, binding, places)
             else:
                 work = receiving_work(values, late, body, binding.kept(), place, self._counter, self._check_values)
-            if values is None and self._is_deferred and frame.is_plain:
-                task = DeviceTask.of(site, frame, place, work, self._label, priority)
-                defer(scope, frame, task, depend)
-                return task
-            recipe = DeviceRecipe(site, place, work, self._label, priority)
-        recipe.values = values
-        return self._generate(scope, frame, recipe, depend, work, device)
+            on_device = DeviceRecipe(self._site_in(runtime), place, work, said.label, priority)
+            on_device.values = values
+            recipe, mapped = on_device, work.items
+        wait, order = said.waits, None
+        if self._is_queued:
+            wait, order = self._ordering(scope, region, place, device, mapped)
+        task = generate(scope, region, recipe, depend, wait=wait, order=order)
+        return task.value if wait else task
+
+    @property
+    def _is_offloaded(self) -> bool:
+        """Whether clauses do not say that the device is the host."""
+        return bool(self._clauses.if_ and not self._clauses.self_)
 
     # -- what another kind of target region does otherwise -------------------------------------------
-    def _is_offloaded(self) -> bool:
-        return bool(self._clauses.get("if_", True))
-
-    def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
+    def _places(self, runtime: Runtime, region: Region, device: int | None) -> tuple[DevicePlace, ...] | None:
         """Return the places of a region that is carried out on several devices; the first is its own."""
         return None
 
-    def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
+    def _work(
+        self,
+        body: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        binding: Binding,
+        places: tuple[DevicePlace, ...] | None,
+        known: Known | None = None,
+    ) -> TargetWork:
         """Return what a launch does."""
-        return TargetWork(body, binding.args, binding.kwargs, binding, self._counter)
+        return TargetWork(body, args, kwargs, binding, self._counter, known)
+
+    def _ordering(
+        self,
+        scope: Scope,
+        region: Region,
+        place: DevicePlace | None,
+        device: int | None,
+        items: Sequence[MapItem] | None,
+    ) -> tuple[bool, Ordering]:
+        """Return whether the caller waits, and what orders the task; ``items`` is None on the host."""
+        raise NotImplementedError
 
     def _listed_around(self, frame: Region) -> tuple[Section, ...]:
         """Return the storage that ``defaultmap(none)`` need not name."""
@@ -276,7 +339,7 @@ class TargetFunction(DirectiveFunction):
         return self._function
 
     def _short_body(self, args: tuple[Any, ...], *, is_given: bool) -> Callable[..., Any]:
-        """Return what is called in a region that is encountered the short way; raise what is wrong with arguments.
+        """Return what is called in a region that needs no names; raise what is wrong with arguments.
 
         Where it ``is_given`` these, there are no host arrays among them.
         """
@@ -286,24 +349,11 @@ class TargetFunction(DirectiveFunction):
         """Look at the arguments of a call, all of which are known, and at what clauses say of them; map others."""
 
     def _recall(self, binding: Binding, body: Any) -> None:
-        """Have the body of a short call know what `_look` has found in another one."""
+        """Have the body of a call know what `_look` has found in another one."""
 
     def _deciding(self, args: tuple[Any, ...]) -> Iterable[Any]:
-        """Return what else than its host arrays decides how a short call maps these."""
+        """Return what else than its host arrays decides how a call without names maps these."""
         return ()
-
-    def _generate(
-        self,
-        scope: Scope,
-        frame: Region,
-        recipe: Recipe,
-        depend: Any,
-        work: TargetWork | ReceivingWork | None,
-        device: int | None,
-    ) -> Any:
-        """Generate the task, and return what the call does; ``work`` is None on the host."""
-        encountered = encounter(scope, frame, recipe, depend, deferred=self._is_deferred)
-        return encountered if self._is_deferred else encountered.value
 
     def _check_values(self, values: Values, found: Sequence[Any]) -> None:
         """Raise `MapError` if the region cannot have such values of tasks."""
@@ -320,70 +370,34 @@ class TargetFunction(DirectiveFunction):
         ClauseError
             A clause says of a value what has to be said at the call.
         """
-        return divided_clauses(self._clauses, self._rules_of.words, values, self._names, names, kwargs)
+        return divided_clauses(self._clauses.words, self._rules_of.words, values, self._names_of_clauses, names, kwargs)
 
-    def _short_work(
-        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Any, places: Any = None
-    ) -> TargetWork | None:
-        """Return the work of a call by position of host arrays and scalars; None where names are needed."""
-        found = self._bound(place, args, arrays, body)
-        return None if found is None else TargetWork(body, args, {}, found[0], self._counter, found[1])
-
-    def _bound(
-        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Callable[..., Any]
-    ) -> tuple[Binding, Known | None] | None:
-        """Return the binding of such a call, and what an earlier one has found out; None where names are needed."""
-        key = (
-            self._said,
-            len(args),
-            *arrays,
-            *map(id, arrays.values()),
-            *(() if self._runs_function or not arrays else self._deciding(args)),
-        )
-        known: Known | None = place.table.remembered.get(key)
-        if known is not None and known.layouts.are_current():
-            self._recall(known.binding, body)
-            return known.binding, known
-        if self._kept is not None and self._kept[0] == key and self._ready_items() is not None:
-            binding = self._kept[1]
-            binding.key = key
-            return binding, None
-        items = self._known_items(args)
-        if items is None:
-            return None
-        binding = Binding(args, {}, items)
-        if arrays and not self._runs_function:
-            self._look(binding, body)
-        binding.args = ()  # which are not to be remembered
-        binding.key = key
-        for slot, array in arrays.items():
-            binding.add_array(slot, array)
-        if self._ready is not None and self._runs_function:
-            items = binding.items
-            for _, host, _, number in binding.arrays:
-                if items[number].host is not host:
-                    break
-            else:  # clauses keep all arrays alive
-                self._kept = key, binding
-        return binding, None
+    @property
+    def _names_of_clauses(self) -> Any:
+        """What gives strings in clauses a meaning, those of ``depend`` too."""
+        depend: Any = self._depend
+        names = self._clauses.names
+        return names if names is not None or depend.__class__ is tuple else depend.names
 
     def _known_items(self, args: tuple[Any, ...]) -> list[MapItem] | None:
         """Return the evaluated list items of a call by position whose clauses need no names; None where they do."""
-        if self._whole is not None:
-            return self._whole.items(args)
-        if self._said is None:
+        said = self._clauses
+        if said.whole is not None:
+            return said.whole.items(args)  # type: ignore[no-any-return]  # a `WholeParameters`
+        if said.memo[0] is None:
             return []
         items = self._ready_items()
         return None if items is None else items.copy()
 
     def _ready_items(self) -> list[MapItem] | None:
         """Return the list items of clauses that name arrays; None before there are any, or if a layout has changed."""
-        if self._ready is not None:
-            items, layouts = self._ready
+        said = self._clauses
+        if said.items is not None:
+            items, layouts = said.items
             if layouts.are_current():
-                return items
+                return items  # type: ignore[no-any-return]  # of clauses
             check_writeable(items)
-            self._ready = self._kept = None
+            said.items = None
         return None
 
     def _items(self, names: Mapping[str, Any], objects: dict[int, Expansion], given: Sequence[Any]) -> list[MapItem]:
@@ -393,8 +407,8 @@ class TargetFunction(DirectiveFunction):
         items = self._ready_items()
         if items is None:
             items = map_items(Construct.TARGET, given, names, objects)
-            if self._names is None and not objects:
-                self._ready = items, Layouts(items)
+            if self._clauses.names is None and not objects:
+                self._clauses.items = items, Layouts(items)
         return list(items)
 
 

@@ -96,9 +96,7 @@ class TargetWork(Work):
         What an earlier call with this binding has found out.
     """
 
-    __slots__ = ("_binding", "_counter", "_known", "args", "body", "items", "kwargs", "takes_device_arrays")
-
-    has_end = True
+    __slots__ = ("_binding", "_counter", "_known", "args", "body", "has_end", "items", "kwargs", "takes_device_arrays")
 
     def __init__(
         self,
@@ -114,13 +112,14 @@ class TargetWork(Work):
         self.kwargs: Any = kwargs
         self.items = binding.items
         self.takes_device_arrays = binding.takes_device_arrays
+        self.has_end = bool(binding.items or binding.privates)
         self._binding = binding
         self._counter = counter
         self._known = known
 
     def begin(self, launch: Launch, place: DevicePlace, lane: Lane, staged: list[Any]) -> Point | None:
         binding = self._binding
-        if binding.takes_device_arrays and place.sets:
+        if self.takes_device_arrays and place.sets:
             given = [(place, array) for array in (*self.args, *self.kwargs.values()) if place.device.is_array(array)]
             touch(launch.gate, place, lane, given, given)
         known = self._known

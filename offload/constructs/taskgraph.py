@@ -11,8 +11,8 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from offload.arrays.containers import MOST_PARTS
+from offload.constructs.call import DirectiveFunction, decorate
 from offload.constructs.clauses.maps import check_name
-from offload.constructs.functions import DirectiveFunction, decorate
 from offload.constructs.groups import Taskgroup
 from offload.constructs.taskgraph_keys import Key
 from offload.constructs.taskgraph_reach import TooMuchError
@@ -155,7 +155,7 @@ class TaskgraphFunction(DirectiveFunction):
         if is_complete and is_replayable(graph, outer) and key.reaches_the_same():
             from offload.graphs.replay import Replay  # for programs that replay: `import offload` is quicker without it
 
-            record = Replay(graph, outer, self._site_in(scope.runtime), self._label)
+            record = Replay(graph, outer, self._site_in(scope.runtime), self._clauses.label)
             record.follow(tasks_of(graph))
         return record
 
@@ -189,11 +189,12 @@ def _bound_to(function: Any) -> tuple[Any, ...]:
 def _record_boundary(frame: Region, recorder: Recorder | None = None) -> Iterator[None]:
     """Let what the block generates neither follow nor precede, by dependences, what is outside of it."""
     tracker, frame.tracker = frame.tracker, frame.new_tracker()
-    frame.recorder = recorder
+    frame.record(recorder)
     try:
         yield
     finally:
-        frame.tracker, frame.recorder = tracker, None
+        frame.tracker = tracker
+        frame.record(None)
 
 
 class _Records:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offload.arrays.items import is_device_array, label
+from offload.constructs.call import Clauses, DirectiveFunction
 from offload.constructs.clauses.dependences import mutexinoutset
 from offload.constructs.clauses.maps import check_clauses, check_count, check_name, check_priority
 from offload.constructs.clauses.names import parse_item
@@ -27,8 +28,8 @@ from offload.constructs.clauses.reductions import (
     reductions_of,
     resolved,
 )
-from offload.constructs.functions import DirectiveFunction, TaskFunction
 from offload.constructs.groups import Taskgroup
+from offload.constructs.task import TaskFunction
 from offload.errors import ClauseError
 from offload.runtime.current import for_finalizers, here
 
@@ -43,12 +44,20 @@ _TASKS_A_THREAD = 4
 the time goes into tasks. (libomp takes 10 a thread, libgomp 1.)"""
 
 
+class _LoopClauses(Clauses):
+    """What the clauses of a taskloop say."""
+
+    task: TaskFunction
+    """What generates the tasks."""
+
+
 class TaskloopFunction(DirectiveFunction):
     """A function over a part of a range. Calling it with the whole range encounters the construct."""
 
-    __slots__ = ("_task",)
+    __slots__ = ()
 
     _directive = "taskloop"
+    _clauses_of = _LoopClauses
     _checks = {  # noqa: RUF012  # a table, never changed
         "grainsize": partial(check_count, "grainsize"),
         "num_tasks": partial(check_count, "num_tasks"),
@@ -62,16 +71,20 @@ class TaskloopFunction(DirectiveFunction):
         "name": check_name,
     }
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        super()._apply(clauses)
-        _check_together(clauses)
-        self._task = _LoopTask(self._function, {name: clauses[name] for name in _OF_TASKS if name in clauses})
-        if any(isinstance(item, str) for _, item in (*clauses.get("reduction", ()), *clauses.get("in_reduction", ()))):
-            self._names = self._visible_names()
+    def _prepare(self, clauses: Clauses, words: dict[str, Any]) -> None:
+        super()._prepare(clauses, words)
+        _check_together(words)
+        clauses.task = _LoopTask(self._function, {name: words[name] for name in _OF_TASKS if name in words})  # type: ignore[attr-defined]  # its own kind
+        if any(isinstance(item, str) for _, item in (*words.get("reduction", ()), *words.get("in_reduction", ()))):
+            clauses.names = self._visible_names()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Bind like a function: under a method, ``self`` is the body's first argument, before the part of the range."""
-        return self if instance is None else type(self)(types.MethodType(self._function, instance), {**self._clauses})
+        return (
+            self
+            if instance is None
+            else type(self)(types.MethodType(self._function, instance), {**self._clauses.given})
+        )
 
     @for_finalizers
     def __call__(self, iterable: Any, /, *args: Any, **kwargs: Any) -> list[Task] | None:
@@ -89,7 +102,7 @@ class TaskloopFunction(DirectiveFunction):
             is_strict=clauses.get("strict", False),
             n_threads=len(scope.runtime.engine.threads) + 1,
         )
-        task: TaskFunction = self._task
+        task: TaskFunction = clauses.task
         group = Taskgroup((), "taskloop")
         if clauses.get("reduction") or clauses.get("in_reduction"):
             task, group, args = self._reducing(iterable, args, kwargs, frame.inherited.group)
@@ -140,7 +153,7 @@ class TaskloopFunction(DirectiveFunction):
         in_reduction: dict[str, list[Any]] = {}
         for operator, item in received:
             in_reduction.setdefault(operator, []).append(item)
-        return self._task.options(depend=depend, in_reduction=in_reduction or None), group, args
+        return self._clauses.task.options(depend=depend, in_reduction=in_reduction or None), group, args
 
     def _check_part(self, taken: Iterable[Item], reduced: Iterable[Item], around: Group | None) -> None:
         """Raise `ClauseError` unless a group around the loop, not the loop, reduces each item of ``in_reduction``."""
@@ -153,10 +166,10 @@ class TaskloopFunction(DirectiveFunction):
             find_reduction(f"taskloop {self._name!r}", operator, item, around)
 
     def _names_at_call(self, iterable: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        if self._names is None:
+        if self._clauses.names is None:
             return {}
         try:
-            return self._names.at_call((iterable, *args), kwargs)
+            return self._clauses.names.at_call((iterable, *args), kwargs)  # type: ignore[no-any-return]  # of `VisibleNames`
         except TypeError as error:
             raise ClauseError(
                 f"taskloop {self._name!r}: {error}; a list item written as a string names an argument of the call, "
@@ -168,10 +181,10 @@ class TaskloopFunction(DirectiveFunction):
         wanted = identity_of(item)
         if any(isinstance(value, np.ndarray) and identity_of(value) == wanted for value in (*args, *kwargs.values())):
             return True
-        if not isinstance(written, str) or self._names is None:
+        if not isinstance(written, str) or self._clauses.names is None:
             return False
         parsed = parse_item(written)
-        slot = self._names.slot(parsed.name, kwargs)
+        slot = self._clauses.names.slot(parsed.name, kwargs)
         if isinstance(slot, str):
             return slot in kwargs and parsed.is_part_of(kwargs[slot])
         return 0 < slot <= len(args) and parsed.is_part_of(args[slot - 1])  # the first parameter takes the part
@@ -208,7 +221,7 @@ class _LoopTask(TaskFunction):
     __slots__ = ()
 
     _directive = "taskloop"
-    _n_between = 3  # `TaskLoopFunction.__call__`, and what `for_finalizers` makes of it
+    _n_between = TaskFunction._n_between + 2  # noqa: SLF001  # `TaskloopFunction.__call__`, and `for_finalizers`'s
 
 
 # -- splitting -------------------------------------------------------------------------------------

@@ -17,11 +17,11 @@ from offload.constructs.replicas import check_devices, choose, spread
 from offload.data.maptypes import MapType
 from offload.errors import ClauseError, MapError
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.generate import defer, encounter
-from offload.runtime.launch import DeviceTask
+from offload.runtime.generate import generate
 from offload.runtime.recipe import recipe_at
 from offload.runtime.sites import call_site
 from offload.runtime.works import UpdateWork
+from offload.tasks.stack import owned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +83,9 @@ def target_update(
     to, from_, present = as_tuple(to), as_tuple(from_), bool(present)
     scope = here()
     runtime = scope.runtime
-    frame = scope.frame("target_update")
+    frame = scope.region
+    if frame is None or frame.mode or owned:
+        frame = scope.frame("target_update")
     places = None
     if devices is not None or (device is None and runtime.settings.loop_devices is not None):
         places, place = choose(
@@ -107,11 +109,7 @@ def target_update(
         warn_of_writes("target_update", dependences, [item.host for item in items if item.map_type.copies_out])
     site, one = call_site("target update", runtime, 1), UpdateWork(items, key)
     work = one if places is None else spread(one, places, runtime.gate, is_default=devices is None)
-    if nowait and place is not None and frame.is_plain and not runtime.engine.closed:  # nothing else matters
-        task: Task = DeviceTask.of(site, frame, place, work)
-        defer(scope, frame, task, dependences)
-        return task
-    task = encounter(scope, frame, recipe_at(site, place, work), dependences, deferred=bool(nowait))
+    task = generate(scope, frame, recipe_at(site, place, work), dependences, wait=not nowait)
     return task if nowait else None
 
 

@@ -11,7 +11,7 @@ from offload.constructs.clauses.following import awaited
 from offload.errors import ClauseError, DependError, UsageError
 from offload.interrupts.finalizers import refuse_inside
 from offload.runtime.current import here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import generate
 from offload.runtime.keywords import refuse_unknown
 from offload.runtime.sites import call_site
 from offload.runtime.threads import Everything
@@ -103,7 +103,7 @@ def _edges(scope: Scope, frame: Region, dependences: Sequence[Dependence]) -> Ta
         raise ClauseError("taskwait: nowait without depend says nothing; name what later tasks are to follow")
     runtime = scope.runtime
     site = call_site("taskwait", runtime)
-    return encounter(scope, frame, Recipe(site), dependences, deferred=True)
+    return generate(scope, frame, Recipe(site), dependences, wait=False)
 
 
 def _followed(frame: Region, dependences: Sequence[Dependence]) -> list[Task]:

@@ -193,10 +193,11 @@ def record(*, execute: bool = True) -> Iterator[TaskGraph]:
         raise UsageError("record: this region records already; leave that block first")
     graph = TaskGraph(scope.runtime)
     region = Block(scope, frame)
-    region.recorder = region.frame.recorder = Recorder(graph, executes=execute, runs_again=not execute)
+    region.recorder = Recorder(graph, executes=execute, runs_again=not execute)
+    region.frame.record(region.recorder)
     try:
         yield graph
     finally:
         region.leave()
         if region.frame.recorder is region.recorder:
-            region.frame.recorder = None
+            region.frame.record(None)

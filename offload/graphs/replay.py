@@ -30,7 +30,7 @@ from offload.graphs.capture import Capture, obstacle
 from offload.graphs.plan import Plan, recipes_of
 from offload.interrupts.shields import Shield
 from offload.runtime.generate import begin
-from offload.runtime.launch import DeviceTask
+from offload.runtime.recipe import DeviceRecipe
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.goals import Emptied, Goal
 from offload.tasks.links import follow
@@ -142,7 +142,7 @@ class Replay:
             work = self.capture.ready(scope, lambda: self._make(*self._regions_in(frame)))
             if work is None:
                 return False
-            task = DeviceTask.of(self._site, frame, self.capture.place, work, self._name)  # type: ignore[arg-type]  # known then
+            task = DeviceRecipe(self._site, self.capture.place, work, self._name).make(frame)  # type: ignore[arg-type]  # known then
             group = Group(frame.inherited.group) if waits else None
             if group is not None:
                 task.inherited = frame.inherited.within(group)

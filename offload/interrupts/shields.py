@@ -273,7 +273,10 @@ def _first() -> Shielded:
 
 def is_at_work() -> bool:
     """Tell whether the calling thread runs the library's own steps, or something that they have called."""
-    place = current().place
+    try:
+        place = _local.thread.place
+    except AttributeError:  # the thread has not used the library
+        return False
     return place is not None and not place.in_body
 
 

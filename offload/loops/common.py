@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from offload.constructs.functions import DirectiveFunction
+from offload.constructs.call import DirectiveFunction
 from offload.loops.running.clauses import COMMON_CHECKS, LoopWords
 
 if TYPE_CHECKING:
@@ -24,33 +24,29 @@ if TYPE_CHECKING:
 
 
 class LoopFunction(DirectiveFunction):
-    """A function whose calls are loops: what all loop constructs have in common.
-
-    A construct names the slots of this, since it may have another base with slots.
-    """
+    """A function whose calls are loops: what all loop constructs have in common."""
 
     # The clauses that speak of the loop.
     _words_of: frozenset[str] = frozenset(COMMON_CHECKS)
 
     __slots__ = ()
-    _all: dict[str, Any]
-    _program: LoopProgram
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        """Take over the clauses: those of the loop here, the others by the construct."""
+    @property
+    def _program(self) -> LoopProgram:
+        """The loop under these clauses."""
+        program: LoopProgram = self._clauses.program
+        return program
+
+    def _prepare(self, clauses: Any, words: dict[str, Any]) -> None:
+        """Set what the clauses say: of the loop here, the others by the construct."""
         from offload.loops.running.specialise import program_of  # what parses is imported when there is a loop to parse
 
-        self._all = dict(clauses)
-        self._program = program_of(self._function, self._words(clauses), self._directive, self.__dict__)
-        super()._apply({name: value for name, value in clauses.items() if name not in self._words_of})
+        clauses.program = program_of(self._function, self._words(words), self._directive, self.__dict__)
+        super()._prepare(clauses, {name: value for name, value in words.items() if name not in self._words_of})
 
     def _words(self, clauses: Mapping[str, Any]) -> LoopWords:
         """Return what the clauses say of the loop."""
         return LoopWords.of(self._directive, clauses, names_of(self._function))
-
-    def _given(self) -> dict[str, Any]:
-        """Return all clauses, as the construct has them."""
-        return dict(self._all)
 
     def _texts(self) -> tuple[dict[str, Any], tuple[Any, ...]]:
         """Return the globals that the text names, and the texts of the function and of those that it calls."""

@@ -7,35 +7,28 @@ target region, on several devices, and where it speculates, one of its own.
 from __future__ import annotations
 
 from functools import cache
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offload.arrays.items import SCALARS
+from offload.constructs.call import decorate
 from offload.constructs.clauses.maps import MapClause, check_device
-from offload.constructs.functions import NOT_GIVEN, DirectiveFunction, are_plain, decorate
 from offload.constructs.replicas import places_of
 from offload.constructs.target import TargetFunction
 from offload.errors import UsageError
-from offload.interrupts.finalizers import collector
-from offload.interrupts.shields import is_at_work
 from offload.loops.common import LoopFunction, launching
 from offload.loops.proofs.dependences import DependenceProfile
 from offload.loops.running.clauses import DEVICE_CHECKS, SetWords
-from offload.runtime.current import here, scope_in_context
-from offload.runtime.generate import defer, run
-from offload.runtime.launch import DeviceTask
-from offload.tasks.stack import owned
-from offload.tasks.task import Task
+from offload.runtime.current import here
+from offload.runtime.generate import generate
+from offload.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType
-    from typing import Self
 
     from offload.constructs.clauses.binding import Binding
-    from offload.constructs.target_work import TargetWork
+    from offload.constructs.target_work import Known, TargetWork
     from offload.data.items import MapItem
     from offload.devices.base import Device
     from offload.loops.launch import Launcher
@@ -51,130 +44,67 @@ class DeviceLoop(LoopFunction, TargetFunction):
     _runs_function = False
     _words_of = frozenset(DEVICE_CHECKS)
 
-    __slots__ = ()
-    _sets: SetWords
+    _is_spread = True
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        self._sets = SetWords.of(self._directive, clauses)
-        super()._apply(clauses)
-        if self._rules is not None:
-            self._rules.excused = self._program.words.named
-        if isinstance(self._program.words.speculate, DependenceProfile):
+    __slots__ = ()
+
+    @property
+    def _sets(self) -> SetWords:
+        """What the clauses say of several devices."""
+        sets: SetWords = self._clauses.sets
+        return sets
+
+    def _prepare(self, clauses: Any, words: dict[str, Any]) -> None:
+        clauses.sets = SetWords.of(self._directive, words)
+        super()._prepare(clauses, words)
+        speculate = clauses.program.words.speculate
+        if clauses.rules is not None:
+            clauses.rules.excused = clauses.program.words.named
+        if isinstance(speculate, DependenceProfile):
             from offload.loops.speculative.profiles import check_profile  # few loops have one
 
-            check_profile(self._program, self._program.words.speculate)
-        if self._program.is_speculative:  # its work says that it may block, and may map nothing
-            self._is_direct, self._is_plain = self._is_direct and not self._is_deferred, False
+            check_profile(clauses.program, speculate)
+        if clauses.program.is_speculative and not clauses.waits:  # its work says that it may block, and may map nothing
+            clauses.is_short = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`.
 
         In a target body: enqueue the loop on the body's stream.
         """
-        scope = scope_in_context()
-        if scope is None or scope.thread != get_ident():
-            scope = here()
-        frame = scope.region
-        if frame is None:
-            if scope.task is not None and scope.task.construct.is_target:
-                if self._sets.devices is not None:
-                    raise UsageError(
-                        f"{self._directive} {self._name!r} has devices= and is called in a target body, which runs on"
-                        " one device; call it outside of the body, or leave devices= out"
-                    )
-                return launching().launch_in_body(self._program, args, kwargs, scope.task)
-        else:
-            runtime = scope.runtime
-            devices = self._sets.devices or runtime.settings.loop_devices
-            alone = frame.inherited.default_device
-            if self._program.is_speculative:
-                own = self._on_own(scope, frame, args) if self._program.has_stayed and not kwargs else None
-                if own is not None:
-                    try:
-                        return run(scope, frame, own, ())
-                    finally:
-                        del own  # as `run` asks for
-            elif (
-                self._is_direct
-                and devices is not None
-                and devices != (alone,)
-                and (devices, alone, len(runtime.places)) != ("all", 0, 1)
-            ):
-                task = None if kwargs else self._on_set(scope, frame, args)
-                if task is None:
-                    return self._encounter(scope, args, kwargs)
-                depend: Any = self._depend
-                if self._is_late and self._names is not None:
-                    depend = self._dependences(self._names.at_call(args, kwargs, only_parameters=True))
-                if self._is_deferred:
-                    defer(scope, frame, task, depend)
-                    return task
-                try:
-                    return run(scope, frame, task, depend)
-                finally:
-                    del task  # as `run` asks for
+        scope = here()
+        if scope.region is None and scope.task is not None and scope.task.construct.is_target:
+            if self._sets.devices is not None:
+                raise UsageError(
+                    f"{self._directive} {self._name!r} has devices= and is called in a target body, which runs on"
+                    " one device; call it outside of the body, or leave devices= out"
+                )
+            return launching().launch_in_body(self._program, args, kwargs, scope.task)
         return super().__call__(*args, **kwargs)
 
-    def _on_own(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> Task | None:
-        """Return the task of a speculative call that stays on the program's arrays; None where that is to be asked."""
-        if (
-            not self._clauses.keys() <= {"name", "priority"}
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
-            or collector.start
-            or owned
-            or is_at_work()
-        ):
-            return None
-        place = scope.runtime.default_place(frame)
-        if place is None:
+    def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        program = self._program
+        if program.is_speculative and program.has_stayed and not kwargs:
+            recipe = self._on_own(scope, region, args)
+            if recipe is not None:
+                return generate(scope, region, recipe, (), wait=True).value
+        return super()._encounter(scope, region, args, kwargs)
+
+    def _on_own(self, scope: Scope, region: Region, args: tuple[Any, ...]) -> Recipe | None:
+        """Return what a speculative call is that stays on the program's arrays; None where that is to be asked."""
+        place = scope.runtime.default_place(region)
+        if region.mode or self._depend or place is None or not self._clauses.words.keys() <= {"name", "priority"}:
             return None
         body = _speculating().host_call(self._program, args, place)
-        return None if body is None else Task(self._site_in(scope.runtime), body, args, None, frame)
+        return None if body is None else Recipe(self._site_in(scope.runtime), body, args)
 
-    def _on_set(self, scope: Scope, frame: Region, args: tuple[Any, ...]) -> DeviceTask | None:
-        """Return the task of a call on several devices by a short way; None of one for which more is to be asked."""
-        if (
-            frame.recorder is not None
-            or not frame.inherited.is_plain
-            or collector.start
-            or owned
-            or (not self._is_deferred and is_at_work())
-        ):
-            return None
-        arrays = {}
-        for slot, value in enumerate(args):
-            if value.__class__ is np.ndarray:
-                arrays[slot] = value
-            elif value.__class__ not in SCALARS:
-                return None
-        runtime = scope.runtime
-        places = self._reached(runtime, frame.inherited.default_device)
-        if places is None:
-            return None
-        body = launching().Launcher(self._program)
-        work = self._short_work(places[0], args, arrays, body, places)
-        if work is None:
-            return None
-        priority = self._clauses.get("priority", 0)
-        if priority:
-            priority = min(priority, runtime.engine.max_priority)
-        site = self._site
-        if site is None or site.runtime is not runtime:
-            site = self._site_in(runtime)
-        return DeviceTask.of(site, frame, places[0], work, self._label, priority)
-
-    def _places(self, runtime: Runtime, device: int | None) -> tuple[DevicePlace, ...] | None:
+    def _places(self, runtime: Runtime, region: Region, device: int | None) -> tuple[DevicePlace, ...] | None:
         if self._program.is_speculative:  # where the environment names devices
             return None
-        region = here().region
-        if device is not None or region is None:
-            return places_of(runtime, self._sets.devices, device)
-        return self._reached(runtime, region.inherited.default_device)
-
-    def _reached(self, runtime: Runtime, default: int) -> tuple[DevicePlace, ...] | None:
-        """Return the places that a call without ``device`` is on, where this is the region's default device."""
         devices = self._sets.devices
+        if device is not None:
+            return places_of(runtime, devices, device)
+        default = region.inherited.default_device
         known = self.__dict__.get("_known_places")  # shared with copies of other clauses
         if known is not None and known[0] is runtime and known[1] == devices and known[2] == default:
             places: tuple[DevicePlace, ...] | None = known[3]
@@ -183,32 +113,21 @@ class DeviceLoop(LoopFunction, TargetFunction):
             self.__dict__["_known_places"] = runtime, devices, default, places
         return places
 
-    def _work(self, body: Any, binding: Binding, places: tuple[DevicePlace, ...] | None) -> TargetWork:
+    def _work(
+        self,
+        body: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        binding: Binding,
+        places: tuple[DevicePlace, ...] | None,
+        known: Known | None = None,
+    ) -> TargetWork:
         if self._program.is_speculative:
-            speculative: TargetWork = _speculating().SpeculativeWork(
-                body, binding.args, binding.kwargs, binding, self._counter
-            )
-            return speculative
+            return _speculating().SpeculativeWork(body, args, kwargs, binding, self._counter, known)  # type: ignore[no-any-return]  # a TargetWork
         if places is None or len(places) == 1:
-            return super()._work(body, binding, places)
-        work: TargetWork = on_sets().set_work(self._sets, body, binding, places, self._counter)
+            return super()._work(body, args, kwargs, binding, places, known)
+        work: TargetWork = on_sets().set_work(self._sets, body, args, kwargs, binding, places, self._counter, known)
         return work
-
-    def _short_work(
-        self, place: DevicePlace, args: tuple[Any, ...], arrays: dict[int, Any], body: Any, places: Any = None
-    ) -> TargetWork | None:
-        is_speculative = self._program.is_speculative
-        if not is_speculative and (places is None or len(places) == 1):
-            return super()._short_work(place, args, arrays, body)
-        found = self._bound(place, args, arrays, body)
-        if found is None:
-            return None
-        binding, known = found
-        if is_speculative:
-            return _speculating().SpeculativeWork(body, args, {}, binding, self._counter, known)  # type: ignore[no-any-return]  # a TargetWork
-        work: Any = on_sets().SetWork(body, args, {}, binding, self._counter, known)
-        work.words, work.places = self._sets, places
-        return work  # type: ignore[no-any-return]  # a SetWork
 
     def _body(self, names: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what starts the loop where it is called."""
@@ -241,19 +160,21 @@ class DeviceLoop(LoopFunction, TargetFunction):
 
     def _device_of(self, number: int | None) -> Any:
         scope = here()
-        if not self._is_offloaded():
+        if not self._is_offloaded:
             return None
+        region = scope.frame(self._directive)
         if number is None:
-            number = self._clauses.get("device")
-            places = self._places(scope.runtime, number)
+            number = self._clauses.device
+            places = self._places(scope.runtime, region, number)
             number = number if places is None else places[0].device.number
-        place = scope.runtime.place(scope.frame(self._directive), check_device(number))
+        place = scope.runtime.place(region, check_device(number))
         return None if place is None else place.device
 
     def _spread(self, device: int | None) -> tuple[SetWords, Sequence[Device]] | None:
-        if device is not None or not self._is_offloaded():
+        if device is not None or not self._is_offloaded:
             return None
-        places = self._places(here().runtime, self._clauses.get("device"))
+        scope = here()
+        places = self._places(scope.runtime, scope.frame(self._directive), self._clauses.device)
         return None if places is None else (self._sets, [place.device for place in places])
 
     def _said_maps(self) -> Mapping[str, str]:
@@ -271,19 +192,7 @@ class TargetLoop(DeviceLoop):
     _directive = "target_loop"
     _checks = {**TargetFunction._checks, **DEVICE_CHECKS}  # noqa: RUF012, SLF001  # a table; its own base
 
-    __slots__ = ("_all", "_program", "_sets")
-
-    def options(self, *, depend: Any = NOT_GIVEN, **clauses: Any) -> Self:
-        """Return a copy with these clauses replaced. Raises as for every construct."""
-        if depend is not NOT_GIVEN:
-            if not clauses and self._is_plain and are_plain(depend):
-                copy = super().options(depend=depend)
-                copy._all = {**self._all, "depend": depend}  # noqa: SLF001  # its own kind
-                copy._program = self._program  # noqa: SLF001  # the same
-                copy._sets = self._sets  # noqa: SLF001  # the same
-                return copy
-            clauses["depend"] = depend
-        return DirectiveFunction.options(self, **clauses)
+    __slots__ = ()
 
 
 @cache

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from offload.constructs.call import decorate
 from offload.constructs.clauses.dependences import check_depend
 from offload.constructs.clauses.maps import check_name, check_priority
-from offload.constructs.functions import decorate
 from offload.constructs.passed import dependence_on
-from offload.interrupts.finalizers import collector
-from offload.interrupts.shields import is_at_work
 from offload.loops.common import LoopFunction, launching
 from offload.loops.running.clauses import COMMON_CHECKS
-from offload.runtime.current import here, put_off_here, scope_in_context
-from offload.runtime.generate import encounter, run
+from offload.runtime.current import put_off_here
+from offload.runtime.generate import generate
 from offload.tasks.received import Receiver, Values
 from offload.tasks.recipe import Recipe
-from offload.tasks.stack import owned
 from offload.tasks.task import TASK_TYPES, Task
 
 if TYPE_CHECKING:
@@ -43,55 +39,33 @@ class HostLoop(LoopFunction):
         "name": check_name,
     }
 
-    __slots__ = ("_all", "_is_direct", "_program")
+    __slots__ = ()
 
-    def _apply(self, clauses: dict[str, Any]) -> None:
-        super()._apply(clauses)
-        self._is_direct = not self._is_late and self._clauses.keys() <= {"if_"}
+    def _prepare(self, clauses: Any, words: dict[str, Any]) -> None:
+        super()._prepare(clauses, words)
+        clauses.waits = not clauses.get("nowait")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Encounter the construct: return what the function returns, or with ``nowait`` the `Task`."""
-        scope = scope_in_context()
-        if scope is None or scope.thread != get_ident():
-            scope = here()
-        frame = scope.region
-        if (
-            not self._is_direct
-            or frame is None
-            or frame.recorder is not None
-            or not frame.inherited.is_plain
-            or collector.start
-            or owned
-            or is_at_work()
-            or not TASK_TYPES.isdisjoint(map(type, (*args, *kwargs.values())))
-        ):
-            return self._encounter(scope, args, kwargs)
-        task = Task(self._site_in(scope.runtime), self._launcher(args, kwargs), args, kwargs or None, frame)
-        try:
-            return run(scope, frame, task, self._depend)
-        finally:
-            del task  # as `run` asks for
-
-    def _encounter(self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Encounter a loop that has more than dependences, or a region that does more with it."""
-        if put_off_here(scope, self, args, kwargs):
+    def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the function returns, or with ``nowait`` the `Task`."""
+        said = self._clauses
+        if not said.waits and put_off_here(scope, self, args, kwargs):
             return None
-        frame = scope.frame(self._directive)
-        clauses = self._clauses
-        is_deferred = bool(clauses.get("nowait"))
         depend: Any = self._depend
-        if self._is_late:
-            depend = self._dependences(self._names.at_call(args, kwargs) if self._names is not None else {})
-        values = Values.among(args, kwargs)
+        if depend.__class__ is not tuple:
+            depend = depend.at(depend.names.at_call(args, kwargs) if depend.names is not None else {})
+        values = None
+        if not TASK_TYPES.isdisjoint(map(type, (*args, *kwargs.values()))):
+            values = Values.among(args, kwargs)
         if values is not None:
             depend = (*depend, dependence_on(values))
             args, kwargs = values.without(args, kwargs)
-        for at, name in enumerate(self._program.parameters if self._program.words.firstprivate else ()):
-            if name in self._program.words.firstprivate:
+        words = said.program.words
+        for at, name in enumerate(said.program.parameters if words.firstprivate else ()):
+            if name in words.firstprivate:
                 args, kwargs = _with_captured(name, at, args, kwargs)
         recipe = self._recipe(scope, args, kwargs, values)
-        task = encounter(scope, frame, recipe, depend, deferred=is_deferred)
-        return task if is_deferred else task.value
+        task = generate(scope, region, recipe, depend, wait=said.waits)
+        return task.value if said.waits else task
 
     def _launcher(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, are_known: bool = True) -> Launcher:
         """Return the body of a call; what is wrong with arguments that are known is said here."""
@@ -104,8 +78,9 @@ class HostLoop(LoopFunction):
         self, scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values | None
     ) -> _HostLoopRecipe:
         body = self._launcher(args, kwargs, are_known=values is None)
-        priority = min(self._clauses.get("priority", 0), scope.runtime.engine.max_priority)
-        recipe = _HostLoopRecipe(self._site_in(scope.runtime), body, args, kwargs or None, self._label, priority)
+        site, clauses = self._site_in(scope.runtime), self._clauses
+        priority = min(clauses.priority, scope.runtime.engine.max_priority)
+        recipe = _HostLoopRecipe(site, body, args, kwargs or None, clauses.label, priority)
         recipe.values = values
         return recipe
 

@@ -17,7 +17,7 @@ from offload.runtime.together import Together, enter, leave, settle, undo
 from offload.runtime.works import present_items
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from offload.constructs.clauses.binding import Binding
     from offload.data.boxes import State
@@ -31,18 +31,21 @@ if TYPE_CHECKING:
 def set_work(
     words: SetWords,
     body: Launcher,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
     binding: Binding,
     places: tuple[DevicePlace, ...],
     counter: Counter,
+    known: Known | None,
 ) -> TargetWork:
     """Return the work of a call on these places.
 
     A call that has device arrays, arrays of its own, or objects that mappers take apart, is one device's.
     """
     if binding.takes_device_arrays or binding.privates or binding.copies:
-        return TargetWork(body, binding.args, binding.kwargs, binding, counter)
-    work = SetWork(body, binding.args, binding.kwargs, binding, counter)
-    work.words, work.places = words, places
+        return TargetWork(body, args, kwargs, binding, counter)
+    work = SetWork(body, args, kwargs, binding, counter, known)
+    work.words, work.places, work.has_end = words, places, True
     return work
 
 

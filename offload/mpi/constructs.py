@@ -27,7 +27,7 @@ from offload.mpi.methods import FILLING, Access
 from offload.mpi.operations import ObjectReceive, Operation, Start
 from offload.mpi.staging import Staging
 from offload.runtime.current import for_finalizers, here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import generate as generate_task
 from offload.runtime.keywords import unknown_clause
 from offload.runtime.sites import call_site
 
@@ -196,7 +196,7 @@ def generate(operation: Operation, depend: Any, name: str | None, priority: int)
         raise ClauseError(f"{directive} in a final task, whose tasks are run at once; generate it elsewhere")
     operation.staging = _staging(scope.runtime, operation, buffers, directive)
     recipe = CallRecipe(call_site(directive, scope.runtime, n_between=2), operation, label, rank)
-    return encounter(scope, frame, recipe, dependences, deferred=True)
+    return generate_task(scope, frame, recipe, dependences, wait=False)
 
 
 # -- dependences ---------------------------------------------------------------------------------------

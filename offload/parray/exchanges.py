@@ -33,7 +33,7 @@ from offload.parray.dimensions import abridged
 from offload.parray.messages import End, Piece, pack_on_device, pack_on_host
 from offload.parray.storage import COPY, Storage, check, common_dtype
 from offload.runtime.current import here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import generate
 from offload.runtime.sites import call_site
 from offload.tasks.states import TaskState
 
@@ -86,7 +86,7 @@ def copy(
     if nowait and frame.inherited.is_final:
         raise ClauseError(f"{COPY} over ranks in a final task, whose tasks are run at once; generate it elsewhere")
     recipe = CallRecipe(call_site(COPY, scope.runtime, 2), operation, label, 0)
-    task = encounter(scope, frame, recipe, dependences, deferred=nowait)
+    task = generate(scope, frame, recipe, dependences, wait=not nowait)
     if nowait:
         return task
     if task.state_ is not TaskState.RECORDED:

@@ -21,7 +21,7 @@ from offload.devices.retired import refuse_retired
 from offload.parray.moves import Move, make_all, one_failure, scratch
 from offload.parray.types import Place
 from offload.runtime.current import here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.touching import touch
 from offload.runtime.works import Work
@@ -221,7 +221,7 @@ def _make(site: Site, moves: Sequence[IndexedMove], packed: Sequence[Any], *, is
             elif place is not None:
                 (found,) = _tables_on(place, move, ("at" if is_gather else "to",))
                 work = IndexedWork(dst, src, *((None, found) if is_gather else (found, None)))
-                encounter(scope, scope.frame(site.directive), DeviceRecipe(site, place, work), (), deferred=True)
+                generate(scope, scope.frame(site.directive), DeviceRecipe(site, place, work), (), wait=False)
             else:
                 into, out_of = (slice(None), table) if is_gather else (table, slice(None))
                 dst[into] = src[out_of]

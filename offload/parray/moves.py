@@ -28,7 +28,7 @@ from offload.devices.retired import refuse_retired
 from offload.errors import ClauseError
 from offload.parray.storage import COPY
 from offload.runtime.current import here
-from offload.runtime.generate import encounter
+from offload.runtime.generate import generate
 from offload.runtime.recipe import DeviceRecipe
 from offload.runtime.touching import touch
 from offload.runtime.works import Work
@@ -160,7 +160,7 @@ def make_all(site: Site, moves: Sequence[Move]) -> None:
             place = group[0].place or group[0].other
             if place is not None:
                 recipe = DeviceRecipe(site, place, MovesWork(group))
-                encounter(scope, scope.frame(site.directive), recipe, (), deferred=True)
+                generate(scope, scope.frame(site.directive), recipe, (), wait=False)
         for move in moves:
             if move.place is None and move.other is None:
                 copyto(move.dst, move.src)

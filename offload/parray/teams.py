@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from offload.constructs.clauses.maps import check_name
-from offload.constructs.functions import task
 from offload.constructs.groups import taskgroup
+from offload.constructs.task import task
 from offload.errors import ClauseError, LayoutError, UsageError
 from offload.parray.types import ArrayType
 from offload.runtime.keywords import takes_clauses

@@ -49,6 +49,13 @@ def here() -> Scope:
     return opened.latest(Runtime).scope()  # as `current_runtime` does, whose call each construct would pay for
 
 
+def elsewhere(scope: Scope | None) -> Scope:
+    """Return what `here` returns where the context has no scope, or this one, which is another thread's."""
+    if scope is not None and not scope.runtime.engine.is_closed:
+        return scope.runtime.scope()
+    return opened.latest(Runtime).scope()
+
+
 def current_runtime() -> Runtime:
     """Return the runtime that module-level functions act on; the head of this file says which."""
     scope = scope_in_context()

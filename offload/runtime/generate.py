@@ -1,7 +1,8 @@
 """Generating tasks: how a construct's task gets to the engine, deferred or run by the encountering thread.
 
-Constructs find the runtime and the region that they are encountered in with `here`, make a task, and give it to
-`encounter`, or to `defer` where nothing but the task's own clauses matters.
+A construct finds the runtime and the region that it is encountered in (`offload.runtime.current.here`), says by a
+recipe what its task is made of, and gives that to `generate`. A host task of which nothing but its dependences matters
+needs no recipe (`generate_host`): it costs 3 µs, of which a recipe would be a tenth.
 """
 
 from __future__ import annotations
@@ -9,27 +10,29 @@ from __future__ import annotations
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
-from offload.errors import (
-    RuntimeClosedError,
-)
+from offload.errors import RuntimeClosedError
 from offload.interrupts.finalizers import put_off
 from offload.interrupts.frames import caller
-from offload.interrupts.shields import Shield, lower_shield, raise_shield
+from offload.interrupts.shields import Shield, in_one_piece, is_interruption, late, lower_shield, raise_shield
 from offload.tasks.depend import Followed
 from offload.tasks.engine import MANY_LIVE
 from offload.tasks.failures import see
 from offload.tasks.goals import Goal, TaskEnd
+from offload.tasks.region import FINAL, RECORDS
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
-from offload.tasks.waiting import attend
+from offload.tasks.waiting import attend, wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import FrameType
 
+    from offload.interrupts.shields import Shielded
     from offload.runtime.current import Scope
     from offload.runtime.runtime import Runtime
     from offload.tasks.recipe import Recipe
     from offload.tasks.region import Region
+    from offload.tasks.site import Site
 
 _GLANCE_S = 30e-6
 """How often a thread that launches looks whether somebody can go on who waits for device work."""
@@ -37,126 +40,165 @@ _GLANCE_S = 30e-6
 _MOMENT_S, _MOMENTS = 10e-6, 4
 """The pause that it leaves to them then: a sleep is some 60 µs long at least, as long as a thread takes to wake up."""
 
+_WAITING = TaskState.WAITING  # to look one up costs 0.15 µs
+_new = object.__new__
 
-def encounter(
-    scope: Scope,
-    frame: Region,
-    recipe: Recipe,
-    dependences: Sequence[Any],
-    *,
-    deferred: bool,
-    orderings: Sequence[Any] = (),
-    recorded: Sequence[Any] = (),
-    told: Callable[[Task], object] | None = None,
+
+class Ordering:
+    """What orders a task besides its dependences; this one orders nothing, and only knows the task.
+
+    `generate` calls the methods under a shield, so that no interruption comes in between.
+    """
+
+    __slots__ = ("task",)
+
+    def __init__(self) -> None:
+        self.task: Task | None = None
+        """The task, from `enter` on. Where `generate` has raised it is one that an interruption has left, and that runs
+        all the same; after any other exception None."""
+
+    def enter(self, scope: Scope, region: Region, recipe: Recipe, task: Task) -> None:
+        """Set what else the task follows (``follows``, ``orderings``): it has been made, and is entered next."""
+        recorder = region.recorder
+        if recorder is None or recorder.executes:
+            self.task = task
+
+    def recorded(self) -> Sequence[Any]:
+        """Return the dependences that the graph of a recorder has besides."""
+        return ()
+
+    def entered(self, scope: Scope, task: Task) -> None:
+        """Take note that the task has been entered, and perhaps launched."""
+
+    def failed(self, task: Task, error: BaseException) -> None:
+        """Take note that `generate` raises."""
+        if not is_interruption(error):
+            self.task = None
+
+
+def generate(
+    scope: Scope, region: Region, recipe: Recipe, depend: Sequence[Any], *, wait: bool, order: Ordering | None = None
 ) -> Task:
     """Generate a task: deferred, or run now by this thread, which waits until it is complete.
 
-    In a final task nothing is deferred. An undeferred task that fails raises its exception here. Along ``orderings``,
-    dependences too, no failure goes. Those that are ``recorded`` are for the graph of a recorder only. ``told`` is
-    called with the task before it is entered, and no interrupt comes in between; not where it is only recorded.
+    Parameters
+    ----------
+    depend : sequence of dependences
+        As they are for this encounter.
+    wait : bool
+        Whether the task is undeferred. In a final region each task is. One that fails raises its exception here.
+    order : Ordering, optional
+        What orders it besides.
+
+    Raises
+    ------
+    RuntimeClosedError, UsageError
+        Before there is a task: the runtime is closed, or this thread would wait for itself.
     """
-    runtime = scope.runtime
+    runtime, mode = scope.runtime, region.mode
     engine = runtime.engine
-    if engine.closed and engine.refuses(frame):  # before the task takes its event
+    if engine.closed and engine.refuses(region):  # before the task takes its event
         raise RuntimeClosedError(engine.closed)
-    deferred = deferred and not frame.inherited.is_final
-    if engine.coroutines is not None and not deferred and dependences:
-        _refuse_to_block(runtime, frame, dependences)
-    if not deferred:
-        for dependence in dependences:
-            for item in dependence.items:
-                if isinstance(item, Followed) and isinstance(item.what, Task):
-                    runtime.check_wait(item.what)
-    with Shield(scope):
-        recorder = frame.recorder
-        task = recipe.make(frame)
-        if (deferred or recorder is not None) and not recipe.site.is_call:
+    wait = wait or mode & FINAL != 0
+    if wait and depend:
+        _refuse_to_block(runtime, region, depend)
+    saved = raise_shield(scope)  # as `Shield` does, at half the price
+    task = failure = None
+    try:
+        task = recipe.make(region)
+        if not recipe.site.is_call and (not wait or mode & RECORDS):
             where = caller(2)
             task.caller_code, task.caller_at = where.f_code, where.f_lasti
-        if orderings:
-            task.orderings = orderings
-        if told is not None and (recorder is None or recorder.executes):
-            told(task)
-        if recorder is not None:
-            recorder.add(task, recipe, (*dependences, *orderings, *recorded), deferred=deferred)
+        if order is not None:
+            order.enter(scope, region, recipe, task)
+        if mode & RECORDS:
+            recorder = region.recorder
+            more = () if order is None else order.recorded()
+            recorder.add(task, recipe, (*depend, *task.orderings, *more), deferred=not wait)
             if not recorder.executes:
                 task.state_ = TaskState.RECORDED
+                if order is not None:
+                    order.entered(scope, task)
                 return task
-        if deferred:
-            submit(scope, frame, task, dependences, task.orderings, task.follows)
+        if wait:
+            failure = _run(scope, saved[0], task, depend)
+            if failure is not None:
+                see(task)
+                raise failure  # noqa: TRY301  # it leaves by the same way as what interrupts the wait
+        elif engine.submit(task, depend, task.orderings, task.follows):
+            rng = runtime.rng  # as `begin` does, whose call every task would pay for
+            if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
+                engine.launch(task, scope)
+            else:
+                engine.make_ready(task)
+        if order is not None:
+            order.entered(scope, task)
+        if wait:
             return task
-        failure = run_undeferred(scope, task, dependences)
-        if failure is not None:
-            see(task)
-            try:
-                raise failure
-            finally:
-                del task, recipe, told, recorder, failure  # the traceback must not refer to what refers to the failure
-        return task
-
-
-def run(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> Any:
-    """Do what `encounter` does with an undeferred task where nothing but its own clauses matters; return its value.
-
-    The dependences are on storage. A caller has to let go of the task where this raises: the traceback refers to frames
-    that have it, and it refers to the failure.
-    """
-    if dependences and scope.runtime.engine.coroutines is not None:
-        _refuse_to_block(scope.runtime, frame, dependences)
-    saved = raise_shield(scope)
-    try:
-        failure = run_undeferred(scope, task, dependences)
-        if failure is not None:
-            see(task)
-            raise failure  # noqa: TRY301  # it leaves by the same way as what interrupts the wait
-        value = task.value
-    except BaseException:
-        failure = None
-        del task
-        lower_shield(scope, saved)
-        raise
-    lower_shield(scope, saved)
-    return value
-
-
-def defer(scope: Scope, frame: Region, task: Task, dependences: Sequence[Any]) -> None:
-    """Generate a deferred task in a region where nothing but its own clauses matters."""
-    if not task.construct.is_call:
-        where = caller(2)
-        task.caller_code, task.caller_at = where.f_code, where.f_lasti
-    saved = raise_shield(scope)  # as `Shield` does, at half the price
-    try:
-        submit(scope, frame, task, dependences)
-    except BaseException:
-        scope.runtime.engine.mend(task)
+        if task.launched:  # else it may be many others that it waits for, and not its stream
+            gate = runtime.gate
+            if gate.watched or gate.has_told:
+                _step_aside(runtime)
+        elif len(region.children.live) > MANY_LIVE:
+            engine.throttle(scope, region)
+    except BaseException as error:
+        if task is not None and not wait:
+            engine.mend(task)
+        if task is not None and order is not None:
+            order.failed(task, error)
+        task = recipe = order = failure = None  # type: ignore[assignment]  # the traceback refers to this frame, and they to the failure
         raise
     finally:
         lower_shield(scope, saved)
+    return task
 
 
-def submit(
+@in_one_piece
+def generate_host(
     scope: Scope,
-    frame: Region,
-    task: Task,
-    dependences: Sequence[Any],
-    orderings: Sequence[Any] = (),
-    follows: Sequence[Any] = (),
-) -> None:
-    """Enter a deferred task, and launch or hand it over if it is ready."""
-    runtime = scope.runtime
-    engine = runtime.engine
-    if engine.submit(task, dependences, orderings, follows):
-        rng = runtime.rng  # as `begin` does, whose call every task would pay for
-        if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
-            engine.launch(task, scope)
-        else:
+    region: Region,
+    site: Site,
+    caller: FrameType,
+    body: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    depend: Sequence[Any],
+) -> Task:
+    """Generate a deferred host task, in a region where nothing but its dependences matters."""
+    task = _new(Task)  # and what `Task.__init__` does, whose call takes 0.1 µs
+    task.construct = site
+    task.caller_code = caller.f_code
+    task.caller_at = caller.f_lasti
+    task.body = body
+    task.args = args
+    task.kwargs = kwargs or None
+    task.frame = region
+    task.inherited = region.inherited
+    task.state_ = _WAITING
+    task.finished = task.special = False
+    task.failure = task.successors = task.dependences = task.value = None
+    engine = scope.runtime.engine
+    try:
+        if engine.submit(task, depend):
             engine.make_ready(task)
-    if task.launched:  # else it may be many others that it waits for, and not its stream
-        gate = runtime.gate
-        if gate.watched or gate.has_told:
-            _step_aside(runtime)
-    elif len(frame.children.live) > MANY_LIVE:
-        engine.throttle(scope, frame)
+    except BaseException:
+        engine.mend(task)
+        raise
+    if len(region.children.live) > MANY_LIVE:
+        engine.throttle(scope, region)
+    if late.is_due:
+        late.deliver()
+    return task
+
+
+def begin(scope: Scope, task: Task) -> None:
+    """Launch a deferred task that is ready on this thread, if it only enqueues, or hand it to another."""
+    runtime = scope.runtime
+    rng = runtime.rng  # with one a body may run inside of the call or later: let nobody rely on either
+    if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
+        runtime.engine.launch(task, scope)
+    else:
+        runtime.engine.make_ready(task)
 
 
 def _step_aside(runtime: Runtime) -> None:
@@ -179,34 +221,28 @@ def _step_aside(runtime: Runtime) -> None:
             sleep(_MOMENT_S)
 
 
-def _refuse_to_block(runtime: Runtime, frame: Region, dependences: Sequence[Any]) -> None:
+def _refuse_to_block(runtime: Runtime, region: Region, depend: Sequence[Any]) -> None:
     """Raise `UsageError` before a task is made that this thread would wait for, and keep from beginning."""
-    if frame.recorder is None or frame.recorder.executes:
-        before = [task for handle in frame.tracker.latest(dependences) if (task := handle()) is not None]
-        runtime.engine.coroutines.refuse(Goal("a construct that is not deferred", before))
+    coroutines, recorder = runtime.engine.coroutines, region.recorder
+    if coroutines is not None and (recorder is None or recorder.executes):
+        before = [task for handle in region.tracker.latest(depend) if (task := handle()) is not None]
+        coroutines.refuse(Goal("a construct that is not deferred", before))
+    for dependence in depend:
+        for item in dependence.items:
+            if isinstance(item, Followed) and isinstance(item.what, Task):
+                runtime.check_wait(item.what)
 
 
-def begin(scope: Scope, task: Task) -> None:
-    """Launch a deferred task that is ready on this thread, if it only enqueues, or hand it to another."""
-    runtime = scope.runtime
-    rng = runtime.rng  # with one a body may run inside of the call or later: let nobody rely on either
-    if task.launches_inline if rng is None else task.waits_in_stream_order and rng.random() < 0.5:
-        runtime.engine.launch(task, scope)
-    else:
-        runtime.engine.make_ready(task)
-
-
-def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> BaseException | None:
+def _run(scope: Scope, thread: Shielded, task: Task, depend: Sequence[Any]) -> BaseException | None:
     """Run a task on this thread once its predecessors allow, wait until it is complete, and return its failure.
 
-    Whoever calls this raises the failure, and says that it has been seen.
+    Whoever calls this has the shield of this thread up, raises the failure, and says that it has been seen.
     """
-    runtime = scope.runtime
-    engine = runtime.engine
+    engine = scope.runtime.engine
     helps = scope.task is not None  # else a worker will: a user may hold a lock across the construct
     task.owner = scope.parker
     task.special = True
-    if engine.submit(task, dependences, task.orderings, task.follows):
+    if engine.submit(task, depend, task.orderings, task.follows):
         task.is_ready = True
     try:
         while not (task.finished or task.state_ is TaskState.DETACHED):
@@ -215,10 +251,12 @@ def run_undeferred(scope: Scope, task: Task, dependences: Sequence[Any]) -> Base
                     put_off.carry_out()  # it may be what a launch without memory is to be tried again for
                 task.is_ready = False
                 engine.begin_undeferred(task, scope)
-                if task.launched and not task.finished:
+                if engine.arrives is not None and task.launched and not task.finished:
                     attend(engine, scope, (task,), helps=helps)
                 continue
-            engine.wait(scope, _Encounter(task), helps=helps)
+            shield = Shield(scope)
+            shield.thread = thread
+            wait_within(shield, engine, scope, _Encounter(task), helps=helps)
     except BaseException:
         engine.disown(task)
         raise

@@ -25,8 +25,7 @@ from offload.tasks.failures import note_task, without_engine_frames
 from offload.tasks.states import TaskState
 from offload.tasks.task import Task
 
-_new = object.__new__
-_WAITING, _RUNNING, _LAUNCHED = TaskState.WAITING, TaskState.RUNNING, TaskState.LAUNCHED  # to look one up costs 0.15 µs
+_RUNNING, _LAUNCHED = TaskState.RUNNING, TaskState.LAUNCHED  # to look one up costs 0.15 µs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,16 +36,14 @@ if TYPE_CHECKING:
     from offload.runtime.works import Work
     from offload.tasks.protocols import Runner
     from offload.tasks.received import Values
-    from offload.tasks.region import Region
     from offload.tasks.scope import Scope
-    from offload.tasks.site import Site
 
 
 class DeviceTask(Task):
     """A task whose work goes to a stream of a device.
 
-    ``work`` says what that is, and has the task as its `Launch` (`offload.runtime.works`). A task that has a body and
-    its arguments, and nothing before or after, needs none.
+    ``work`` says what that is, and has the task as its `Launch` (`offload.runtime.works`). `offload.runtime.recipe`
+    makes these tasks.
     """
 
     __slots__ = (
@@ -87,49 +84,6 @@ class DeviceTask(Task):
     point: Point | None  # where its work ends
     queue: Any  # the async queue on whose stream it is to run
     work: Work | None
-
-    @staticmethod
-    def plain(
-        site: Site, frame: Region, place: DevicePlace, body: Any, args: tuple[Any, ...], work: Work | None = None
-    ) -> DeviceTask:
-        """Make the task of a body, or of a work with that, in half the time that `__init__` takes."""
-        task = _new(DeviceTask)
-        task.construct = site
-        task.body = body
-        task.args = args
-        task.kwargs = None
-        task.frame = frame
-        task.inherited = frame.inherited
-        task.state_ = _WAITING
-        task.finished = task.special = task.launched = task._is_watched = False  # noqa: SLF001  # its own kind
-        task.failure = task.successors = task.dependences = task.value = task.early = task.run = None
-        task.predecessors = ()
-        task.place = place
-        task.launches_inline = body is None or not place.device.bodies_block
-        task.work = work
-        task.queue = task.lane = task.point = task.after = task.held = task.plan = None
-        return task
-
-    @staticmethod
-    def of(
-        site: Site, frame: Region, place: DevicePlace, work: Work, label: str | None = None, priority: int = 0
-    ) -> DeviceTask:
-        """Make the task of a work."""
-        task = DeviceTask.plain(site, frame, place, work.body, work.args, work)
-        if work.kwargs:
-            task.kwargs = work.kwargs
-        if label is not None:
-            task.label = label
-        if priority:
-            task.priority = priority
-        if work.takes_device_arrays:
-            task.after = place.device.caller_event()
-            if work.second is not None:
-                task.other_after = work.second.caller_event()
-        if work.ends_region:
-            task.ends_region = True
-        task.launches_inline &= not work.blocks
-        return task
 
     @property
     def device_num(self) -> int:

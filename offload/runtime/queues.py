@@ -137,12 +137,6 @@ class Queue:
             self._recorded[recorder] = mark
         return before
 
-    def note(self, task: Task) -> None:
-        """Enter a task that has been made for a place: its work goes to the queue's stream."""
-        if self.place is not None and task.waits_in_stream_order:
-            task.queue = self  # type: ignore[attr-defined]  # a DeviceTask
-        self.count(task)
-
     def count(self, task: Task) -> None:
         """Count a task among what has to be complete before the queue is."""
         tasks = self._tasks

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.runtime.launch import DeviceTask
 from offload.tasks.recipe import Recipe, nothing
+from offload.tasks.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from offload.tasks.region import Region
     from offload.tasks.site import Site
     from offload.tasks.task import Task
+
+_WAITING = TaskState.WAITING  # to look one up costs 0.15 µs
+_new = object.__new__
 
 
 class DeviceRecipe(Recipe):
@@ -50,10 +54,34 @@ class DeviceRecipe(Recipe):
         return []
 
     def make(self, frame: Region, sources: Sequence[Task | None] = ()) -> DeviceTask:
-        task = DeviceTask.of(self.site, frame, self.place, self.work, self.label, self.priority)
+        work, place = self.work, self.place
+        task = _new(DeviceTask)  # each field is set here: an `__init__` would take as long again
+        task.construct = self.site
+        task.body = work.body
+        task.args = work.args
+        task.kwargs = work.kwargs or None
+        task.frame = frame
+        task.inherited = frame.inherited
+        task.state_ = _WAITING
+        task.finished = task.special = task.launched = task._is_watched = False  # noqa: SLF001  # its maker
+        task.failure = task.successors = task.dependences = task.value = task.early = task.run = None
+        task.predecessors = ()
+        task.place = place
+        task.launches_inline = (work.body is None or not place.device.bodies_block) and not work.blocks
+        task.work = work
         queue = self.queue
-        if queue is not None and queue.place is not None:
-            task.queue = queue
+        task.queue = queue if queue is not None and queue.place is not None else None
+        task.lane = task.point = task.after = task.held = task.plan = None
+        if self.label is not None:
+            task.label = self.label
+        if self.priority:
+            task.priority = self.priority
+        if work.takes_device_arrays:
+            task.after = place.device.caller_event()
+            if work.second is not None:
+                task.other_after = work.second.caller_event()
+        if work.ends_region:
+            task.ends_region = True
         if self.survives:
             task.survives = True
         if self.values is not None:

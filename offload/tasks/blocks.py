@@ -88,11 +88,11 @@ class Block:
         if part.children is not region.children:  # another thread or body than before
             inherited = part.inherited
             part = Part(region, self.mark)
-            part.inherited = Inherited(inherited.default_device, inherited.group, is_final=region.inherited.is_final)
+            part.inherit(Inherited(inherited.default_device, inherited.group, is_final=region.inherited.is_final))
             part.listed = self.frame.listed
             self.frame = part
         part.tracker = region.tracker
-        part.recorder = self.recorder or region.recorder
+        part.record(self.recorder or region.recorder)
         return part
 
     def leave(self) -> None:
@@ -106,7 +106,7 @@ class Block:
             whole = whole.whole
         number = part.inherited.default_device
         if number != part.first_default_device:  # set inside; the setting outlasts the block, as in any other
-            whole.inherited = Inherited(number, whole.inherited.group, is_final=whole.inherited.is_final)
+            whole.inherit(Inherited(number, whole.inherited.group, is_final=whole.inherited.is_final))
         if self._inner is None:
             self._unlist()
         elif current_scope.get() is self._inner:  # else it is left in another context, or not the innermost

@@ -96,6 +96,9 @@ class AnyTask(Troubled, Protocol):
         """Return one line for a person who asks why nothing moves."""
 
 
+RECORDS, FINAL, OVER = 1, 2, 4
+"""The bits of `Region.mode`."""
+
 _NONE: dict[Any, Any] = {}
 """The troubles where there have been none; never changed."""
 
@@ -204,17 +207,14 @@ class Inherited:
         The innermost enclosing taskgroup.
     is_final : bool
         Whether the region is that of a final task, so that what it generates is included.
-    is_plain : bool
-        Whether a task that gets this has nothing to be asked but its own clauses.
     """
 
-    __slots__ = ("default_device", "group", "is_final", "is_plain")
+    __slots__ = ("default_device", "group", "is_final")
 
     def __init__(self, default_device: int, group: Group | None = None, *, is_final: bool = False) -> None:
         self.default_device = default_device
         self.group = group
         self.is_final = is_final
-        self.is_plain = not is_final
 
     def within(self, group: Group | None) -> Inherited:
         """Return the same with another group."""
@@ -229,13 +229,16 @@ class Region:
     task : Task or None
         The generating task; None stands for a host thread.
     inherited : Inherited
-        What its tasks get.
+        What its tasks get; `inherit` replaces it.
     tracker : Tracker
         The dependences among the tasks generated here.
     children : TaskSet
         The tasks generated here and not yet complete.
     recorder : object or None
-        Keeps the graph of what is generated here, while ``record`` is on.
+        Keeps the graph of what is generated here, while ``record`` is on; `record` sets it.
+    mode : int
+        0 where nothing but the clauses of a construct decides how its task is generated. Else the sum of ``RECORDS``
+        (there is a recorder), ``FINAL`` (tasks are included) and ``OVER`` (``is_over``).
     listed : tuple of Section
         The storage in the data clauses of OpenACC's regions around the code that runs: what ``default(none)`` need not
         name.
@@ -243,7 +246,7 @@ class Region:
         Whether it stands for ``whole`` only: a part whose block has ended.
     """
 
-    __slots__ = ("children", "inherited", "listed", "recorder", "task", "tracker")
+    __slots__ = ("children", "inherited", "listed", "mode", "recorder", "task", "tracker")
 
     is_over = False
     whole: Region
@@ -254,12 +257,25 @@ class Region:
         self.children = TaskSet()
         self.tracker = Tracker(_is_past, keeper=self.children)
         self.recorder: Any = None
+        self.mode = FINAL if inherited.is_final else 0
         self.listed: tuple[Any, ...] = ()
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether a task generated here has nothing to be asked but its own clauses."""
-        return self.recorder is None and self.inherited.is_plain
+    def record(self, recorder: Any) -> None:
+        """Have a recorder keep what is generated here from now on, or for None nobody."""
+        self.recorder = recorder
+        self._set_mode()
+
+    def inherit(self, inherited: Inherited) -> None:
+        """Have the tasks that are generated here from now on get this."""
+        self.inherited = inherited
+        self._set_mode()
+
+    def _set_mode(self) -> None:
+        self.mode = (
+            (RECORDS if self.recorder is not None else 0)
+            | (FINAL if self.inherited.is_final else 0)
+            | (OVER if self.is_over else 0)
+        )
 
     def is_within(self, mark: object) -> bool:
         """Tell whether this is a part of what another block, known by its mark, has made a part of a region."""
@@ -286,7 +302,8 @@ class Region:
         """Return the same region with other things to inherit."""
         part = object.__new__(Region)
         part.task, part.tracker, part.children, part.recorder = self.task, self.tracker, self.children, self.recorder
-        part.inherited, part.listed = inherited, self.listed
+        part.listed = self.listed
+        part.inherit(inherited)
         return part
 
 
@@ -310,10 +327,11 @@ class Part(Region):
             whole.children,
             whole.recorder,
         )
-        self.inherited, self.listed = whole.inherited, whole.listed
+        self.listed = whole.listed
         self.whole = whole
         self.mark = mark
         self.is_over = False
+        self.inherit(whole.inherited)
         self.first_default_device = whole.inherited.default_device
 
     def is_within(self, mark: object) -> bool:
@@ -322,8 +340,7 @@ class Part(Region):
     def end(self) -> None:
         """Stand for the whole from now on, for what goes on that has been begun in the block."""
         self.is_over = True
-        self.inherited = self.inherited.within(None)
-        self.inherited.is_plain = False  # who generates here has to ask
+        self.inherit(self.inherited.within(None))
 
 
 def _is_past(reference: ReferenceType[AnyTask]) -> bool:

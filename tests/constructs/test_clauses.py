@@ -162,8 +162,8 @@ def test_options_replace_clauses_in_a_copy():
     """``options`` returns a copy; the clauses given replace the old ones wholly, the others stay."""
     original = omp.target(nowait=True, name="one", device=0)(lambda: None)
     copy = original.options(name="two", nowait=False)
-    assert original._clauses == {"nowait": True, "name": "one", "device": 0}
-    assert copy._clauses == {"nowait": False, "name": "two", "device": 0}
+    assert original._clauses.given == {"nowait": True, "name": "one", "device": 0}
+    assert copy._clauses.given == {"nowait": False, "name": "two", "device": 0}
     assert copy.__name__ == original.__name__
     event = omp.Event()
-    assert omp.task(lambda: None).options(detach=event)._clauses["detach"] is event
+    assert omp.task(lambda: None).options(detach=event)._clauses.given["detach"] is event

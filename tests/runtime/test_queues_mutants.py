@@ -8,14 +8,15 @@ import pytest
 from hypothesis import Phase
 from hypothesis.errors import FlakyFailure
 
-from offload.acc import operations, queues
+from offload.acc import queues
+from offload.constructs.queueing import QueueEntry
 from offload.devices.streams import POOL_SIZE
 from offload.runtime.queues import Queue, Queues
 from tests.runtime.test_queues_rules import explore
 
 pytestmark = pytest.mark.mutants
 
-ENTER, ENQUEUE_MARKER = operations.enter, queues.enqueue_marker
+INIT, ENTERED, ENQUEUE_MARKER = QueueEntry.__init__, QueueEntry.entered, queues.enqueue_marker
 OF, APPEND, ARE_COMPLETE = Queues.of, Queue.append, queues.are_complete
 WAIT_FOR = queues.wait_for
 
@@ -60,13 +61,14 @@ def follows_later_ones(patch):
             followers.setdefault(other, []).append((scope, frame, queue))
         return ENQUEUE_MARKER(scope, frame, queue, after)
 
-    def enter(scope, frame, queue, *more):
-        ENTER(scope, frame, queue, *more)
-        for scope_, frame_, follower in followers.get(queue, ()):
-            ENQUEUE_MARKER(scope_, frame_, follower, [queue])
+    def entered(entry, scope, task):
+        ENTERED(entry, scope, task)
+        if task.construct.directive != "acc wait":  # else it is such a marker
+            for scope_, frame_, follower in followers.get(entry.queue, ()):
+                ENQUEUE_MARKER(scope_, frame_, follower, [entry.queue])
 
     patch(queues, "enqueue_marker", enqueue_marker)
-    patch(operations, "enter", enter)
+    patch(QueueEntry, "entered", entered)
 
 
 def holds_up_later_ones(patch):
@@ -90,7 +92,10 @@ def first_of_several(patch):
 
 
 def no_wait_clause(patch):
-    patch(operations, "enter", lambda *given: ENTER(*given[:5], (), *given[6:]))
+    def init(entry, queue, after=(), orderings=None):
+        INIT(entry, queue, () if orderings is not None else after, orderings)
+
+    patch(QueueEntry, "__init__", init)
 
 
 def no_wait(patch):

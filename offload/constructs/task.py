@@ -1,0 +1,187 @@
+"""Task functions: what the decorator ``task`` makes of a function."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from offload.constructs.call import (
+    Clauses,
+    DirectiveFunction,
+    decorate,
+    is_coroutine_function,
+    is_generator_function,
+    name_of,
+)
+from offload.constructs.clauses.dependences import check_depend
+from offload.constructs.clauses.maps import check_name, check_priority
+from offload.constructs.clauses.reductions import Participation, check_reduction, parts_of
+from offload.constructs.passed import dependence_on
+from offload.errors import ClauseError, UnsupportedError
+from offload.events.event import check_event
+from offload.runtime.current import put_off_here
+from offload.runtime.generate import generate, generate_host
+from offload.tasks.received import Values
+from offload.tasks.recipe import ClauseRecipe, Recipe
+from offload.tasks.task import TASK_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offload.constructs.clauses.reductions import Part
+    from offload.runtime.current import Scope
+    from offload.tasks.region import Region
+    from offload.tasks.task import Task
+
+_frame_at = sys._getframe  # noqa: SLF001  # what `inspect` uses
+
+
+class TaskFunction(DirectiveFunction):
+    """A function whose calls are tasks on the host."""
+
+    __slots__ = ()
+
+    _directive = "task"
+    _n_between = 2
+    """How many frames `_encounter` is from the program."""
+    _checks = {  # noqa: RUF012  # a table, never changed
+        "depend": check_depend,
+        "detach": check_event,
+        "if_": lambda value: value,
+        "in_reduction": partial(check_reduction, "in_reduction"),
+        "final": bool,
+        "priority": check_priority,
+        "name": check_name,
+    }
+
+    def _check_function(self, function: Callable[..., Any]) -> None:
+        """Refuse a generator, whose call runs nothing; an async def runs on an event loop."""
+        self._is_async = is_coroutine_function(function)
+        if is_generator_function(function):
+            raise UnsupportedError(
+                f"{self._directive}: {name_of(function)!r} is a generator, whose call runs nothing; "
+                "write a plain def, or an async def without yield"
+            )
+
+    def _prepare(self, clauses: Clauses, words: dict[str, Any]) -> None:
+        super()._prepare(clauses, words)
+        clauses.waits = bool(words) or self._is_async
+        if any(isinstance(item, str) for _, item in words.get("in_reduction", ())):
+            clauses.names = self._visible_names()
+
+    def _encounter(self, scope: Scope, region: Region, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the `Task`, which runs as soon as its dependences allow."""
+        values = None
+        for value in args:  # costs 40 ns for the first argument and 25 for each other
+            if type(value) in TASK_TYPES:
+                values = Values.among(args, kwargs)
+                break
+        if kwargs and not TASK_TYPES.isdisjoint(map(type, kwargs.values())):
+            values = Values.among(args, kwargs)
+        site = self._site
+        if site is None or site.runtime is not scope.runtime:
+            site = self._site_in(scope.runtime)
+        depend: Any = self._depend
+        if not (self._clauses.waits or region.mode) and values is None and depend.__class__ is tuple:
+            try:
+                caller = _frame_at(self._n_between)
+            except ValueError:  # the interpreter itself calls this, as the beginning of a thread or at its own end
+                pass
+            else:
+                return generate_host(scope, region, site, caller, self._function, args, kwargs, depend)
+        if not self._clauses.waits and put_off_here(scope, self, args, kwargs):
+            return None
+        return self._encounter_more(scope, region, values, args, kwargs)
+
+    def _encounter_more(
+        self, scope: Scope, region: Region, values: Values | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Task:
+        """Encounter a task that has more than dependences, or a region that does more with it."""
+        said, inherited = self._clauses, region.inherited
+        event, is_final = said.get("detach"), bool(said.get("final"))
+        priority = min(said.priority, scope.runtime.engine.max_priority)
+        depend: Any = self._depend
+        if depend.__class__ is not tuple:
+            depend = depend.at(depend.names.at_call(args, kwargs) if depend.names is not None else {})
+        parts: tuple[Part, ...] = ()
+        if said.get("in_reduction"):
+            what = f"{self._directive} {self._name!r}"
+            parts = parts_of(what, said.get("in_reduction"), said.names, args, kwargs, inherited.group)
+        if values is not None:
+            depend = (*depend, dependence_on(values))
+            args, kwargs = values.without(args, kwargs)
+        if event is not None and inherited.is_final:
+            raise ClauseError(
+                f"task {self._name!r}: detach in a final task, whose tasks are run at once; generate it elsewhere"
+            )
+        waits = is_final or inherited.is_final or not said.get("if_", True)
+        what_all = self._site_in(scope.runtime), self._function, args, kwargs or None, said.label, priority
+        if not (event is not None or is_final or parts or values is not None or self._is_async):
+            return generate(scope, region, Recipe(*what_all), depend, wait=waits)
+        recipe: ClauseRecipe
+        if self._is_async:
+            from offload.tasks.aio.task import CoroutineRecipe  # imports asyncio
+
+            blocks = waits and (region.recorder is None or region.recorder.executes)
+            recipe = CoroutineRecipe(*what_all, blocks=blocks)
+        else:
+            recipe = ClauseRecipe(*what_all)
+        recipe.event, recipe.is_final, recipe.values = event, is_final, values
+        if parts:
+            recipe.reductions = Participation(parts, until_complete=event is not None or self._is_async)
+        return generate(scope, region, recipe, depend, wait=waits)
+
+
+def task(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
+    """Make a function a task function: each call generates a task that runs the body on the host.
+
+    The body of an ``async def`` runs on the event loop that runs at the call, else on one that a thread of the runtime
+    has. It holds no worker while it awaits. In it, `await` tasks, ``taskwait()`` and ``async with taskgroup()``: what
+    blocks a loop's thread cannot wait for bodies of that loop.
+
+    Parameters
+    ----------
+    depend : list of dependences
+        `in_`, `out`, `inout`, `mutexinoutset`, `inoutset` of list items, or a `depobj`; the task runs after the
+        earlier siblings that they name.
+    detach : Event
+        The task is complete when its body has finished and the event is fulfilled.
+    if_ : bool
+        False: undeferred, the call returns when the body has run; dependences hold all the same.
+    in_reduction : dict of str to list of arrays and str
+        By operator, list items of ``task_reduction`` of a taskgroup around the call, the innermost that has it. The
+        body receives a private array in place of every argument that is the item: it may hold what other tasks have put
+        in, so add to it, in place. Where a string names a section of a parameter, that argument is the section's array.
+    final : bool
+        True: the task, and all that are generated in it, run at once, in order, on the thread that encounters them.
+    priority : int
+        At least 0; of ready tasks those of higher priority begin first. No more than ``OMP_MAX_TASK_PRIORITY``, which
+        is 0 unless it is set.
+    name : str
+        A label for graphs, traces and errors.
+
+    Returns
+    -------
+    TaskFunction
+        Calling it returns a `Task`; ``.options(…)`` returns a copy with clauses replaced. An argument that is a `Task`
+        is a dependence on it, as ``depend=in_(task)`` is, and the body gets its value, ``task.result()``. A body that
+        wants the task itself gets it in a container or by closure.
+
+    Raises
+    ------
+    ClauseError, DependError, EventError
+        A clause that the construct does not have, or a wrong value. At a call: no taskgroup reduces an item of
+        ``in_reduction`` with that operator, or the item is not among the arguments. From ``result()``, a `DependError`:
+        a task among the arguments has failed.
+    UnsupportedError
+        At a call in a `taskgraph`: a task among the arguments is none of the graph.
+    UsageError
+        At a call: a task among the arguments is the one that makes the call, or one around it.
+
+    Notes
+    -----
+    *Blocks* only with ``if_=False``. OpenMP 5.2, 12.5 "task Construct", 5.5.10 "in_reduction Clause". In a graph that
+    is run again, a task combines what it has with the item when it is complete.
+    """
+    return decorate(TaskFunction, function, clauses)
