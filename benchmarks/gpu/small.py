@@ -100,7 +100,7 @@ def add_arguments(parser):
     """Declare the options."""
     parser.description = __doc__
     parser.add_argument("--device", default="cuda:0", help="as for Runtime (default: cuda:0)")
-    parser.add_argument("--repeat", metavar="N", type=int, default=7, help="turns (default: 7)")
+    parser.add_argument("--repeat", "--turns", metavar="N", type=int, default=7, help="turns (default: 7)")
     parser.add_argument(
         "--operations", metavar="N", type=int, default=N_OPERATIONS, help=f"of a sample (default: {N_OPERATIONS})"
     )

@@ -36,7 +36,12 @@ def add_choice(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 def add_repeat(parser: argparse.ArgumentParser) -> None:
     """Declare how often to measure."""
     parser.add_argument(
-        "--repeat", metavar="N", type=int, default=_REPEAT, help=f"runs of each, in turn (default: {_REPEAT})"
+        "--repeat",
+        "--turns",
+        metavar="N",
+        type=int,
+        default=_REPEAT,
+        help=f"runs of each, in turn (default: {_REPEAT})",
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import offload as omp
 from offload import acc, from_, inout, release, to, tofrom
+from tests.profiles import few
 
 PROGRAM = """
 import atexit, gc, sys, threading
@@ -580,7 +581,7 @@ print(n_raised)
 
 
 @pytest.mark.parametrize("source", ["signal", "sent"])
-@pytest.mark.parametrize("use", ["imported", "used"])
+@pytest.mark.parametrize("use", few(1, ["used", "imported"]))
 def test_an_interruption_that_comes_during_a_collection(use, source):
     """Nothing of the library lies in between the collection and the program's code, where CPython would drop it."""
     done = subprocess.run(

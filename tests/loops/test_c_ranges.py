@@ -110,6 +110,8 @@ CASES = [
         python,
         dtype,
         marks=[]
+        if (made, dtype, python) == ("c", "int64", rows)
+        else pytest.mark.slow
         if (made, dtype) == ("c", "int64") or (made, dtype, python) == ("cuda32", "int32", rows)
         else pytest.mark.soak,
     )

@@ -439,7 +439,7 @@ def test_axes_count_down():
 # -- reductions, atomics, private data -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", few(1, ["int8", "float64", "uint64", "float32"]))
 @pytest.mark.parametrize("operator", ["+", "*", "min", "max", "&", "|", "^"])
 def test_reductions(operator, dtype):
     """Partial results of chunks, one of which is empty, combine to what a loop in order gives."""

@@ -13,8 +13,9 @@ from offload import acc, tofrom
 from offload.loops.speculative.log_runs import LoggedRun
 from tests.conftest import checked
 from tests.loops.speculation import VECTORS, made, noted
+from tests.profiles import examples
 
-SEEDS = 50
+SEEDS = examples(50)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=str)

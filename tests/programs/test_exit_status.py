@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from tests.profiles import few
+
 PREAMBLE = """
 import atexit, logging, os, signal, sys, threading, time
 from offload import *
@@ -62,7 +64,7 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("program", UNSEEN.values(), ids=UNSEEN)
+@pytest.mark.parametrize("program", few(8, UNSEEN.values()), ids=UNSEEN)
 def test_an_unseen_failure_ends_the_process_with_1(program):
     """A process whose task has failed unseen prints the failure once and ends with 1."""
     ends(program, 1, OFFLOAD_HANG_S="2")
@@ -166,7 +168,7 @@ def test_everything_else_still_ends(tmp_path):
     assert "logged at the end" in (tmp_path / "log.logging").read_text()
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+@pytest.mark.parametrize("method", few(1, ["spawn", "fork", "forkserver"]))
 def test_children(method, tmp_path):
     """A child that fails unseen ends with 1 where it ends as a program does; its parent keeps its own status."""
     script = tmp_path / "program.py"
@@ -298,7 +300,11 @@ OTHER_WORK = ["regions", "loop", "own"]
 
 @pytest.mark.parametrize(
     "program",
-    [program.format(work="work") for program in AT_THE_END] + [AT_THE_END[0].format(work=work) for work in OTHER_WORK],
+    few(
+        5,
+        [program.format(work="work") for program in AT_THE_END]
+        + [AT_THE_END[0].format(work=work) for work in OTHER_WORK],
+    ),
 )
 def test_work_at_the_end_is_done(program):
     """Work that begins while the interpreter ends runs, also where the library is first imported then."""

@@ -16,6 +16,7 @@ import pytest
 import offload as omp
 from offload import in_, inout, out
 from offload.tasks.engine import MANY_LIVE
+from tests.profiles import few
 
 N_BEHIND = 20_000
 STATM = Path("/proc/self/statm")
@@ -176,7 +177,7 @@ def growth_nbytes(program, n_tasks, num_threads):
 
 
 @pytest.mark.skipif(not STATM.exists(), reason="memory of the process as Linux tells it")
-@pytest.mark.parametrize("num_threads", [0, 2])
+@pytest.mark.parametrize("num_threads", few(1, [2, 0]))
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_100_000_tasks_in_constant_memory(program, num_threads):
     """Chains with a wait now and then, and fresh locations without any, do not make the process grow."""
