@@ -63,7 +63,8 @@ class CudaVariant(CVariant):
     # 32 where all numbers that have to do with places are below 2**31, with those of the grid's last threads. The
     # variables of axes have as many bits.
     index_bits: int = 64
-    narrow: tuple[str, ...] = ()  # variables of inner loops that have 32 bits, if places have; see `Accesses.narrow`
+    # Variables of inner loops that have 32 bits, if places have; see `NestAccesses.narrow`.
+    narrow: tuple[str, ...] = ()
     n_threads: int = 256  # of a block
     is_strided: bool = False  # whether there may be fewer threads than iterations
     privates: tuple[tuple[str, int], ...] = ()  # elements of private arrays

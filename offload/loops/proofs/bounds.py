@@ -5,9 +5,9 @@ Theory of operation
 An index has an interval, from the extremes of its form or the bounds of its atoms. Inside ``[0, extent)`` the access is
 plain; inside ``[-extent, extent)`` negative indices have to be wrapped; else it is checked in the kernel. If the index
 is made of elements that the nest does not write, their least and greatest decide; `wanted` says which are worth looking
-up, and the bounds are then made again with `Launch.contents`, until nothing more is wanted: an index of an index takes
-two rounds. An access is *outside* if an iteration certainly leaves the array, which is so where it is carried out at
-every point of its box and an extreme is attained: the call raises before anything has changed.
+up, and the bounds are then made again with `LaunchNumbers.contents`, until nothing more is wanted: an index of an index
+takes two rounds. An access is *outside* if an iteration certainly leaves the array, which is so where it is carried out
+at every point of its box and an extreme is attained: the call raises before anything has changed.
 """
 
 from __future__ import annotations

@@ -61,6 +61,6 @@ class CallRecord:
         self.verdicts: Memo[Any, bool] = Memo()
         self.map_types: Any = None  # the map types of arrays in no clause, if arrays share no memory
         # of a speculative loop:
-        self.known: Any = None  # a `Known`: what its verdicts follow from, if arrays share no memory
+        self.known: Any = None  # a `VerdictBasis`: what its verdicts follow from, if arrays share no memory
         self.history: Any = None  # a `History` of its races
         self.stays = False  # a call has run on the program's own arrays

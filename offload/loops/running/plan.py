@@ -1,12 +1,8 @@
 """What is decided about a nest from the numbers of a call: its trips, checks of indices, layouts, dependences.
 
-Theory of operation
--------------------
-The parts before a nest are scalar statements, which the host carries out, so that at a launch everything is a number
-but the iterators and what is read from arrays. From these numbers follow the trips of each loop, the accesses that
-cannot leave their arrays, and whether iterations depend on each other. The decisions are kept for the numbers that they
-follow from: scalars that only the body of a nest reads as floating values are none of these, nor are addresses, unless
-arrays share memory; then their distances are.
+The host carries out the scalar statements before a nest. So at a launch everything is a number, except the iterators
+and the elements of arrays. From these numbers follow the trips of each loop, the accesses that cannot leave their
+arrays, and whether iterations depend on each other.
 """
 
 from __future__ import annotations
@@ -424,6 +420,7 @@ def shares(spec: Specialisation, views: Mapping[str, View]) -> bool:
 
 def _lies(spec: Specialisation, views: Mapping[str, View]) -> Hashable:
     """Return what decisions follow from besides layouts and scalars; None if arrays are aligned and share nothing."""
+    # Addresses decide nothing, but their distances do where arrays share memory: which iterations meet.
     is_shared, are_aligned = shares(spec, views), tuple([view.is_aligned for view in views.values()])
     if not is_shared and all(are_aligned):
         return None

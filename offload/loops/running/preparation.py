@@ -1,15 +1,7 @@
-"""What calls of a loop lead to, kept for the numbers that it follows from: so that a call is made by filling in blanks.
+"""How a call of a loop is made from what calls with equal numbers have found out: by filling in blanks.
 
-Theory of operation
--------------------
-All that a call has to find out, which is trips, plans, compiled forms and their arguments, follows from the shapes and
-strides of its arrays and from the scalars that decisions may follow from, as long as no array that is written shares
-memory with another. So it is kept for these, and a call that has been made before evaluates nothing. It looks at what
-may differ all the same: where arrays lie, and the elements that indices are read from, if that is worth a look. Where
-arrays share memory, or elements are not aligned, the call goes the long way, which decides, and has the words for what
-is wrong.
-
-Floats are told apart by their bits.
+Trips, plans, compiled forms and their arguments follow from the key of a call, as long as no array that is written
+shares memory with another. So a call that has been made before evaluates nothing.
 """
 
 from __future__ import annotations
@@ -209,6 +201,7 @@ def prepared(
         if address is None:
             raise _misplaced(device, array)
         addresses[name] = address
+    # Addresses and elements of index arrays may differ between calls with one key. Both are asked for in each call.
     record = spec.calls.get(spec.key(values))
     found: Prepared[BlankT_co] | None = None
     if record is not None and where in record.prepared:
@@ -216,11 +209,13 @@ def prepared(
     if found is not None and found.apart.holds(addresses):
         blanks, steady = found.blanks(values, task)
         return blanks, addresses, steady
+    # The long way decides, and has the words for what is wrong.
     numbers = numbers_of(spec, values, lambda array: view_at(device, array))
     is_aligned = all(view.is_aligned for view in numbers.views.values())
     if not (is_aligned or where.takes_unaligned):
         _refuse_unaligned(numbers)
     if spec.program.words.checks or not is_aligned or shares(spec, numbers.views):
+        # It leads to something else at other addresses, or is observed: only its plans are kept.
         arrays = {name: values[name] for name in spec.given}
         look = where.looks(spec, arrays, task)
         plans = plans_of(spec, numbers) if look is None else ranged(spec, numbers, look)

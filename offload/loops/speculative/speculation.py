@@ -2,21 +2,9 @@
 
 Theory of operation
 -------------------
-In this order: what is proved, parallel or not; what is remembered of such a call
-(`offload.loops.speculative.attempts.Memory`); a dependence that was seen or met in any call before, after which the
-loop runs in order. Else the first call is *profiled*: a run in order that sees what depends, with right results if the
-loop is short; of a longer one no more than a millisecond, or nothing where that would have much fetched from the
-device. If that sees no dependence the loop is *inspected*: a kernel of the address slice fills the log, and the loop
-runs after the verdict, plain, or in order. A loop that computes its addresses has none, and is raced
-(`offload.loops.speculative.race`): it runs with its log, while what it writes is kept out of reach. If it is then that
-a first call is found to depend, nobody is warned: a whole profile would have said the same.
-
-A verdict follows from the versions of the arrays that addresses are made of, from the scalars that reach them, and from
-the numbers of the call. A loop that writes to such an array changes its version, and arrays in no entry of the task
-have none: nothing is remembered of them.
-
-What runs in order does so on the host, on copies of the device's arrays, which are sent back. All of this is the body
-of the task: it waits for its stream. Only what a verdict has let through is ordinary device work.
+All of this is the body of the task: it waits for its stream. A loop that runs in order does so on the host, on copies
+of the device's arrays, which are sent back. Only a loop that a verdict has let through is ordinary device work.
+`_SpeculativeCall.decided` has the order in which a call is decided.
 """
 
 from __future__ import annotations
@@ -110,23 +98,31 @@ class _SpeculativeCall:
         self.key = self._key()
 
     def decided(self) -> Results | Literal["plain"]:
+        """Decide about the call, and carry it out unless it may run as any other loop; see `decided`."""
         mode = self.spec.program.words.speculate
         verdicts = {plan.verdict.verdict for plan in self.plans}
+        # A proof decides, whichever way it goes.
         if verdicts == {"parallel"}:
             return self._plain(PROVED)
         if len(self.plans) > 1 or "sequential" in verdicts:
             return self._in_order("its iterations are proved to depend on each other")
+        # Without memory each call is raced with its log.
         if mode == "always":
             return self._attempt()
+        # What earlier calls have found comes next: of such a call, then of any call.
         if self.numbers.record.verdicts.use(self.key):
             return self._plain(REMEMBERED)
         if self.memory.is_sequential:
             return self._in_order("its iterations were seen to depend on each other")
+        # The first call is profiled: it runs in order and sees what depends. A short loop is done with that.
         if self.memory.profile is None:
             self.is_first = True
             found = self._profiled()
             if found is not None:
                 return found
+        # A kernel of the address slice fills the log, and the loop runs after the verdict, in parallel or in order. A
+        # loop that computes its addresses has no slice, and is raced: it runs with its log, while what it writes is
+        # kept out of reach.
         inspected = self._inspected()
         return self._attempt() if inspected is None else inspected
 
@@ -220,6 +216,9 @@ class _SpeculativeCall:
 
     def _key(self) -> Any:
         """Return what a verdict follows from; None where that is not known."""
+        # A verdict follows from the versions of the arrays that addresses are made of, from the scalars that reach
+        # them, and from the numbers of the call. A loop that writes to such an array changes its version, and arrays in
+        # no entry of the task have none: nothing is remembered of them.
         spec, (arrays, scalars) = self.spec, self.plan.addressing
         names = tuple(sorted(arrays & self.numbers.views.keys()))
         is_parallel = all(plan.verdict.verdict == "parallel" for plan in self.plans)
