@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from offload.data.boxes import Box
-    from offload.data.parts import Layout
+    from offload.data.parts import ArrayLayout
     from offload.loops.proofs.numbers import View
     from offload.loops.running.looks import Looks
     from offload.loops.running.plan import NestPlan, Numbers
@@ -62,7 +62,7 @@ class Lie(NamedTuple):
     ----------
     group : int
         Of arguments in one set; a number of the set in the call.
-    whole : Layout
+    whole : ArrayLayout
         Of the set.
     address : int
         Of the argument's element ``[0, …, 0]``, where the set's layout is.
@@ -73,7 +73,7 @@ class Lie(NamedTuple):
     """
 
     group: int
-    whole: Layout
+    whole: ArrayLayout
     address: int
     host: Any
     order: tuple[int, ...]
@@ -85,7 +85,7 @@ class Lie(NamedTuple):
         return self.group, apart, whole.shape, whole.strides, whole.itemsize, host.strides, self.order
 
     @property
-    def part(self) -> Layout:
+    def part(self) -> ArrayLayout:
         host = self.host
         return Spread(self.address, host.shape, host.strides, host.itemsize)
 
